@@ -20,6 +20,7 @@ from broker.engine import (
     make_looks,
     make_publishes,
     make_push_client,
+    make_quotas,
 )
 from broker.front.answer_memory import AnswerMemory
 from broker.front.request_memory import RequestMemory
@@ -37,7 +38,7 @@ from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.loop_watch import watch_loop
 from broker.runtime.operation_news import OperationNews, is_operation
 from broker.runtime.outstanding import Outstanding
-from broker.runtime.quotas import BALANCE_SECONDS, Quotas
+from broker.runtime.quotas import BALANCE_SECONDS
 from broker.runtime.readers import PASS_SECONDS, Readers
 from broker.runtime.readiness import READY_SECONDS, WhileAway, begin_when_there, check_ready
 from broker.runtime.resource_cache import ResourceCache
@@ -47,6 +48,7 @@ from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.scheduled_room import ScheduledRoom
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.shard_heads import ShardHeads
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tails import Tails
 from broker.runtime.tasks import Tasks
@@ -99,9 +101,10 @@ class Broker:
         make_clock: Callable[[Database], DatabaseClock] = DatabaseClock,
         jitter: Jitter = retry_jitter,
         counters: Counters | None = None,
+        storage: StorageAlarm | None = None,
     ) -> None:
-        """All ask the clock of `make_clock` for the time; `jitter` lengthens retry delays; `counters`: its own."""
-        self._config = config
+        """All ask the clock of `make_clock` for the time; `jitter` lengthens retry delays; the others: its own."""
+        self._config, self.storage = config, storage or StorageAlarm()
         self.states, self.counters, self.company = StateChanges(), counters or Counters(), Company()
         self._database = make_database(config, self.states, self.counters)
         self._clock, attempt_ids = make_clock(self._database), AttemptIds()
@@ -114,10 +117,10 @@ class Broker:
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
         parts, shared = (self._database, self._clock, self._tasks), (self.loop_turns, self.counters, self.company)
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, *shared)
-        self.long_poll, self.quotas = self._long_poll(), self._quotas()
+        self.quotas = make_quotas(config, *parts[:2], self.storage, processes=lambda: self._processes.count())
+        self.long_poll, self._processes = self._long_poll(), self._running_processes()
         self._outstanding, self._schema_checks = Outstanding(*parts[:2]), SchemaChecks(self._resources)
         self.readers, self.tails, self._operation_news = Readers(*parts[:2]), Tails(), OperationNews()
-        self._processes = self._running_processes()
         self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
         self._wake_ups = self._make_wake_ups()
@@ -158,10 +161,6 @@ class Broker:
         parts = self._database, self._clock, attempt_ids, self._wake_ups
         used = self._tasks, self._activity, self._outstanding, self.readers
         return make_acks(self._config, *parts, jitter, *used, self.counters, self.company)
-
-    def _quotas(self) -> Quotas:
-        defaults = self._config.default_quotas
-        return Quotas(self._database, self._clock, defaults=defaults, processes=lambda: self._processes.count())
 
     def _make_wake_ups(self) -> WakeUps:
         return WakeUps(
@@ -327,7 +326,7 @@ class Broker:
 
     async def check_ready(self) -> None:
         """Raises a BrokerError unless the database answers and its schema is one that this broker can serve."""
-        await check_ready(self._database)
+        await check_ready(self._database, self.storage)
 
     @asynccontextmanager
     async def running(self, while_away: WhileAway = contextlib.nullcontext) -> AsyncIterator[None]:
@@ -366,6 +365,7 @@ class Broker:
         await self.passes.secret_keeper.run_once()
         await self._signer.refresh()
         await self.quotas.load()
+        await self.passes.table_sizes.run_once()
         if self.access is not None:
             await self.access.start()
 

@@ -32,6 +32,7 @@ class AppConfig:
     request_memory_mb: int = 256
     max_waiting_pulls: int = 20_000
     max_scheduled_messages: int = 1_000_000
+    database_size_max: int = 0  # bytes; 0: no limit
     janitor_interval_seconds: float = 30.0
     dead_letter_interval_seconds: float = 1.0
     shards_per_topic: int = 1

@@ -23,6 +23,7 @@ from broker.front.token import token_routes
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
 from broker.runtime.readiness import WhileAway
 from broker.runtime.resource_turns import ResourceTurns
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.turn_counts import TurnCounts
 from broker.telemetry.metrics.counters import Counters
 
@@ -37,6 +38,7 @@ def create_app(
     config: AppConfig,
     *,
     counters: Counters | None = None,
+    storage: StorageAlarm | None = None,
     while_away: WhileAway = contextlib.nullcontext,
     start_failed: StartFailed | None = None,
 ) -> ASGIApp:
@@ -45,9 +47,11 @@ def create_app(
     Its lifespan opens and closes everything, and gives the doors; what the application itself answers is what
     surrounds the API: health, the specification, the keys of tokens.
 
+    `storage` is told from outside how much room the disk has.
     `start_failed` is told why it could not begin; servers of ASGI only get the text of a traceback.
     """
-    return serve_broker(Broker(config, counters=counters), while_away=while_away, start_failed=start_failed)
+    broker = Broker(config, counters=counters, storage=storage)
+    return serve_broker(broker, while_away=while_away, start_failed=start_failed)
 
 
 def serve_broker(
@@ -68,7 +72,7 @@ def serve_broker(
             raise
 
     routes = [
-        *health_routes(broker.check_ready),
+        *health_routes(broker.check_ready, broker.storage.warnings),
         *openapi_routes(),
         *metrics_routes(broker.passes.scrapes.scrape, broker.passes.scrapes.projects, broker.gate),
         *broker.well_known_routes(),

@@ -1,6 +1,6 @@
 """How many may do what at the same time: the parts that claim, acknowledge, publish and push, for one process."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker.app_config import AppConfig
@@ -18,9 +18,11 @@ from broker.runtime.looks import Looks
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.quotas import Quotas
 from broker.runtime.readers import Readers
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.sandboxes import Sandboxes
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
@@ -57,6 +59,18 @@ def make_push_client(config: AppConfig) -> PushClient:
     """Which calls no address that it may not."""
     policy = parse_address_policy(config.push_private_addresses, config.push_allowed_networks)
     return PushClient(policy=policy, ca_file=config.push_ca_file)
+
+
+def make_quotas(
+    config: AppConfig,
+    database: Database,
+    clock: DatabaseClock,
+    storage: StorageAlarm,
+    *,
+    processes: Callable[[], int],
+) -> Quotas:
+    """Of projects, beside what the installation has room for."""
+    return Quotas(database, clock, defaults=config.default_quotas, processes=processes, storage=storage)
 
 
 def make_claims(

@@ -20,6 +20,8 @@ from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.scrapes import Scrapes
 from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.table_sizes import PASS_SECONDS as TABLE_SIZE_SECONDS
+from broker.runtime.table_sizes import TableSizes
 from broker.runtime.transforms import TopicTransforms
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
@@ -69,19 +71,19 @@ class Passes:
         acks: AckCoalescer,
         looks: Looks,
     ) -> None:
-        parts, self._config, self._looks = (database, clock), config, looks
+        parts, self._config, self._looks, storage = (database, clock), config, looks, quotas.storage
+        self.table_sizes = TableSizes(*parts, storage, states, max_bytes=config.database_size_max)
         self.secret_keeper = SecretKeeper(database, secrets, states)
-        self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book))
+        self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book), storage)
         self.dead_letter_forwarder = DeadLetterForwarder(
-            *parts, resources, wake_ups, counters, company, loop_turns, states
+            *parts, resources, wake_ups, counters, company, loop_turns, states, storage
         )
         self.next_due, self.next_tick = NextDue(), NextDue()
-        self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states)
-        ticking = resources, wake_ups, quotas, schemas, transforms, states, counters
-        self.ticker = ScheduleTicker(database, clock, *ticking)
+        self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states, storage)
+        self.ticker = ScheduleTicker(*parts, resources, wake_ups, quotas, schemas, transforms, states, counters)
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
-        self.event_watch = EventWatch(*parts, resources, publishes, states)
+        self.event_watch = EventWatch(*parts, resources, publishes, states, storage)
         self.janitor = RetentionJanitor(
             *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
         )
@@ -109,6 +111,7 @@ class Passes:
             "subscription expirer": PeriodicWorker(self.expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
+            "table sizes": PeriodicWorker(self.table_sizes.run_once, TABLE_SIZE_SECONDS),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
             "operations": self.operations,
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),

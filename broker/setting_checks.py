@@ -10,10 +10,22 @@ from broker.domain.errors import BrokerError
 from broker.domain.names import check_project
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
 from broker.domain.quota import parse_limits, parse_rates
+from broker.domain.storage import parse_size
 from broker.port.tls.material import check_certificates, check_key
 from broker.secrets.keys import read_keys
 from broker.workers.push.address_policy import parse_networks
 from broker.workers.push.tls_context import make_tls_context
+
+AUTO = "auto"
+
+
+def check_size(size: str) -> None:
+    parse_size(size)
+
+
+def check_size_or_auto(size: str) -> None:
+    if size != AUTO:
+        parse_size(size)
 
 
 def check_host(host: str) -> None:

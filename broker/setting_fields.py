@@ -12,6 +12,7 @@ from broker.domain.audit_entry import AUDIT_DAYS
 from broker.domain.database_url import check_database_url, check_schema_name, without_password
 from broker.domain.web_origins import check_hosts, check_origins
 from broker.setting_checks import (
+    AUTO,
     check_access_log,
     check_ca_file,
     check_certificate_file,
@@ -28,6 +29,8 @@ from broker.setting_checks import (
     check_project_id,
     check_quotas,
     check_secrets_key_file,
+    check_size,
+    check_size_or_auto,
 )
 from broker.setting_values import Kind, OneOf, Seconds, Several, Switch, Text, Whole, WholeOrAuto
 
@@ -87,6 +90,12 @@ class Settings:
         "Directory of the embedded PostgreSQL; default: `pubsub-broker` in the XDG data directory.",
         Text("a path", "PATH", may_be_empty=False),
     )
+    disk_free_min: str = _setting(
+        AUTO,
+        "Publishing is paused while less is free on the disk of the embedded PostgreSQL; 0: never; auto: 1 GiB or "
+        "5 % of the file system, whichever is more, but at most a fifth of it.",
+        Text("auto, or a size such as 500MB or 2GiB", "SIZE", check_size_or_auto, may_be_empty=False),
+    )
     database_url: str = _setting(
         "",
         "PostgreSQL 15+ of your own, also DATABASE_URL. Empty: the embedded one.",
@@ -112,6 +121,11 @@ class Settings:
         "Nodes of its Citus cluster, for publishes, claims and acks; empty: these go to that database, too.",
         Text("a URL such as postgresql://node1,node2:5432/broker", "URL", check_database_url),
         show=without_password,
+    )
+    database_size_max: str = _setting(
+        "0",
+        "Publishing is paused while the broker's tables take more; 0: never.",
+        Text("a size such as 500MB or 2GiB", "SIZE", check_size, may_be_empty=False),
     )
     database_schema: str = _setting(
         "",

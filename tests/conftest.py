@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 # program: a database that a test starts, for instance.  None of the children goes on to use gRPC.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
+# Brokers that tests start embed their databases wherever there is room, which may be less than the default limit.
+os.environ["BROKER_DISK_FREE_MIN"] = "64MB"
+
 # A shell that runs the suite in its background has it ignore Ctrl-C; so would the programs that tests start and end
 # by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

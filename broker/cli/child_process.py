@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.process import BaseProcess
 
+from broker.domain.storage import DiskSpace
 from broker.port.tls.material import TlsMaterial
 
 # "spawn": a fork would share this process's event loop and signal handlers with the child.
@@ -40,3 +41,17 @@ class Renew:
     """The parent's word to a worker: new connections get this."""
 
     tls: TlsMaterial
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The parent's word to a worker: the free space of the embedded PostgreSQL's disk."""
+
+    space: DiskSpace
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """The parent's word to a worker: why the embedded PostgreSQL does not run; "": it does."""
+
+    why: str

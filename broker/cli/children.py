@@ -12,8 +12,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from broker.app_config import AppConfig
-from broker.cli.child_process import CONTEXT, Failed, Renew, Serving, start_deaf
+from broker.cli.child_process import CONTEXT, Disk, Failed, Outage, Renew, Serving, start_deaf
 from broker.cli.ports import Ports
+from broker.domain.storage import DiskSpace
 from broker.port.tls.material import TlsMaterial
 from broker.telemetry.metrics.book import CounterBook
 from broker.telemetry.metrics.counters import Counters
@@ -54,6 +55,8 @@ class Children:
         self._pipes: dict[int, Connection] = {}  # to those that run, by their numbers
         self._count = count
         self._log = log
+        self._disk: Disk | None = None
+        self._outage = Outage("")
         self._book = CounterBook(LAYOUTS, processes=count)
         self._have_served: set[int] = set()  # the numbers of workers
         self._serving: set[int] = set()
@@ -78,9 +81,22 @@ class Children:
     def renew(self, tls: TlsMaterial) -> None:
         """New connections get it, in the workers that run and in those that will."""
         self._ports = replace(self._ports, tls=tls)
+        self._send(Renew(tls))
+
+    def report_disk(self, space: DiskSpace) -> None:
+        """To the workers that run, and to those that will."""
+        self._disk = Disk(space)
+        self._send(self._disk)
+
+    def report_outage(self, why: str) -> None:
+        """The same."""
+        self._outage = Outage(why)
+        self._send(self._outage)
+
+    def _send(self, word: Renew | Disk | Outage) -> None:
         for pipe in self._pipes.values():
-            with contextlib.suppress(OSError):  # it is about to be started again, with the new one
-                pipe.send(Renew(tls))
+            with contextlib.suppress(OSError):  # it is about to be started again, and is told then
+                pipe.send(word)
 
     async def _keep(self, number: int) -> None:
         short_lives = 0  # in a row
@@ -129,6 +145,8 @@ class Children:
         finally:
             theirs.close()
         self._pipes[number] = ours
+        for word in filter(None, (self._disk, self._outage)):
+            ours.send(word)
         try:
             await self._wait(process, ours, number, life)
         finally:

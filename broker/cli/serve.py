@@ -19,6 +19,7 @@ from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.apply_at_start import apply_at_start, check_apply
 from broker.cli.children import Children
+from broker.cli.disk_watch import DiskWatch
 from broker.cli.own_database import hot_database, own_database, replica_database
 from broker.cli.ports import Ports, bound_ports
 from broker.cli.private_file import write_private_file
@@ -26,15 +27,17 @@ from broker.cli.schema import Served, check_hot_nodes, check_schema, upgrade_sch
 from broker.cli.service_manager import ServiceManager, service_manager
 from broker.cli.stop import Misuse, Stop
 from broker.cli.tls_files import Renewal, TlsFiles, tls_at_start
+from broker.domain.storage import parse_size
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.port.listener import CannotListen, base_url, is_open_to_others
 from broker.port.listener import url as url_of
 from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
-from broker.setting_checks import read_certificate_principals, read_oidc_issuers
+from broker.setting_checks import AUTO, read_certificate_principals, read_oidc_issuers
 from broker.setting_fields import Settings
 from broker.settings import asks_for_traces, take_service_variables
 from broker.telemetry.log import set_up_log
+from broker.telemetry.state_changes import StateChanges
 
 _NO_AUTHENTICATION = "authentication is off (--auth required); keep the port on a network that you trust"
 _CLEARTEXT = (
@@ -67,7 +70,9 @@ def serve(settings: Settings) -> int:
             _warn_of_strangers(settings, ports)
             if hot_url:
                 check_hot_nodes(url, hot_url, served.schema)
-            config = replace(_config(settings, ports, url, replica_url, served.schema), hot_database_url=hot_url)
+            config = _config(settings, ports, url, replica_url, served.schema)
+            size_max = parse_size(settings.database_size_max)
+            config = replace(config, hot_database_url=hot_url, database_size_max=size_max)
             apply_at_start(settings, config)
             asyncio.run(_serve(settings, ports, tls, cluster, config, manager))
     except CannotListen as error:
@@ -193,12 +198,15 @@ async def _serve(
         loop.add_signal_handler(number, stopping.set)
     children = Children(config, ports, count=settings.workers, log=(settings.log_level, settings.log_format))
     ports.listen()
-    async with _kept_running(cluster), children.running(), _renewed(tls, children):
+    watch = None if cluster is None else _disk_watch(settings, cluster, children)
+    async with _kept_running(cluster, watch, children), children.running(), _renewed(tls, children):
         await _first(children.ready.wait(), children.given_up.wait(), stopping.wait())
         if children.given_up.is_set() and not stopping.is_set():
             raise Stop(children.why)
         if not stopping.is_set():
             say_ready(settings, ports)
+            if watch is not None and watch.space.is_low:
+                say(f"    {watch.space.refusal().message}")
             manager.tell("READY=1", f"STATUS=Serves {url_of(ports.main, secure=ports.is_secure)}")
         await stopping.wait()
         manager.tell("STOPPING=1", "STATUS=Stops")
@@ -260,17 +268,32 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
         task.cancel()
 
 
+def _disk_watch(settings: Settings, cluster: Cluster, children: Children) -> DiskWatch:
+    """Raises Stop."""
+    try:
+        min_free = None if settings.disk_free_min == AUTO else parse_size(settings.disk_free_min)
+        watch = DiskWatch(cluster, min_free, report=children.report_disk, states=StateChanges())
+    except OSError as error:
+        raise Stop(f"the disk of {cluster.directory} cannot be measured: {error}") from error
+    children.report_disk(watch.space)
+    return watch
+
+
 @asynccontextmanager
-async def _kept_running(cluster: Cluster | None) -> AsyncIterator[None]:
-    if cluster is None:
+async def _kept_running(
+    cluster: Cluster | None, watch: DiskWatch | None, children: Children
+) -> AsyncIterator[None]:
+    """The embedded PostgreSQL runs, and its disk is watched, within the block."""
+    if cluster is None or watch is None:
         yield
         return
-    keeper = asyncio.create_task(cluster.keep_running())
+    tasks = [asyncio.create_task(cluster.keep_running(children.report_outage)), asyncio.create_task(watch.run())]
     try:
         yield
     finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

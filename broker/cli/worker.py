@@ -20,10 +20,11 @@ import uvloop
 
 from broker.app_config import AppConfig
 from broker.asgi import METRICS, STOP_WAITING, create_app
-from broker.cli.child_process import Failed, Renew, Serving
+from broker.cli.child_process import Disk, Failed, Outage, Renew, Serving
 from broker.cli.ports import Ports
 from broker.port.first_bytes import MakeProtocol
 from broker.port.tls.material import ServerTls, TlsMaterial, UnusableTls
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.telemetry.log import reason, set_up_log
 from broker.telemetry.metrics.counters import Counters
 
@@ -158,12 +159,14 @@ def _serve(
     files = _raise_file_limit()
     give_large_blocks_back()
     tls = ServerTls(ports.tls) if ports.tls else None
+    storage = StorageAlarm()
     make_protocol = MakeProtocol(most_connections=files - files // 8, tls=tls)
     server = _Server(
         uvicorn.Config(
             create_app(
                 config,
                 counters=counters,
+                storage=storage,
                 while_away=lambda: ports.turning_away(_AWAY, alive=True),
                 start_failed=failed,
             ),
@@ -182,7 +185,7 @@ def _serve(
         pipe,
         ports,
     )
-    threading.Thread(target=_hear_parent, args=(pipe, tls), daemon=True).start()
+    threading.Thread(target=_hear_parent, args=(pipe, tls, storage), daemon=True).start()
     if config.traces:
         server.tracing = counters.tracing = _tracing()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -237,13 +240,17 @@ def give_large_blocks_back() -> None:
         library.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
-def _hear_parent(pipe: Connection, tls: ServerTls | None) -> None:
+def _hear_parent(pipe: Connection, tls: ServerTls | None, storage: StorageAlarm) -> None:
     """The pipe ends when the parent does, even if it was killed."""
     try:
         while True:
             match pipe.recv():
                 case Renew(material) if tls is not None:
                     _renew(tls, material)
+                case Disk(space):
+                    storage.report_disk(space)
+                case Outage(why):
+                    storage.report_outage(why)
     except (EOFError, OSError):
         os.kill(os.getpid(), signal.SIGTERM)
 

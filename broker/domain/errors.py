@@ -10,7 +10,8 @@ BrokerError
 ├── PermissionDenied     the caller may not; nor is it told whether the resource exists
 ├── Aborted              lost against a concurrent change; the caller may try the whole again
 ├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
-│   └── QuotaExceeded    a project or a principal has used what it may
+│   ├── QuotaExceeded    a project or a principal has used what it may
+│   └── StorageLow       a storage limit of the installation pauses publishing
 ├── Unavailable          try again; a publish answered so may or may not have been stored
 ├── DeadlineExceeded     the work took longer than the caller allowed
 ├── Unimplemented        there is no such method, or no such encoding of a call
@@ -95,6 +96,17 @@ class QuotaExceeded(ResourceExhausted):
         super().__init__(message, details=details)
         self.told = told or message
         self.retry_seconds = retry_seconds
+
+
+class StorageLow(ResourceExhausted):
+    """The disk or the database has no room for more messages; the call has changed nothing."""
+
+    retry_seconds: float | None = 5.0
+
+    def __init__(self, message: str, *, told: str = "", details: Sequence[Mapping[str, Any]] = ()) -> None:
+        """`told`: without sizes, which change with each call."""
+        super().__init__(message, details=details)
+        self.told = told or message
 
 
 class Unavailable(BrokerError):

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from broker.domain.message import NewMessage
 from broker.domain.timestamps import format_timestamp
 
-Kind = Literal["endpoint", "message", "pause", "hold", "deadLetters", "expiry", "quota", "age", "backlog"]
+Kind = Literal["endpoint", "message", "pause", "hold", "deadLetters", "expiry", "quota", "disk", "age", "backlog"]
 Step = Literal["begins", "grows", "ends"]
 
 _TYPES: Mapping[Kind, Mapping[Step, str]] = {
@@ -26,6 +26,7 @@ _TYPES: Mapping[Kind, Mapping[Step, str]] = {
     "deadLetters": {"begins": "deadLetters.first", "grows": "deadLetters.growing"},
     "expiry": {"begins": "subscription.expiring", "ends": "subscription.used"},
     "quota": {"begins": "quota.reached", "ends": "quota.available"},
+    "disk": {"begins": "disk.low", "ends": "disk.recovered"},
     "age": {"begins": "subscription.ageReached", "ends": "subscription.caughtUp"},
     "backlog": {"begins": "subscription.backlogReached", "ends": "subscription.caughtUp"},
 }
@@ -42,6 +43,11 @@ class Subject(NamedTuple):
     project: str
     kind: Kind
     name: str
+
+
+def storage_subject(project: str, limit: Literal["disk", "tables"]) -> Subject:
+    """A storage limit of the installation, as a project is told of it."""
+    return Subject(project, "disk", f"{project}/storage/{limit}")
 
 
 @dataclass(frozen=True, slots=True)

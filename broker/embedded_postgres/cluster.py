@@ -11,12 +11,13 @@ the broker ends.  What outlived a broker or a postmaster (kill -9) is ended befo
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -24,6 +25,8 @@ from urllib.parse import quote
 from broker.embedded_postgres import roles
 from broker.embedded_postgres.binaries import MAJOR_VERSION, bin_directory
 from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
+from broker.embedded_postgres.server_log import ServerLog, free_bytes
+from broker.embedded_postgres.server_processes import is_up_or_recovers
 from broker.embedded_postgres.sockets import make_socket_directory, remove_socket_directory, socket_directory
 from broker.embedded_postgres.system_user import (
     handed_over,
@@ -41,7 +44,14 @@ _START = ("the embedded PostgreSQL", "starting")
 
 _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
 _STOP_SECONDS = 60.0  # for its last checkpoint; then it is ended without one and recovers at its next start
-_CHECK_SECONDS, _RETRY_SECONDS = 0.2, 1.0
+_CHECK_SECONDS, _RETRY_SECONDS, _ASK_SECONDS = 0.2, 1.0, 3.0
+_LOOK_SECONDS, _STUCK_SECONDS, _IMMEDIATE_SECONDS = 1.0, 10.0, 5.0
+_FULL_SECONDS = 60.0  # a disk that was full so lately may be why PostgreSQL failed
+_CHECKPOINT_SECONDS = 60  # for one on demand, which the next one goes on with
+_WAL_SHARE = 8  # of a small file system WAL takes an eighth at most; max_wal_size must be twice a segment at least
+_LEAST_WAL_BYTES, _MOST_WAL_BYTES = 64 << 20, 2 << 30
+
+_SEGMENT_BYTES = 16 << 20  # of a file of its log, which it makes before it needs it
 
 _PORT = "5432"  # names the socket, too; said by both sides, or PGPORT in somebody's environment would part them
 
@@ -56,7 +66,6 @@ CONFIGURATION = {
     "synchronous_commit": "on",  # an answer means "on disk" (A1)
     "wal_level": "minimal",  # nobody replicates from here
     "max_wal_senders": "0",
-    "max_wal_size": "2GB",  # fewer checkpoints under load, and fewer full page images
     "checkpoint_timeout": "15min",
     "wal_compression": "off",  # message data hardly compresses; the processor is what is short
     "wal_buffers": "16MB",
@@ -98,9 +107,13 @@ class Cluster:
         self._directory = directory.absolute()
         self._data = self._directory / "postgres"
         self._log = self._directory / "postgres.log"
+        self._failures = ServerLog(self._log)
         self._user = unprivileged_user()
         self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_down = False  # from the end of a postmaster until another one is ready
+        self._looks_at, self._full_at = 0.0, float("-inf")
+        self._stuck_since: float | None = None
         self._closing = False  # set by keep_running when it is cancelled, read by the thread that it started
 
     @property
@@ -170,31 +183,105 @@ class Cluster:
             os.close(self._lock)
             self._lock = None
 
-    async def keep_running(self) -> None:
-        """Start PostgreSQL again whenever its postmaster has died, until cancelled."""
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._directory
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint now, so that WAL before it gives its space back.  Raises ClusterError."""
+        with self._naming_faults():
+            self._run_as_superuser(f"SET statement_timeout = '{_CHECKPOINT_SECONDS}s'; CHECKPOINT")
+
+    async def keep_running(self, outage: Callable[[str], None] = lambda _why: None) -> None:
+        """Start PostgreSQL again whenever its postmaster has died or is stuck, until cancelled.
+
+        `outage(why)` is called while it does not run, and with "" once it runs again.
+        """
         states = StateChanges()
         try:
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
-                if self._process is not None and self._process.poll() is not None:
-                    code = self._process.returncode
-                    how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
-                    states.begins(*_POSTGRESQL, "the embedded PostgreSQL is started again", how)
-                    try:
-                        await asyncio.to_thread(self._start_again)
-                    except ClusterError as error:
-                        states.begins(*_START, "the embedded PostgreSQL does not start", str(error))
-                        await asyncio.sleep(_RETRY_SECONDS)
-                    else:
-                        states.forget(*_START)
-                        states.ends(*_POSTGRESQL, "the embedded PostgreSQL runs again")
+                self._look_at_disk()
+                if self._process is not None and (self._is_down or self._process.poll() is not None):
+                    await self._restart(self._process, states, outage)
+                elif crash := self._failures.new_crash():  # of one of its processes; it starts all of them again
+                    states.happens("the embedded PostgreSQL", "crashes", "the embedded PostgreSQL recovers", crash)
+                elif self._process is not None and self._is_stuck(self._process.pid):
+                    what = "the embedded PostgreSQL does not recover, and is ended"
+                    states.tell("the embedded PostgreSQL", f"{what}: {self._why()}", level=logging.WARNING)
+                    await asyncio.to_thread(self._end, self._process)
                 states.tick()
         finally:
             self._closing = True
 
+    async def _restart(
+        self, process: subprocess.Popen[bytes], states: StateChanges, outage: Callable[[str], None]
+    ) -> None:
+        """Try once.  `process`: the one that has ended, or is not ready in time."""
+        if not self._is_down:
+            self._is_down = True
+            why = self._how_it_ended(process.returncode)
+            states.begins(*_POSTGRESQL, "the embedded PostgreSQL is started again", why)
+            outage(why)
+        try:
+            await asyncio.to_thread(self._start_again)
+        except ClusterError as error:
+            states.begins(*_START, "the embedded PostgreSQL does not start", str(error))
+            outage(str(error))
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            self._is_down = False
+            states.forget(*_START)
+            states.ends(*_POSTGRESQL, "the embedded PostgreSQL runs again")
+            outage("")
+
+    def _is_stuck(self, postmaster: int) -> bool:
+        """Whether it has been so for a while."""
+        now = time.monotonic()
+        if now < self._looks_at:
+            return False
+        self._looks_at = now + _LOOK_SECONDS
+        if is_up_or_recovers(postmaster):
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = now
+        elif now - self._stuck_since > _STUCK_SECONDS:
+            self._stuck_since = None
+            return True
+        return False
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGQUIT)  # "immediate": it recovers at its next start
+        try:
+            process.wait(_IMMEDIATE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _how_it_ended(self, code: int) -> str:
+        how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+        return "; ".join(filter(None, (how, self._why())))
+
+    def _why(self) -> str:
+        """What PostgreSQL's log has, and whether the disk was full: then the log may have had no room for it."""
+        self._look_at_disk()
+        full = ""
+        if time.monotonic() - self._full_at < _FULL_SECONDS:
+            full = f"the file system of {self._directory} is full, or was a moment ago"
+        return "; ".join(filter(None, (self._failures.reason(), full))) or "its log has no reason"
+
+    def _look_at_disk(self) -> None:
+        free = free_bytes(self._directory)
+        if free is not None and free < _SEGMENT_BYTES:
+            self._full_at = time.monotonic()
+
     def _start_again(self) -> None:
         with self._naming_faults():  # such as backends of the one that died, which do not end yet
-            self._start()
+            if self._process is not None and self._process.poll() is None:
+                self._wait_until_ready(self._process)  # it was not, in time
+            else:
+                self._start()
 
     @contextlib.contextmanager
     def _naming_faults(self) -> Iterator[None]:
@@ -253,7 +340,8 @@ class Cluster:
             handed_over(self._user, self._data, sockets, access, users) as (shown, passed),
         ):
             paths = dict(zip(("unix_socket_directories", "hba_file", "ident_file"), shown[1:], strict=True))
-            settings = CONFIGURATION | paths
+            settings = CONFIGURATION | {"max_wal_size": f"{self._wal_bytes() >> 20}MB"} | paths
+            self._failures.mark()
             with _signals_held():
                 self._process = subprocess.Popen(  # noqa: S603
                     [program, "-D", shown[0], *(f"--{name}={value}" for name, value in settings.items())],
@@ -264,28 +352,45 @@ class Cluster:
                 )  # fmt: skip
         self._wait_until_ready(self._process)
 
+    def _wal_bytes(self) -> int:
+        """What WAL may take: the more it is, the fewer checkpoints there are, and full page images after these.
+
+        On a small file system it must leave room for the tables.
+        """
+        status = os.statvfs(self._directory)
+        total = status.f_blocks * status.f_frsize
+        return max(_LEAST_WAL_BYTES, min(total // _WAL_SHARE, _MOST_WAL_BYTES))
+
     def _open_log(self) -> IO[bytes]:
         """Statements that failed are in it, so it is its owner's alone."""
         return open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
 
     def _prepare(self) -> None:
-        """See to roles, database and owners, as the superuser."""
+        """See to roles, database and owners."""
+        self._run_as_superuser(roles.PREPARATION)
+
+    def _run_as_superuser(self, statements: str) -> None:
         self._run(
             "psql", "--no-psqlrc", "--quiet", "--tuples-only", "--set=ON_ERROR_STOP=1",
             f"--dbname={self.maintenance_url}",
-            text=roles.PREPARATION, **running_as(None),
+            text=statements, **running_as(None),
         )  # fmt: skip
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         pid_file = self._data / "postmaster.pid"
         deadline = time.monotonic() + _START_SECONDS
+        ask_at = time.monotonic() + _ASK_SECONDS
         while time.monotonic() < deadline and not self._closing:
             if process.poll() is not None:
-                last = self._log.read_text(errors="replace").strip().splitlines()[-3:]
-                raise ClusterError(f"PostgreSQL ended at its start (log: {self._log}): {' / '.join(last)}")
+                raise ClusterError(f"PostgreSQL ended at its start (log: {self._log}): {self._why()}")
             with contextlib.suppress(FileNotFoundError):
                 lines = pid_file.read_text().splitlines()
                 if len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready":
                     return
+            if time.monotonic() >= ask_at:  # on a full disk that file may stay without its last line
+                with contextlib.suppress(ClusterError):
+                    self._run_as_superuser("SELECT 1")
+                    return
+                ask_at = time.monotonic() + _ASK_SECONDS
             time.sleep(0.02)
         raise ClusterError(f"PostgreSQL did not start within {_START_SECONDS:.0f} s (log: {self._log}).")

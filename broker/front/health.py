@@ -1,6 +1,6 @@
 """Liveness and readiness."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -9,8 +9,13 @@ from starlette.routing import Route
 from broker.domain.errors import BrokerError
 
 
-def health_routes(check_ready: Callable[[], Awaitable[None]]) -> list[Route]:
-    """GET /healthz (the process answers) and GET /readyz (`check_ready` raises no BrokerError)."""
+def health_routes(
+    check_ready: Callable[[], Awaitable[None]], warnings: Callable[[], Sequence[str]] = tuple
+) -> list[Route]:
+    """GET /healthz (the process answers) and GET /readyz (`check_ready` raises no BrokerError).
+
+    `warnings()`: what an operator should see to although the broker is ready.
+    """
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -20,6 +25,7 @@ def health_routes(check_ready: Callable[[], Awaitable[None]]) -> list[Route]:
             await check_ready()
         except BrokerError as error:
             return JSONResponse({"status": "unavailable", "reason": error.message}, status_code=503)
-        return JSONResponse({"status": "ok"})
+        told = list(warnings())
+        return JSONResponse({"status": "ok", "warnings": told} if told else {"status": "ok"})
 
     return [Route("/healthz", healthz), Route("/readyz", readyz)]

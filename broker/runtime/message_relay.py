@@ -83,7 +83,7 @@ class MessageRelay:
             except NotFound:
                 await self._refuse(found, NotFound(f"Topic not found: it was deleted (resource={leaf(name)})."))
                 return Outcome.DONE
-            if topic.freeze is not None:
+            if topic.freeze is not None or self._quotas.storage.is_raised:
                 return Outcome.KEPT
             if why := _unchecked(topic):
                 await self._refuse(found, FailedPrecondition(f"{why} (resource={leaf(name)})."))

@@ -14,6 +14,7 @@ from broker.domain.quota_bucket import NO_GAUGE, Ceiling, Gauge, Level, Metered,
 from broker.runtime.connections import Connections
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.refusal_pace import RefusalPace
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import quotas as store
 from broker.store.resources.quotas import Taken
@@ -39,9 +40,13 @@ class Quotas:
         *,
         defaults: ProjectQuotas = NO_QUOTAS,
         processes: Callable[[], int] = lambda: 1,
+        storage: StorageAlarm | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`defaults`: of each project that nothing else was set for.  `processes`: how many run."""
+        """`defaults`: of each project that nothing else was set for.  `processes`: how many run.  `storage`: what
+        the installation as a whole has room for, which whatever adds messages checks beside the project's quotas.
+        """
+        self.storage = storage or StorageAlarm()
         self._database = database
         self._clock = clock
         self._defaults = defaults

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from broker.domain.errors import FailedPrecondition, Unavailable
 from broker.runtime.retrying import retrying
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.store.driver.database import Database
 from broker.store.schema import schema_state
 from broker.telemetry.log import reason
@@ -18,8 +19,11 @@ READY_SECONDS = 2.0  # after which a database that does not answer counts as awa
 AWAY_SECONDS = 0.2  # between two attempts to reach it at the start
 
 
-async def check_ready(database: Database) -> None:
+async def check_ready(database: Database, storage: StorageAlarm | None = None) -> None:
     """Raises a BrokerError unless the database answers and its schema is one that this broker can serve."""
+
+    if storage is not None and (error := storage.unavailable()) is not None:
+        raise error  # which says more than a connection that is refused
 
     async def current_revision() -> str | None:
         async with database.connection() as connection:

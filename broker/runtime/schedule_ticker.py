@@ -203,6 +203,7 @@ class ScheduleTicker:
             topic = await self._resources.topic(name)
             if topic.freeze is not None:
                 raise topic.freeze.refusal(name)
+            self._quotas.storage.check()
             if self._quotas.on:
                 gauge = self._quotas.publishing(project_of(name), schedule.created_by)
                 gauge.check(self._quotas.ticks())

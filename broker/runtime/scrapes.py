@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from broker.runtime.figures import Figures
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.telemetry.metrics.book import CounterBook, project_of
-from broker.telemetry.metrics.standings import Standings
+from broker.telemetry.metrics.standings import Standings, Storage
 
 
 class Scrapes:
     """Of all processes of this broker, whichever is asked."""
 
-    def __init__(self, book: CounterBook, figures: Figures) -> None:
+    def __init__(self, book: CounterBook, figures: Figures, storage: StorageAlarm) -> None:
         self._book = book
         self._figures = figures
+        self._storage = storage
 
     async def projects(self) -> set[str]:
         """Those that have series."""
@@ -24,8 +27,20 @@ class Scrapes:
     async def scrape(self, accept: str, may_read: Callable[[str], bool]) -> tuple[bytes, str]:
         """The body in a format that is accepted, and its Content-Type; see BookCollector for `may_read`."""
         # In a thread: with a thousand subscriptions it takes longer than calls should wait.
-        standings = await self._figures.read()
+        standings = replace(await self._figures.read(), storage=_storage(self._storage))
         return await asyncio.to_thread(_expose, self._book, standings, may_read, accept)
+
+
+def _storage(alarm: StorageAlarm) -> Storage:
+    """Also while the database is away: a full disk is a reason for that."""
+    disk, tables = alarm.disk, alarm.tables
+    return Storage(
+        disk_free=disk.free if disk else None,
+        disk_min_free=disk.min_free if disk else None,
+        tables=tables.size if tables else None,
+        tables_max=tables.max_size if tables else None,
+        paused=bool(alarm.lows),
+    )
 
 
 def _expose(

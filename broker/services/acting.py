@@ -80,7 +80,7 @@ def make_acting(
         purges=PurgeService(database, clock, wake_ups, operations, states, counters),
         redrives=redrives,
         push_replays=PushReplayService(database, clock, operations, redrives),
-        edits=EditService(database, clock, wake_ups, attempt_ids, states),
+        edits=EditService(database, clock, wake_ups, attempt_ids, states, quotas.storage),
         discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),
         resends=ResendService(database, clock, wake_ups, attempt_ids, states, counters),
         copies=CopyService(database, clock, operations),

@@ -17,6 +17,7 @@ from broker.domain.subscription import Subscription
 from broker.filtering.evaluate import matches
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.wake_ups import WakeUps
 from broker.services.hot_transactions import hot_transaction
 from broker.services.private_shards import private_shard_of
@@ -44,20 +45,23 @@ class EditService:
         wake_ups: WakeUps,
         attempt_ids: AttemptIds,
         states: StateChanges,
+        storage: StorageAlarm,
     ) -> None:
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
         self._attempt_ids = attempt_ids
         self._states = states
+        self._storage = storage
 
     async def edit(self, name: str, edit: LetterEdit, *, by: str = "", may_consume: MayConsume) -> Edited:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
 
         Raises InvalidArgument (the id, what a message may not be), NotFound (no subscription, no such letter),
         FailedPrecondition (detached; it is not retained; the subscription's filter leaves the new message out; its
-        letter lies where the caller may not take it from), Aborted.
+        letter lies where the caller may not take it from), StorageLow, Aborted.
         """
+        self._storage.check()
         check_edit(edit)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)

@@ -49,8 +49,8 @@ class ImportService:
         """Store a part, unless it was stored before.  `sent`: what it was made of; `principal`: by whom.
 
         Raises InvalidArgument, NotFound, FailedPrecondition (the topic is frozen, or has transforms), AlreadyExists
-        (another part was stored under this number), QuotaExceeded, Aborted, Unavailable (the outcome is unknown:
-        send the part again).
+        (another part was stored under this number), QuotaExceeded, StorageLow, Aborted, Unavailable (the outcome is
+        unknown: send the part again).
         """
         check_part(part)
         digest = sha256(sent).digest()
@@ -66,12 +66,13 @@ class ImportService:
         return Imported(before.message_count, repeated=True)
 
     async def _store(self, name: str, part: Part, digest: bytes, principal: str) -> StoredPart | None:
+        project = project_of(name)
+        await self._quotas.storage.check_paced(project)
         topic = await self._resources.topic(name)
         if topic.freeze is not None:
             raise topic.freeze.refusal(name)
         check_takes_copies(topic)
         batches = await self._encode(topic, part.messages)
-        project = project_of(name)
         if self._quotas.on:
             await self._quotas.check(self._quotas.publishing(project, principal), project)
         stored = StoredPart(

@@ -55,7 +55,7 @@ class PublishService:
         self._next_due = next_due
         self._room = room
         self._resources = resources
-        self._quotas = quotas
+        self._quotas, self._storage = quotas, quotas.storage
         self._coalescer = coalescer
         self._schemas = schemas
         self._transforms = transforms
@@ -71,6 +71,8 @@ class PublishService:
 
         Only as far as that is known beforehand: which shard of several it is for depends on its ordering key.
         """
+        if self._storage.is_raised:
+            await self._storage.check_paced(project_of(topic_name))
         topic = self._resources.known_topic(topic_name)
         if topic is not None and self._quotas.on:
             project = project_of(topic_name)
@@ -171,6 +173,8 @@ class PublishService:
         self, topic_name: str, messages: Sequence[NewMessage], principal: str
     ) -> tuple[Topic, EncodedMessages]:
         """Everything that may refuse a publish, in its order, and what it has taken by then."""
+        if self._storage.is_raised:
+            await self._storage.check_paced(project_of(topic_name))
         topic = await self._open_topic(topic_name)
         check_messages(messages)
         batch = await self._encode(topic, messages)

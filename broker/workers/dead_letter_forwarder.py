@@ -17,6 +17,7 @@ from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.dead_letter_work import find_dead_letter_work
@@ -55,8 +56,10 @@ class DeadLetterForwarder:
         company: Company,
         loop_turns: LoopTurns,
         states: StateChanges,
+        storage: StorageAlarm | None = None,
     ) -> None:
         self._states = states
+        self._storage = storage or StorageAlarm()
         # By subscription, shard and sequence: until when a message is passed by.
         self._passed_by: dict[tuple[int, int, int], datetime] = {}
         self._counters, self._company, self._loop_turns = counters, company, loop_turns
@@ -120,7 +123,7 @@ class DeadLetterForwarder:
             if policy is None:
                 raise DeadLetterTopicClosed
             topic = await self._resources.topic(policy.dead_letter_topic)
-            if topic.freeze is not None:
+            if topic.freeze is not None or self._storage.is_raised:
                 return 0, False  # they stay given up, and wait
             done = await self._forward_batch(subscription, shard_id, topic)
         except PartitionMissing:

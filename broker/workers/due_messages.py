@@ -7,6 +7,7 @@ from broker.domain.message_id import message_id
 from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.next_due import NextDue
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.messages import PartitionMissing
@@ -42,7 +43,10 @@ class DueMessages:
         next_due: NextDue,
         counters: Counters | None = None,
         states: StateChanges | None = None,
+        storage: StorageAlarm | None = None,
     ) -> None:
+        """`storage`: while it is raised nothing is published, and what is due is published late."""
+        self._storage = storage or StorageAlarm()
         self._database = database
         self._clock = clock
         self._wake_ups = wake_ups
@@ -68,8 +72,10 @@ class DueMessages:
                 if not shard.open:
                     async with self._database.hot() as connection:
                         await delete_closed_schedules(connection, shard_id=shard.shard_id)
-                elif shard.due_at <= now:
+                elif shard.due_at <= now and not self._storage.is_raised:
                     appended += await self._append(shard.shard_id, now)
+        if self._storage.is_raised:
+            return now + _LOOK
         return _look_again([shard.due_at for shard in shards if shard.open], now)
 
     async def _append(self, shard_id: int, now: datetime) -> int:

@@ -4,11 +4,11 @@ Every process has one; one at a time looks.  What is found and what was told of 
 which also leaves the events to be published: a crash loses none, and may publish one twice, with one `ce-id`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 
 from broker.domain.errors import BrokerError, NotFound
-from broker.domain.event import LAGS, STATES, Found, Kind, compare, event_message
+from broker.domain.event import LAGS, STATES, Found, Kind, compare, event_message, storage_subject
 from broker.domain.lag_alerts import lags_to_tell
 from broker.domain.names import leaf, project_of
 from broker.runtime.database_clock import DatabaseClock
@@ -16,6 +16,7 @@ from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.looks import Looks
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.storage_alarm import StorageAlarm
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.log.messages import encode_messages
 from broker.store.resources import events as store
@@ -30,7 +31,7 @@ _UNPUBLISHED = "events that cannot be published"
 
 
 class EventWatch:
-    """Publishes take no part in quotas: else the news that one is used up could not be published."""
+    """Events are published whatever quotas and storage limits say: they report that one of these is reached."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class EventWatch:
         resources: ResourceCache,
         publishes: PublishCoalescer,
         states: StateChanges,
+        storage: StorageAlarm | None = None,
         *,
         late: timedelta = store.LATE,
     ) -> None:
@@ -49,6 +51,7 @@ class EventWatch:
         self._resources = resources
         self._publishes = publishes
         self._states = states
+        self._storage = storage or StorageAlarm()
         self._late = late
 
     async def run_once(self) -> int:
@@ -57,11 +60,20 @@ class EventWatch:
             topics = await store.read_event_topics(connection)
             if topics and await store.is_our_look(connection):
                 found = await store.find_conditions(connection, now=self._clock.now(), late=self._late)
+                found += self._of_disk(topics)
                 await self._tell(connection, found, STATES)
         published, stuck = 0, set[str]()
         while topics and (count := await self._publish_some(topics, stuck)):
             published += count
         return published
+
+    def _of_disk(self, projects: Iterable[str]) -> list[Found]:
+        """The disk of the embedded database, which the database itself does not know."""
+        disk = self._storage.disk
+        if disk is None or not disk.is_low:
+            return []
+        why = f"publishing is paused: {disk.finding}"
+        return [Found(storage_subject(project, "disk"), why) for project in projects]
 
     async def look_at_lags(self) -> None:
         """What there is to tell is published by `run_once`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 _BYTES = 900_000_000  # a new PostgreSQL has 60 MB; memory is only taken by what is written
 _TRIES = 20
+_OTHERS, _PAGE = "somebody-else", 4096
 
 
 @cache
@@ -43,13 +44,34 @@ class Disk:
             status = os.statvfs(self.directory)
             used = (status.f_blocks - status.f_bfree) * status.f_frsize
             with contextlib.suppress(subprocess.CalledProcessError):  # it holds more than that by now
-                self._resize(max(used, 4096))  # 0 would be no limit
+                self._resize(max(used, _PAGE))  # 0 would be no limit
                 return True
         return False
 
     def free(self) -> None:
         """As large as before."""
         self._resize(_BYTES)
+
+    def take_all_but(self, free: int) -> None:
+        """Somebody else's file takes what is free, but for so many bytes; others write meanwhile."""
+        size = 0
+        with (self.directory / _OTHERS).open("wb") as file:
+            step = self._free()
+            while step >= _PAGE and (missing := self._free() - free) > 0:
+                step = min(step, missing)
+                try:
+                    os.posix_fallocate(file.fileno(), size, step)
+                    size += step
+                except OSError:  # there is less by now
+                    step //= 2
+
+    def _free(self) -> int:
+        status = os.statvfs(self.directory)
+        return status.f_bavail * status.f_frsize
+
+    def give_back(self) -> None:
+        """What that file takes."""
+        (self.directory / _OTHERS).unlink()
 
     def unmount(self) -> None:
         """Whoever still works in it keeps it until it ends."""

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,10 @@ class World:
         guarded: bool = False,
         citus: bool = False,
         seed: int = 0,
+        options: Sequence[str] = (),
     ) -> None:
+        """`options`: of `broker serve`, beside those that the world gives."""
+        self._options = options
         self.urls: list[str] = []
         self.brokers: list[BrokerProcess] = []
         self.endpoints: Endpoints | None = None  # of the workload that runs
@@ -180,6 +183,7 @@ class World:
         if self.citus is not None and place % 2:
             arguments += ["--hot-database-url", Nodes.hot_url(self.citus.url)]
         arguments += self.guard.options if self.guard else ()
+        arguments += self._options
         own = self.clocks.environment(place) if self.clocks else {}
         options = self.versions.options(place) if self.versions else {}
         for _ in range(_STARTS):

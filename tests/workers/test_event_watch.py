@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.app import Broker
 from broker.app_config import AppConfig
+from broker.domain.storage import DiskSpace
 from broker.workers.event_watch import EventWatch
 from tests.fixtures.broker import Json, Rest, eventually
 from tests.fixtures.in_process import running_in_process
@@ -24,7 +25,8 @@ class Watched:
     def __init__(self, broker: Broker, pushes: Pushes) -> None:
         self.rest = pushes.rest
         self.pushes = pushes
-        parts = broker._database, broker._clock, broker._resources, broker._publishes, broker.states
+        self.broker = broker
+        parts = broker._database, broker._clock, broker._resources, broker._publishes, broker.states, broker.storage
         self.watch = EventWatch(*parts, late=timedelta(0))  # letters are committed before it looks
         self.seen: list[Json] = []
 
@@ -36,6 +38,10 @@ class Watched:
         return [
             f"{one['attributes']['ce-type']} {one['attributes']['ce-subject'].split('/')[-1]}" for one in self.seen
         ]
+
+    def disk(self, free: int) -> None:
+        space = DiskSpace(directory="/data", free=free, min_free=10**9, is_low=free < 10**9)
+        self.broker.storage.report_disk(space)
 
     async def until(self, *events: str) -> None:
         async def are_seen() -> bool:
@@ -231,3 +237,30 @@ async def test_alerts_out_of_bounds_are_refused(rest: Rest) -> None:
         body = {"topic": rest.topic(), "extensions": {"alerts": alerts}}
         code, text = await rest.error("PUT", rest.subscription(), body)
         assert (code, field in text) == ("INVALID_ARGUMENT", True)
+
+
+async def test_a_storage_limit_that_pauses_publishing_is_told_of_once_and_so_is_its_end(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it:
+        it.disk(free=10**6)
+        for _ in range(3):
+            assert await it.look() == ["pubsub.disk.low disk"]
+        [event] = it.seen
+        assert event["attributes"]["ce-subject"] == "projects/p/storage/disk"
+        assert "1 MB are free" in json.loads(base64.b64decode(event["data"]))["reason"]
+        it.disk(free=2 * 10**9)
+        await it.until("pubsub.disk.low disk", "pubsub.disk.recovered disk")
+
+
+async def test_tables_that_take_too_much_are_told_of_by_whichever_process_looks(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it, it.broker._database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO table_sizes VALUES (100, 120, true, clock_timestamp(), clock_timestamp())"
+        )
+        assert await it.look() == ["pubsub.disk.low tables"]
+        assert "120 bytes" in json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]
+        await connection.execute("UPDATE table_sizes SET is_full = false")
+        await it.until("pubsub.disk.low tables", "pubsub.disk.recovered tables")

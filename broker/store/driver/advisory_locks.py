@@ -10,6 +10,7 @@ MAKING_PARTITIONS = 4_711_001  # one process at a time makes them
 TIDYING = 4_711_002  # one process at a time drops and deletes
 DROPPING = 4_711_005  # who drops what the log has; shared: who must find there what he refers to
 DECLARING = 4_711_006  # one process at a time makes a project as files declare it
+MEASURING = 4_711_007  # one process at a time measures the tables
 
 _KEY = "CASE {schema} WHEN 'public' THEN {lock} ELSE hashtextextended({schema}, {lock}) END"
 

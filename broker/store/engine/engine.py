@@ -12,12 +12,25 @@ import psycopg
 
 from broker.store.engine.two_phases import SAY_TWO_PHASES
 
+# A table that is dropped meanwhile has no size.
+_MEASURE_SCHEMA = b"""
+    SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_catalog.pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
+"""
+_MEASURE_SCHEMA_ON_NODES = b"""
+    SELECT coalesce(sum(CASE WHEN d.logicalrelid IS NULL THEN pg_total_relation_size(c.oid)
+        ELSE citus_total_relation_size(c.oid, fail_on_error => false) END), 0)::bigint
+    FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_dist_partition AS d ON d.logicalrelid = c.oid
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
     """`whole_pipelines`: several statements up to a Sync are one transaction (docs/decisions/0040).
     `hot_settings`: what sessions for hot statements are told besides.  `detaches_online`: partitions leave their
     table without a lock that publishes wait for.  `size_of`: the function that says how large a table is.
+    `measure_schema`: the statement that says how large all tables of the session's schema are.
     `changing_tables`: what a transaction that makes or drops partitions is told.  `is_distributed`: the hot tables
     lie on several nodes by their shard, and those of the catalog do not: no statement joins the two, locks rows of
     several shards, or is one snapshot over them.  `say_two_phases`: a statement, without which a transaction that
@@ -29,6 +42,7 @@ class Engine:
     hot_settings: Mapping[str, str] = field(default_factory=dict)
     detaches_online: bool = True
     size_of: str = "pg_total_relation_size"
+    measure_schema: bytes = _MEASURE_SCHEMA
     changing_tables: Mapping[str, str] = field(default_factory=dict)
     is_distributed: bool = False
     say_two_phases: str = ""
@@ -50,6 +64,7 @@ CITUS = Engine(
     hot_settings={"plan_cache_mode": "force_custom_plan"},
     detaches_online=False,
     size_of="citus_total_relation_size",
+    measure_schema=_MEASURE_SCHEMA_ON_NODES,
     changing_tables={
         "citus.multi_shard_modify_mode": "sequential",
         "citus.propagate_set_commands": "local",

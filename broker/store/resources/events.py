@@ -20,6 +20,8 @@ _FIND_CONDITIONS = statements.load("find_conditions")
 _COUNT_NEW_DEAD_LETTERS = statements.load("count_new_dead_letters")
 _OUR_LOOK = text("SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' events', 4711004))")
 
+_NO_SUBSCRIPTION: tuple[Kind, ...] = ("quota", "disk")  # kinds whose subjects are no subscriptions
+
 LATE = timedelta(seconds=15)  # so long after its publish time a dead letter may be committed
 KEPT = timedelta(days=1)  # for which an event that cannot be published is tried
 
@@ -77,7 +79,9 @@ async def read_told(connection: ResourceConnection, *, kinds: Collection[Kind]) 
     """What was told of, of these kinds, and did not end."""
     condition = event_conditions.c
     there = exists().where(subscriptions.c.name == condition.subject)
-    query = select(event_conditions, (condition.kind != "quota") & ~there).where(condition.kind.in_(kinds))
+    query = select(event_conditions, condition.kind.not_in(_NO_SUBSCRIPTION) & ~there).where(
+        condition.kind.in_(kinds)
+    )
     rows = await connection.execute(query)
     return [
         Told(Subject(project, kind, subject), since, found_at, amount, gone)

@@ -24,3 +24,13 @@ SELECT w.project, 'quota', concat_ws('/', w.project, 'quotas', b.quota, nullif(b
 FROM watched w
 JOIN quota_buckets b ON b.project = w.project
 WHERE b.usage >= 0.8 * b.rate AND b.balanced_at > %(now)s::timestamptz - interval '15 seconds'
+UNION ALL
+SELECT w.project, 'disk', w.project || '/storage/tables', true,
+    format('publishing is paused: the tables take %%s bytes, and the limit is %%s (BROKER_DATABASE_SIZE_MAX)',
+        t.size_bytes, t.max_bytes)
+FROM watched w, (
+    SELECT size_bytes, max_bytes FROM table_sizes
+    WHERE is_full AND measured_at > %(now)s::timestamptz - interval '2 minutes'
+    ORDER BY max_bytes
+    LIMIT 1
+) t

@@ -14,6 +14,7 @@ from broker.store.schema import (
     retraction_tables,
     schedule_tables,
     staged_tables,
+    storage_tables,
     tables,
     tick_tables,
 )
@@ -32,6 +33,7 @@ DECLARED_IN = (
     import_tables,
     schedule_tables,
     staged_tables,
+    storage_tables,
     tick_tables,
     identity_tables,
     retraction_tables,

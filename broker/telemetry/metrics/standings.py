@@ -31,6 +31,17 @@ class UnderWay:
     waited: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Bytes that are free and taken, and the limits of these; None: there is no such limit."""
+
+    disk_free: int | None = None
+    disk_min_free: int | None = None
+    tables: int | None = None
+    tables_max: int | None = None
+    paused: bool = False
+
+
 @dataclass(slots=True)
 class Standings:
     """By full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there are more
@@ -50,6 +61,7 @@ class Standings:
     replica_lag: float | None = None
     replica_in_use: bool = False
     complete: bool = True
+    storage: Storage = field(default_factory=Storage)
 
 
 _OF_SUBSCRIPTIONS: Sequence[tuple[str, str, Callable[[Standing], float | None]]] = (
@@ -117,6 +129,29 @@ STAGED_AGE = ("pubsub_staged_oldest_seconds", "Age of the oldest of these; 0 if 
 SCHEDULED = ("pubsub_scheduled_messages", "Messages that wait for their time; up to 100,000.")
 REPLICA_LAG = ("broker_replica_lag_seconds", "How far the replica is behind the primary, at the most.")
 REPLICA_IN_USE = ("broker_replica_in_use", "1 while calls that look read the replica.")
+STORAGE_LOW = ("broker_storage_low", "1 while publishing is paused by a storage limit.")
+_OF_STORAGE: Sequence[tuple[str, str, Callable[[Storage], int | None]]] = (
+    (
+        "broker_disk_free_bytes",
+        "Free bytes of the file system of the embedded PostgreSQL.",
+        lambda storage: storage.disk_free,
+    ),
+    (
+        "broker_disk_free_min_bytes",
+        "Publishing is paused while fewer bytes are free there (--disk-free-min).",
+        lambda storage: storage.disk_min_free,
+    ),
+    (
+        "broker_database_size_bytes",
+        "Bytes of the broker's tables, as they were measured last.",
+        lambda storage: storage.tables,
+    ),
+    (
+        "broker_database_size_max_bytes",
+        "Publishing is paused while the tables take more bytes (--database-size-max).",
+        lambda storage: storage.tables_max,
+    ),
+)
 
 Rows = Sequence[tuple[str, float]]
 
@@ -135,6 +170,10 @@ def gauges(standings: Standings) -> Iterator[tuple[str, str, str, Rows]]:
     yield *STAGED, "", [("", float(standings.staged))]
     yield *STAGED_AGE, "", [("", standings.staged_age)]
     yield *SCHEDULED, "", [("", float(standings.scheduled))]
+    yield *STORAGE_LOW, "", [("", float(standings.storage.paused))]
+    for name, help_, size_of in _OF_STORAGE:
+        if (size := size_of(standings.storage)) is not None:
+            yield name, help_, "", [("", float(size))]
     if standings.replica_lag is not None:
         yield *REPLICA_LAG, "", [("", standings.replica_lag)]
         yield *REPLICA_IN_USE, "", [("", float(standings.replica_in_use))]

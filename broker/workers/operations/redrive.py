@@ -137,6 +137,7 @@ class RedriveKind:
         after = letters.next_look(chosen.since, operation.progress)
         if after is None:
             return Step(progress=operation.progress, ended=True)
+        self._targets.check_room()  # even those that come back are published anew
         recipient = await self._recipient(operation)
         wanted = UnrecordedStep(
             chosen=chosen,

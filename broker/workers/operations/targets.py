@@ -47,8 +47,9 @@ class Targets:
 
     def check_open(self, topic: Topic, started_by: str) -> None:
         """Raises FailedPrecondition (it has transforms), Aborted (it is frozen just now, or a quota of whoever
-        started the operation is used up: it waits).
+        started the operation is used up: it waits, as it does while there is no room).
         """
+        self.check_room()
         if topic.freeze is not None:
             raise Aborted(topic.freeze.refusal(topic.name).message)
         check_takes_copies(topic)
@@ -58,6 +59,11 @@ class Targets:
                 gauge.check(self._quotas.ticks())
             except QuotaExceeded as error:
                 raise Aborted(error.message) from error
+
+    def check_room(self) -> None:
+        """Raises Aborted: the broker takes no messages, by its storage limits."""
+        if (error := self._quotas.storage.refusal()) is not None:
+            raise Aborted(error.message)
 
     async def acceptable(self, topic: Topic, messages: Sequence[NewMessage]) -> tuple[list[int], list[str]]:
         """The numbers of those that the limits and the topic's schema let through, and what the schema gives each

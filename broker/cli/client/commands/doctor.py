@@ -87,7 +87,7 @@ def _findings(session: Session) -> Iterator[Finding]:
     yield _server(session, is_broker=is_broker, took=took)
     yield from _transport(session)
     if is_broker:
-        yield _readiness(session)
+        yield from _readiness(session)
     if session.short_project:
         yield from _project(session, is_broker=is_broker)
     else:
@@ -127,12 +127,19 @@ def _clock(lags: list[Json]) -> Iterator[Finding]:
             return
 
 
-def _readiness(session: Session) -> Finding:
+def _readiness(session: Session) -> Iterator[Finding]:
     answer = session.api.get("/readyz")
-    if answer.status_code == 200:
-        return Finding("ready", "ok", "yes: the database answers")
-    reason = answer.json().get("reason", "") if answer.content[:1] == b"{" else ""
-    return Finding("ready", "mend", f"no: {reason}", "docs/runbooks.md has what to do when the database is away")
+    found = answer.json() if answer.content[:1] == b"{" else {}
+    if answer.status_code != 200:
+        mend = "docs/runbooks.md has what to do when the database is away"
+        yield Finding("ready", "mend", f"no: {found.get('reason', '')}", mend)
+        return
+    yield Finding("ready", "ok", "yes: the database answers")
+    warnings = found.get("warnings", [])
+    for warning in warnings:
+        yield Finding("storage", "mend", warning, "docs/runbooks.md has what to do when the disk fills")
+    if not warnings:
+        yield Finding("storage", "ok", "no storage limit pauses publishing")
 
 
 def _project(session: Session, *, is_broker: bool) -> Iterator[Finding]:
