@@ -17,6 +17,14 @@ from broker.cli.stop import Misuse, Stop
 Json = dict[str, Any]
 
 DEFAULT_URL = "http://127.0.0.1:8085"
+_OF_PROXIES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    429: "RESOURCE_EXHAUSTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "UNAVAILABLE",
+}
 _TIMEOUT_SECONDS = 60.0
 _WAIT_SECONDS = 120.0  # for a pull that waits for messages
 
@@ -204,6 +212,8 @@ class Api:
                 f"{self.url} does not know {method} {unquote(target)}: it is no broker of ours, or an older one; "
                 "`broker doctor` says which"
             )
+        if code in _OF_PROXIES:  # whatever answers for the server says nothing about what was asked for
+            return Refused(_OF_PROXIES[code], f"{self.url} answers {code}, itself or by a proxy before it")
         return Refused(str(code), f"{self.url} does not answer as a server of this API does")
 
 

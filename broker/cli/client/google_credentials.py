@@ -31,9 +31,7 @@ def read_google_credentials(path: str, *, needed: bool) -> GoogleCredentials:
         return GoogleCredentials()
     try:
         fields = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-        problem = (
-            "" if isinstance(fields, dict) else f"{VARIABLE} {path} is no credential, which is a JSON object"
-        )
+        problem = "" if isinstance(fields, dict) else f"{VARIABLE} {path} is no credential, which is a JSON object"
     except OSError as error:
         problem = f"{VARIABLE} {path}: {error.strerror or error}"
     except ValueError:

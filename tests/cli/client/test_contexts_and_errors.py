@@ -129,6 +129,8 @@ def test_what_a_broker_refuses_is_told_with_the_command_that_helps(
         (error_answer(503, "UNAVAILABLE"), 4, "UNAVAILABLE: It is UNAVAILABLE; try again"),
         (error_answer(429, "RESOURCE_EXHAUSTED"), 4, "; try again"),
         ((404, b"Not Found\n"), 1, "does not know GET /v1/projects/p/topics/orders: it is no broker of ours"),
+        ((502, b"<html>"), 4, "answers 502, itself or by a proxy before it"),
+        ((403, b"<html>"), 5, "answers 403, itself or by a proxy before it"),
         ((200, b"<html>"), 1, "does not answer as a server of this API does"),
     ],
     ids=str,
@@ -157,7 +159,11 @@ def test_the_doctor_says_once_what_is_missing(
     server.answer = error_answer(401 if status == "UNAUTHENTICATED" else 403, status)
     done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")
     [found] = [each for each in json.loads(done.text) if each["check"] == "project"]
-    assert (done.code, found["finding"], found["mend"]) == (1, f"It is {status}.", mend)
+    assert (done.code, found["finding"], found["mend"]) == (
+        1,
+        f"could not be checked: {status}: It is {status}",
+        mend,
+    )
 
 
 @pytest.mark.parametrize(
