@@ -8,11 +8,11 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database
 from broker.store.resources.expiration import (
-from broker.telemetry.log import extra, fields_of
     delete_expired_subscription,
     find_expired_subscriptions,
     watch_idle_subscriptions,
 )
+from broker.telemetry.log import extra, fields_of
 
 _BATCH = 100
 
