@@ -185,7 +185,9 @@ def test_the_resource_of_a_call_over_grpc_is_told(request_: object, resource: st
         assert resource_of(broken) == "-"
 
 
-async def test_a_line_of_a_call_has_fields_for_programs(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_line_of_a_call_has_fields_for_programs(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG", "broker.calls")
     async with _rest(database_url) as rest:
         await rest.error("GET", rest.subscription("none"), params={"key": "SECRET"})
