@@ -41,6 +41,7 @@ from broker.workers.relays import RelayWorker
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.schedules import ScheduleWorker
 from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
+from broker.workers.series_janitor import SERIES_SECONDS, SeriesJanitor
 from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Worker
 
@@ -71,7 +72,8 @@ class Passes:
     ) -> None:
         parts, self._config, self._looks = (database, clock), config, looks
         self.secret_keeper = SecretKeeper(database, secrets, states)
-        self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book))
+        self.scrapes = Scrapes(counters, Figures(database, looks, clock, counters.book))
+        self.series_janitor = SeriesJanitor(database, counters)
         self.dead_letter_forwarder = DeadLetterForwarder(*parts, resources, wake_ups, counters, company, loop_turns)
         self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states)
@@ -108,6 +110,7 @@ class Passes:
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
+            "metrics of what is gone": PeriodicWorker(self.series_janitor.run_once, SERIES_SECONDS),
             "operations": self.operations,
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }

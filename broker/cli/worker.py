@@ -158,6 +158,7 @@ def _serve(
     files = _raise_file_limit()
     give_large_blocks_back()
     tls = ServerTls(ports.tls) if ports.tls else None
+    counters.certificate = lambda: _validity(tls)
     make_protocol = MakeProtocol(most_connections=files - files // 8, tls=tls)
     server = _Server(
         uvicorn.Config(
@@ -246,6 +247,13 @@ def _hear_parent(pipe: Connection, tls: ServerTls | None) -> None:
                     _renew(tls, material)
     except (EOFError, OSError):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _validity(tls: ServerTls | None) -> tuple[float, float] | None:
+    """Of the certificate that new connections get, as Unix times."""
+    if tls is None or tls.validity is None:
+        return None
+    return tls.validity.begins.timestamp(), tls.validity.ends.timestamp()
 
 
 def _renew(tls: ServerTls, material: TlsMaterial) -> None:

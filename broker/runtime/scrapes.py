@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from broker.runtime.figures import Figures
 from broker.telemetry.metrics.book import CounterBook, project_of
+from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.standings import Standings
 
 
 class Scrapes:
     """Of all processes of this broker, whichever is asked."""
 
-    def __init__(self, book: CounterBook, figures: Figures) -> None:
-        self._book = book
+    def __init__(self, counters: Counters, figures: Figures) -> None:
+        self._counters = counters
+        self._book = counters.book
         self._figures = figures
 
     async def projects(self) -> set[str]:
@@ -24,7 +27,7 @@ class Scrapes:
     async def scrape(self, accept: str, may_read: Callable[[str], bool]) -> tuple[bytes, str]:
         """The body in a format that is accepted, and its Content-Type; see BookCollector for `may_read`."""
         # In a thread: with a thousand subscriptions it takes longer than calls should wait.
-        standings = await self._figures.read()
+        standings = replace(await self._figures.read(), certificate=self._counters.certificate())
         return await asyncio.to_thread(_expose, self._book, standings, may_read, accept)
 
 

@@ -10,9 +10,14 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+from broker.app import Broker
+from broker.app_config import AppConfig
+from broker.port.tls.material import ServerTls, TlsMaterial
 from tests.cli.client.terminal import Terminal, terminal
 from tests.fixtures.access import guarded
 from tests.fixtures.broker import eventually
+from tests.fixtures.in_process import running_in_process
+from tests.fixtures.tls import make_pair
 
 __all__ = ["terminal"]
 
@@ -53,3 +58,30 @@ async def test_while_the_database_is_away_the_doctor_does_not_say_that_anybody_m
                 server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
                 await eventually(is_back)
                 assert (await states())["permissions"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("days", "state", "said"),
+    [(60, "ok", "valid until 2"), (29.5, "look", "in 29 days: less than a third of its 90 days is left")],
+)
+async def test_the_doctor_says_until_when_a_certificate_is_valid(
+    clone: Callable[[], AbstractContextManager[str]],
+    terminal: Terminal,
+    tmp_path: Path,
+    days: float,
+    state: str,
+    said: str,
+) -> None:
+    pair = make_pair(days=days, since_days=90 - days)
+    certificate, _ = pair.write(tmp_path, "port")
+    with clone() as url:
+        broker = Broker(AppConfig(database_url=url))
+        tls = ServerTls(TlsMaterial(pair.certificate, pair.key))
+        async with running_in_process(broker, tls=tls) as client:
+            line = f"broker doctor --json --url {client.base_url} --ca-file {certificate} --project p"
+            done = await asyncio.to_thread(terminal.pipe, line)
+            [found] = [one for one in json.loads(done.text) if one["check"] == "certificate"]
+            assert (done.code, found["state"], said in found["finding"]) == (0, state, True), found
+            unknown = await asyncio.to_thread(terminal.pipe, line.replace(f"--ca-file {certificate}", ""))
+            [found] = json.loads(unknown.text)
+            assert (found["check"], found["mend"].partition(" ")[0]) == ("server", "--ca-file")

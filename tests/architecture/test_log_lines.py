@@ -12,7 +12,7 @@ _WRITING = {"info", "warning", "error", "exception", "critical", "log"}
 _LISTED = {
     "broker/cli/tls_files.py: new connections get the new certificate, valid until %s",
     "broker/cli/tls_files.py: new files of TLS are not used, and the old ones stay in use: %s",
-    "broker/cli/tls_files.py: the TLS certificate expires at %s, in less than %d days",
+    "broker/cli/tls_files.py: the TLS certificate expires at %s, in %s: less than a third of its %s is left",
     "broker/cli/tls_files.py: the TLS certificate has expired at %s: clients refuse it",
     "broker/cli/applier.py: by the declarations: %s",
     "broker/cli/worker.py: the new certificate is not used, and the old one stays in use: %s",

@@ -18,6 +18,7 @@ from broker.cli.client.words import leaf, parse_time
 from broker.cli.command_line import Group
 from broker.cli.finding import LOOK, MEND, OK, UNKNOWN, Finding, not_checked
 from broker.cli.stop import Stop
+from broker.domain.certificate_validity import ValidityState, span_in_words
 
 _OWN = Group("doctor")
 _SLOW_SECONDS = 1.0
@@ -75,6 +76,7 @@ def _findings(session: Session) -> Iterator[Finding]:
     if not server.answers:
         return
     yield from _transport(session)
+    yield from _checked(lambda: _certificate(session), "certificate")
     if server.may_be_ours:
         yield from _checked(lambda: _readiness(session), "ready")
     if not session.short_project:
@@ -162,6 +164,20 @@ def _transport(session: Session) -> Iterator[Finding]:
         shown = ", and credentials go over it" if session.api.credentials else ""
         state = MEND if shown else LOOK
         yield Finding("transport", state, f"no TLS{shown}", "--tls-certificate of `broker serve`, or a proxy")
+
+
+def _certificate(session: Session) -> Iterator[Finding]:
+    """Of a server that is reached by TLS.  Raises NotReached."""
+    validity, now = session.api.certificate_validity(), machine_time()
+    if validity is None:
+        return
+    until = f"{validity.ends:%Y-%m-%d %H:%M} UTC"
+    if validity.state(now) is ValidityState.VALID:
+        yield Finding("certificate", OK, f"valid until {until}")
+        return
+    left, lifetime = span_in_words(validity.ends - now), span_in_words(validity.lifetime)
+    found = f"expires at {until}, in {left}: less than a third of its {lifetime} is left"
+    yield Finding("certificate", LOOK, found, "renew it; docs/operations.md says how new files are taken up")
 
 
 def _readiness(session: Session) -> Iterator[Finding]:
