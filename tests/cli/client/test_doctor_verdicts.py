@@ -145,3 +145,17 @@ def test_a_table_that_cannot_be_read_leaves_the_other_checks_of_the_database(
     assert found[check].finding.startswith("could not be checked: ")
     assert {"database", "schema", "disk"} <= found.keys()
     assert database_doctor.not_checked("x", "Why.").finding == "could not be checked: Why"
+
+
+def test_top_goes_on_while_the_server_cannot_be_read_and_says_so(
+    terminal: Terminal, server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([(200, b"{}"), error_answer(503, "UNAVAILABLE"), (502, b"<html>"), (200, b"{}")])
+    monkeypatch.setattr("time.sleep", lambda _: setattr(server, "answer", next(answers)))
+    server.answer = next(answers)
+    done = terminal.pipe(f"broker top --max 4 --url {server.url} --project p")
+    assert done.code == 0
+    assert done.text.count("projects/p has no subscription.") == 2
+    assert done.text.count("broker: could not be read, and is tried again: UNAVAILABLE") == 2
+    server.answer = error_answer(503, "UNAVAILABLE")
+    assert terminal.pipe(f"broker top --max 4 --url {server.url} --project p").code == 4
