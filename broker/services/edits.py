@@ -86,12 +86,8 @@ class EditService:
         names = {message_id(*asked.ids[0]): edit.message_id}  # what came later is found by its place
         sources = {message_id(letter.source_shard_id, letter.source_seq) for letter in letters}
         olds = sorted({names.get(source, source) for source in sources})
-        who = f" by {by}" if by else ""
-        self._states.tell(
-            "edits",
-            f"message {olds[0]} of {name} is edited{who}, and comes back as {new_id}",
-            fields=fields_of(name, principal=by, message_id=olds[0], new_message_id=new_id),
-        )
+        what = f"message {olds[0]} of {name} is edited{f' by {by}' if by else ''}, and comes back as {new_id}"
+        self._states.tell("edits", what, fields=fields_of(name, principal=by, message_id=olds[0]))
         return Edited(message_id=new_id, replaces=olds, out_of_order=_is_out_of_order(subscription, message))
 
     async def _located(self, edit: LetterEdit) -> list[tuple[int, int]]:

@@ -40,14 +40,14 @@ def confirm_loss(question: str, losses: Sequence[Loss], *, yes: bool) -> None:
     """
     if not is_asked(yes=yes):
         return
-    lost = list(found_losses(losses))
+    lost = list(determine_losses(losses))
     for each in lost:
         click.echo(f"  {each}", err=True)
     if lost:
         confirm(question, yes=yes)
 
 
-def found_losses(losses: Sequence[Loss]) -> Iterator[str]:
+def determine_losses(losses: Sequence[Loss]) -> Iterator[str]:
     """Nothing is lost with what is not there."""
     for loss in losses:
         try:
@@ -80,10 +80,10 @@ def losses_of_topic(api: Api, name: str) -> Sequence[Loss]:
     )
 
 
-def backlog_text(position: Json) -> str:
+def backlog_text(answer: Json) -> str:
     """ "12 undelivered messages", "" for none."""
-    count = position["undeliveredMessages"]
-    about = "about " if position.get("undeliveredMessagesEstimated") else ""
+    count = answer["undeliveredMessages"]
+    about = "about " if answer.get("undeliveredMessagesEstimated") else ""
     return f"{about}{counted(count, 'undelivered message')}" if count else ""
 
 

@@ -10,7 +10,7 @@ from broker.cli.client.calling import Session, calling
 from broker.cli.client.confirming import (
     YES,
     confirm,
-    found_losses,
+    determine_losses,
     is_asked,
     losses_of_subscription,
     losses_of_topic,
@@ -85,7 +85,7 @@ def _confirm_deletions(session: Session, steps: Sequence[Step]) -> None:
     of_kind = {"subscription": losses_of_subscription, "topic": losses_of_topic}
     for step in steps:
         find = of_kind.get(step.kind)
-        for lost in found_losses(find(session.api, step.name) if find else ()):
+        for lost in determine_losses(find(session.api, step.name) if find else ()):
             click.echo(f"  {step.kind} {leaf(step.name)}: {lost}", err=True)
     if steps:
         confirm(f"Delete {len(steps)} with all that they hold?", yes=False)
