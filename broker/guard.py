@@ -58,9 +58,9 @@ def make_call_log(config: AppConfig, states: StateChanges, *, excused: Callable[
     return CallLog(states, excused=excused, access=access, slow_seconds=config.slow_request_seconds, pace=pace)
 
 
-def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor | None:
+def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor:
     """Of both doors."""
-    return None if trail is None else Auditor(trail, data_access=config.audit == "all")
+    return Auditor(trail, data_access=config.audit == "all")
 
 
 def guard_workers(access: Access | None, trail: AuditTrail | None) -> dict[str, Worker]:

@@ -43,6 +43,7 @@ from broker.workers.relays import RelayWorker
 from broker.workers.retention_janitor import RetentionJanitor
 from broker.workers.schedules import ScheduleWorker
 from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
+from broker.workers.series_janitor import SERIES_SECONDS, SeriesJanitor
 from broker.workers.subscription_expirer import SubscriptionExpirer
 from broker.workers.supervisor import Worker
 
@@ -74,7 +75,8 @@ class Passes:
         parts, self._config, self._looks, storage = (database, clock), config, looks, quotas.storage
         self.table_sizes = TableSizes(*parts, storage, states, max_bytes=config.database_size_max)
         self.secret_keeper = SecretKeeper(database, secrets, states)
-        self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book), storage)
+        self.scrapes = Scrapes(counters, Figures(database, looks, clock, counters.book), storage)
+        self.series_janitor = SeriesJanitor(database, counters)
         self.dead_letter_forwarder = DeadLetterForwarder(
             *parts, resources, wake_ups, counters, company, loop_turns, states, storage
         )
@@ -113,6 +115,7 @@ class Passes:
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),
             "table sizes": PeriodicWorker(self.table_sizes.run_once, TABLE_SIZE_SECONDS),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
+            "metrics of what is gone": PeriodicWorker(self.series_janitor.run_once, SERIES_SECONDS),
             "operations": self.operations,
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }

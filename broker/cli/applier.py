@@ -101,7 +101,7 @@ async def _serving(config: AppConfig, path: str) -> AsyncIterator[None]:
 
 def _carry_out(path: str, declared: Declared, project: str) -> str:
     """Returns what there is to say.  Raises Stop."""
-    with Api("http://localhost", socket=path) as api:
+    with Api("http://localhost", unix_socket=path) as api:
         plan = plan_for(api, declared, project, owner=OWNER)
         if problems := [step for step in plan if step.problem]:
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -3,15 +3,19 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from broker.cli.stop import Misuse
-from broker.port.tls.expiry import expires, in_words, stage_of
+from broker.domain.certificate_validity import ValidityState, span_in_words
+from broker.port.tls.expiry import in_words, read_validity
 from broker.port.tls.material import TlsMaterial, UnusableTls, make_context
 from broker.setting_fields import Settings
 from broker.settings import option
+from broker.telemetry.log import extra, fields_of
 
+REMIND_AFTER = timedelta(days=1)  # of a certificate that should be renewed
 LOOK_SECONDS = 5.0  # between two looks whether the files have changed
 
 _OPTIONS = {"certificate": "tls_certificate", "key": "tls_key", "client_ca": "tls_client_ca"}
@@ -41,12 +45,17 @@ class TlsFiles:
                 read[what] = path.read_bytes()
             except OSError as error:
                 raise UnusableTls(what, self._why(what, error.strerror or str(error))) from None
-        material = TlsMaterial(**read, client_required=self._client_required)
+        material = TlsMaterial(
+            certificate=read["certificate"],
+            key=read["key"],
+            client_ca=read.get("client_ca", b""),
+            client_required=self._client_required,
+        )
         try:
             make_context(material)
         except UnusableTls as error:
             raise UnusableTls(error.what, self._why(error.what, str(error))) from None
-        return material
+        return replace(material, validity=read_validity(material.certificate))
 
     def _why(self, what: str, why: str) -> str:
         return f"{option(_OPTIONS[what])} {self._paths[what]}: {why}"
@@ -95,7 +104,7 @@ class Renewal:
         self._renew = renew
         self._seen = files.state
         self._doubted: State | None = None  # would not do; it is not said yet
-        self._told: int | None = None  # the stage of the expiry
+        self._told: tuple[ValidityState, datetime] | None = None  # what was said of the expiry, and when
 
     async def run(self) -> None:
         """For ever."""
@@ -130,15 +139,29 @@ class Renewal:
             logger.info("new connections get the new certificate, valid until %s", self._expiry())
 
     def _expiry(self) -> str:
-        return in_words(expires(self._material.certificate))
+        return in_words(self._material.validity.ends) if self._material.validity else ""
 
     def tell_expiry(self, now: datetime) -> None:
-        """Once for each stage: 30, 7 and 1 days before, and after it."""
-        expiry = expires(self._material.certificate)
-        stage = stage_of(expiry, now)
-        if stage is not None and stage != self._told:
-            if stage:
-                logger.warning("the TLS certificate expires at %s, in less than %d days", in_words(expiry), stage)
-            else:
-                logger.error("the TLS certificate has expired at %s: clients refuse it", in_words(expiry))
-            self._told = stage
+        """Say that the certificate should be renewed, or has expired: when that begins, and once a day."""
+        validity = self._material.validity
+        if validity is None:
+            return
+        state = validity.state(now)
+        if state is ValidityState.VALID or (
+            self._told and self._told[0] is state and now - self._told[1] < REMIND_AFTER
+        ):
+            return
+        self._told = state, now
+        ends = in_words(validity.ends)
+        if state is ValidityState.EXPIRED:
+            about = extra(fields_of(event="tls_certificate_expired"))
+            logger.error("the TLS certificate has expired at %s: clients refuse it", ends, extra=about)
+            return
+        left, lifetime = span_in_words(validity.ends - now), span_in_words(validity.lifetime)
+        logger.warning(
+            "the TLS certificate expires at %s, in %s: less than a third of its %s is left",
+            ends,
+            left,
+            lifetime,
+            extra=extra(fields_of(event="tls_certificate_expires")),
+        )

@@ -160,6 +160,7 @@ def _serve(
     give_large_blocks_back()
     tls = ServerTls(ports.tls) if ports.tls else None
     storage = StorageAlarm()
+    counters.certificate = lambda: _validity(tls)
     make_protocol = MakeProtocol(most_connections=files - files // 8, tls=tls)
     server = _Server(
         uvicorn.Config(
@@ -253,6 +254,13 @@ def _hear_parent(pipe: Connection, tls: ServerTls | None, storage: StorageAlarm)
                     storage.report_outage(why)
     except (EOFError, OSError):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _validity(tls: ServerTls | None) -> tuple[float, float] | None:
+    """Of the certificate that new connections get, as Unix times."""
+    if tls is None or tls.validity is None:
+        return None
+    return tls.validity.begins.timestamp(), tls.validity.ends.timestamp()
 
 
 def _renew(tls: ServerTls, material: TlsMaterial) -> None:

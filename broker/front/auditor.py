@@ -1,12 +1,17 @@
-"""Which calls are in the audit log, of whichever door: changes and denials always, the rest by choice (E5).
+"""Which calls are written down, of whichever door: changes in the log, and in the audit log these, denials, and the
+rest by choice (E5).
 
 https://cloud.google.com/logging/docs/audit#types: admin activity, and data access.
 """
+
+from collections.abc import Sequence
+from functools import cache
 
 from broker.access.audit.trail import AuditTrail
 from broker.domain.audit_entry import Audited, method_name
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError
+from broker.front.changes import log_change
 from broker.front.peer import host_of
 from broker.front.resource_calls import HOT
 
@@ -29,6 +34,7 @@ _LOOKS = (
 _LONGEST = 1_000  # characters of a resource's name: what is denied may have any
 
 
+@cache
 def is_use(rpc: str) -> bool:
     """Whether a method only uses or looks at what there is; every other one changes something."""
     return rpc in HOT or rpc == "Subscriber.StreamingPull" or rpc.rpartition(".")[2].startswith(_LOOKS)
@@ -37,38 +43,49 @@ def is_use(rpc: str) -> bool:
 class Auditor:
     """One for a process."""
 
-    def __init__(self, trail: AuditTrail, *, data_access: bool) -> None:
-        """`data_access`: calls that only use or look at something are entered, too."""
+    def __init__(self, trail: AuditTrail | None, *, data_access: bool) -> None:
+        """`trail`: the audit log (None: there is none); `data_access`: it has calls that only use something."""
         self._trail = trail
-        self._data_access = data_access
+        self._data_access = data_access and trail is not None
 
     def enters(self, rpc: str) -> bool:
         """Whether calls that went well are entered: of others `called` need not be told."""
         return self._data_access or not is_use(rpc)
 
-    async def called(
+    async def changed(
+        self,
+        rpc: str,
+        resource: str,
+        caller: Caller,
+        peer: object,
+        *,
+        fields: Sequence[str] = (),
+        request_id: bytes = b"",
+    ) -> None:
+        """A change was made, and is about to be answered: once it is written to the audit log, if there is one."""
+        log_change(rpc, resource, caller, peer, fields=fields, request_id=request_id)
+        if self._trail is not None:
+            await self._trail.record(_audited(rpc, resource, caller, peer))
+
+    def called(
         self, rpc: str, resource: str, caller: Caller, peer: object, error: BrokerError | None = None
     ) -> None:
-        """A call is about to be answered: with `error`, or as it should be.
-
-        Who has changed something is answered once that is written (trail.py); nobody else waits.
-        """
+        """A call that has changed nothing is about to be answered: with `error`, or as it should be."""
         code = "OK" if error is None else error.code
-        if not self.enters(rpc) and code not in _DENIALS:
-            return
-        what = Audited(
-            method=method_name(rpc),
-            resource=resource[:_LONGEST],
-            code=code,
-            principal=caller.member,
-            credential=caller.credential,
-            address=host_of(peer),
-            permission=_missing(error),
-        )
-        if error is not None or is_use(rpc):
-            self._trail.note(what)
-        else:
-            await self._trail.record(what)
+        if self._trail is not None and (self.enters(rpc) or code in _DENIALS):
+            self._trail.note(_audited(rpc, resource, caller, peer, error))
+
+
+def _audited(rpc: str, resource: str, caller: Caller, peer: object, error: BrokerError | None = None) -> Audited:
+    return Audited(
+        method=method_name(rpc),
+        resource=resource[:_LONGEST],
+        code="OK" if error is None else error.code,
+        principal=caller.member,
+        credential=caller.credential,
+        address=host_of(peer),
+        permission=_missing(error),
+    )
 
 
 def _missing(error: BrokerError | None) -> str:

@@ -5,6 +5,7 @@ A call is named by its method and its resource; what else a caller sends is not 
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import Protocol
 
 from broker.domain.errors import BrokerError
 from broker.front.peer import host_of
-from broker.telemetry.log import of_request
+from broker.telemetry.log import extra, fields_of, seconds_text
 from broker.telemetry.spent import SPENT, Spent
 from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger("broker.calls")
+
+_NAMED = re.compile(r"projects/[^/\s:]+(?:/[a-z]+/[^/\s:]+)?")  # the first resource in the text of a call
 
 
 class Pace(Protocol):
@@ -66,18 +69,21 @@ class CallLog:
         seconds = perf_counter() - began
         if self._has_lines:
             address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "?"
-            self._line("%s %s %.1f ms %s", call, code, seconds * 1000, address, extra=of_request(request_id))
+            about = extra(_fields(call, code, seconds, peer), request_id)
+            self._line("%s %s %.1f ms %s", call, code, seconds * 1000, address, extra=about)
         spent = SPENT.get()
         if self._slow_seconds and spent is not None and seconds - spent.messages >= self._slow_seconds:
             what = f"slow request: {call} {code} took {seconds:.3f} s: {spent.told(seconds)}"
-            self._states.tell("slow requests", what, level=logging.WARNING, request_id=request_id)
+            about = _fields(call, code, seconds, peer)
+            self._states.tell("slow requests", what, level=logging.WARNING, request_id=request_id, fields=about)
 
     def refused(self, error: BrokerError, request_id: bytes) -> None:
         """A call was answered with an error.  One that is worth another try tells of too much load."""
         if error.retry_seconds is not None and error.__cause__ is None and not self._excused():
             what = f"calls are refused with {error.code}"
             name, why = f"{error.code} {error.told}", error.told.rstrip(".")
-            self._states.happens("refused calls", name, what, why, request_id=request_id)
+            about = fields_of(status=error.code)
+            self._states.happens("refused calls", name, what, why, request_id=request_id, fields=about)
 
     async def hold_back(self, resource: str, peer: object) -> None:
         """An error, if a project or an address has very many of them; in vain if the process ends (M1)."""
@@ -96,7 +102,22 @@ class CallLog:
         where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
         name = f"{type(error).__name__} {where}"
         what = f"unexpected fault in {call}"
-        self._states.happens("faults", name, what, name, level=logging.ERROR, error=error, request_id=request_id)
+        about = _fields(call, "INTERNAL")
+        self._states.happens(
+            "faults", name, what, name, level=logging.ERROR, error=error, request_id=request_id, fields=about
+        )
+
+
+def _fields(call: str, code: object, seconds: float | None = None, peer: object = None) -> dict[str, object]:
+    """Of a call as its line names it: "POST /v1/projects/p/topics/t:publish", or a method and a resource."""
+    named = _NAMED.search(call)
+    return {"event": "call"} | fields_of(
+        named[0] if named else "",
+        call=call,
+        status=str(code),
+        duration=None if seconds is None else seconds_text(seconds),
+        remote_address=host_of(peer),
+    )
 
 
 def resource_of(request: bytes) -> str:

@@ -1,6 +1,7 @@
 """What the log says of dead-letter policies whose topic is missing: such messages are delivered without end."""
 
 from broker.domain.subscription import Subscription
+from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 
 _KIND = "subscriptions without their dead-letter topic"
@@ -21,7 +22,8 @@ class DeadLetterNews:
             self._states.ends(_KIND, name, f"dead letters of {name} go to {policy.dead_letter_topic} again")
         else:
             why = f"there is no topic {policy.dead_letter_topic}; what fails is delivered again and again"
-            self._states.begins(_KIND, name, f"dead letters of {name} go nowhere", why)
+            fields = fields_of(dead_letter_topic=policy.dead_letter_topic)
+            self._states.begins(_KIND, name, f"dead letters of {name} go nowhere", why, fields=fields)
 
     def is_told(self, name: str) -> bool:
         """Whether something was told of it that is not over."""

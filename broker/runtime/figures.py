@@ -18,7 +18,6 @@ from broker.store.looking.figures import (
     count_operations,
     count_scheduled,
     count_staged,
-    find_names,
     list_frozen,
     read_retained,
 )
@@ -37,7 +36,7 @@ class Figures:
         self._database = database
         self._looks = looks
         self._clock = clock
-        self._book = book
+        self._capacity = book.capacity
         self._kept = Standings(complete=False)
         self._until = 0.0
         self._reading = asyncio.Lock()
@@ -54,11 +53,8 @@ class Figures:
             return self._kept
 
     async def _read(self) -> Standings:
-        capacity = self._book.capacity
+        capacity = self._capacity
         async with self._database.transaction() as connection:
-            for kind in ("topic", "subscription", "project"):
-                counted = [name for name, _ in self._book.names(kind)]
-                self._book.keep_only(kind, await find_names(connection, kind=kind, names=counted))
             unread = await count_beyond(connection, most=capacity)
             frozen = await list_frozen(connection, limit=capacity)
             operations = await count_operations(connection)
@@ -82,7 +78,7 @@ class Figures:
             if not some:
                 break
             after = some[-1].subscription_id
-            standings.subscriptions.update(await self._stand(some))
+            standings.subscriptions.update(await self._stand([each for each in some if not each.detached]))
         return standings
 
     async def _stand(self, some: list[Subscription]) -> dict[str, Standing]:

@@ -32,7 +32,7 @@ from broker.store.log.appending import NoPartition, ShardClosed, ShardFrozen, ap
 from broker.store.log.messages import EncodedMessages, encode_messages
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.resources import schedules as store
-from broker.telemetry.log import reason
+from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import TICK_LATENESS, TICKS
 from broker.telemetry.state_changes import StateChanges
@@ -272,11 +272,12 @@ class ScheduleTicker:
                 TICK_LATENESS.observe_all(self._counts, [max(int(late * 1e6), 0)])
         before, last = schedule.last_outcome, records[-1] if records else None
         if last is not None and last.outcome != before:
+            fields = fields_of(schedule.definition.topic, schedule.name)
             if last.outcome is TickOutcome.REFUSED:
                 what = f"{schedule.name} publishes nothing: {last.reason}"
-                self._states.tell("schedules", what, level=logging.WARNING)
+                self._states.tell("schedules", what, level=logging.WARNING, fields=fields)
             elif before == TickOutcome.REFUSED:
-                self._states.tell("schedules", f"{schedule.name} publishes again")
+                self._states.tell("schedules", f"{schedule.name} publishes again", fields=fields)
 
 
 def _encoded(topic: Topic, pairs: Sequence[tuple[NewMessage, str]]) -> EncodedMessages:

@@ -7,14 +7,16 @@ from dataclasses import replace
 from broker.runtime.figures import Figures
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.telemetry.metrics.book import CounterBook, project_of
+from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.standings import Standings, Storage
 
 
 class Scrapes:
     """Of all processes of this broker, whichever is asked."""
 
-    def __init__(self, book: CounterBook, figures: Figures, storage: StorageAlarm) -> None:
-        self._book = book
+    def __init__(self, counters: Counters, figures: Figures, storage: StorageAlarm) -> None:
+        self._counters = counters
+        self._book = counters.book
         self._figures = figures
         self._storage = storage
 
@@ -27,7 +29,11 @@ class Scrapes:
     async def scrape(self, accept: str, may_read: Callable[[str], bool]) -> tuple[bytes, str]:
         """The body in a format that is accepted, and its Content-Type; see BookCollector for `may_read`."""
         # In a thread: with a thousand subscriptions it takes longer than calls should wait.
-        standings = replace(await self._figures.read(), storage=_storage(self._storage))
+        standings = replace(
+            await self._figures.read(),
+            storage=_storage(self._storage),
+            certificate=self._counters.certificate(),
+        )
         return await asyncio.to_thread(_expose, self._book, standings, may_read, accept)
 
 

@@ -30,6 +30,7 @@ from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_piles
 from broker.store.log.scheduled_messages import id_seqs_at, located
+from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DISCARDED
 from broker.telemetry.state_changes import StateChanges
@@ -88,8 +89,8 @@ class DiscardService:
         count = Counter(outcomes.values())[Outcome.DISCARDED]
         if count:
             self._counters.subscription(name)[DISCARDED] += count
-            who = f" by {by}" if by else ""
-            self._states.tell("discards", f"{count:,} messages of {name} are discarded{who}")
+            what = f"{count:,} messages of {name} are discarded{f' by {by}' if by else ''}"
+            self._states.tell("discards", what, fields=fields_of(name, principal=by, count=count))
         names = {message_id(*id_): message_id(*named) for id_, named in zip(ids, given, strict=True)}
         outcomes = {names[id_]: outcome for id_, outcome in outcomes.items()}
         return Discarded(outcomes=outcomes, left_alone=left_alone, rest=rest)

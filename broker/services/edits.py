@@ -29,6 +29,7 @@ from broker.store.log.discard import Discard, Done, find_letters, find_piles
 from broker.store.log.edits import Replacement, replace_letter
 from broker.store.log.scheduled_messages import located
 from broker.store.looking.fates import LoggedMessage, read_message
+from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 
 _TRIES = 10  # each gets past many messages that stand before a letter
@@ -89,8 +90,8 @@ class EditService:
         names = {message_id(*asked.ids[0]): edit.message_id}  # what came later is found by its place
         sources = {message_id(letter.source_shard_id, letter.source_seq) for letter in letters}
         olds = sorted({names.get(source, source) for source in sources})
-        who = f" by {by}" if by else ""
-        self._states.tell("edits", f"message {olds[0]} of {name} is edited{who}, and comes back as {new_id}")
+        what = f"message {olds[0]} of {name} is edited{f' by {by}' if by else ''}, and comes back as {new_id}"
+        self._states.tell("edits", what, fields=fields_of(name, principal=by, message_id=olds[0]))
         return Edited(message_id=new_id, replaces=olds, out_of_order=_is_out_of_order(subscription, message))
 
     async def _located(self, edit: LetterEdit) -> list[tuple[int, int]]:

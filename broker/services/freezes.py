@@ -6,6 +6,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.resources import topics
+from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 
 _FREEZES = "frozen topics"
@@ -27,12 +28,20 @@ class FreezeService:
         check_reason(reason)
         await self._set(name, Freeze(reason, self._clock.now(), by))
         who, why = f" by {by}" if by else "", reason.rstrip(".") or "no reason was given"
-        self._states.tell(_FREEZES, f"{name} is frozen{who}, until :unfreeze: {why}")
+        self._states.tell(
+            _FREEZES,
+            f"{name} is frozen{who}, until :unfreeze: {why}",
+            fields=fields_of(name, principal=by, reason=why),
+        )
 
     async def unfreeze(self, name: str, *, by: str = "") -> None:
         """Take what is published again, whoever froze it.  Raises NotFound."""
         if await self._set(name, None):
-            self._states.tell(_FREEZES, f"{name} is frozen no more{f', by {by}' if by else ''}")
+            self._states.tell(
+                _FREEZES,
+                f"{name} is frozen no more{f', by {by}' if by else ''}",
+                fields=fields_of(name, principal=by),
+            )
 
     async def _set(self, name: str, freeze: Freeze | None) -> bool:
         """Returns whether it was frozen."""

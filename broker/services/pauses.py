@@ -9,6 +9,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import locked_subscription
 from broker.store.driver.database import Database, ResourceConnection
 from broker.store.resources import push_states
+from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 
 _PAUSES = "paused subscriptions"
@@ -40,7 +41,11 @@ class PauseService:
             await push_states.pause_claims(connection, subscription_id=subscription_id)
         if not subscription.is_push:  # who delivers tells of the others
             who = f" by {by}" if by else ""
-            self._states.tell(_PAUSES, f"{name} is paused{who}, until :resume: {reason.rstrip('.')}")
+            self._states.tell(
+                _PAUSES,
+                f"{name} is paused{who}, until :resume: {reason.rstrip('.')}",
+                fields=fields_of(name, principal=by, reason=reason),
+            )
         await self._wake_ups.announce(name)
 
     async def resume(self, name: str, *, by: str = "", pushed: bool = False) -> None:
@@ -49,7 +54,9 @@ class PauseService:
             subscription = await _lock(connection, name, pushed=pushed)
             there_was = await push_states.resume_pushes(connection, subscription_id=subscription.subscription_id)
         if there_was and not subscription.is_push:
-            self._states.tell(_PAUSES, f"{name} is resumed{f' by {by}' if by else ''}")
+            self._states.tell(
+                _PAUSES, f"{name} is resumed{f' by {by}' if by else ''}", fields=fields_of(name, principal=by)
+            )
         await self._wake_ups.announce(name)
 
 

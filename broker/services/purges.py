@@ -14,6 +14,7 @@ from broker.store.driver.database import Database
 from broker.store.log.copying import read_ends
 from broker.store.log.purging import read_oldest_standing
 from broker.store.resources import topic_logs, topics
+from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PURGES
 from broker.telemetry.state_changes import StateChanges
@@ -51,7 +52,9 @@ class PurgeService:
                 raise topic_not_found(name)
             names = await topic_logs.replace_logs(connection, topic=topic, now=self._clock.now())
         self._counts[PURGES["topic"]] += 1
-        self._states.tell("purged topics", f"{name} is purged{f' by {by}' if by else ''}")
+        self._states.tell(
+            "purged topics", f"{name} is purged{f' by {by}' if by else ''}", fields=fields_of(name, principal=by)
+        )
         await self._wake_ups.announce(name, *names)
 
     async def purge_matching(self, name: str, options: PurgeOptions, *, started_by: str) -> Operation:

@@ -18,6 +18,7 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.resend import Id, Resend, resend
 from broker.store.log.scheduled_messages import located
+from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RESENT
 from broker.telemetry.state_changes import StateChanges
@@ -65,7 +66,11 @@ class ResendService:
         if count:
             self._counters.subscription(name)[RESENT] += count
             who = f" by {by}" if by else ""
-            self._states.tell("resends", f"{count:,} messages of {name} are resent{who}")
+            self._states.tell(
+                "resends",
+                f"{count:,} messages of {name} are resent{who}",
+                fields=fields_of(name, principal=by, count=count),
+            )
             self._wake_ups.redeliverable(subscription.subscription_id)
         return outcomes
 

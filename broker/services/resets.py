@@ -6,6 +6,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policies
 from broker.store.driver.database import Database
 from broker.store.resources.projects import Emptied, empty_project
+from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 
 
@@ -31,7 +32,11 @@ class ResetService:
         async with self._database.transaction() as connection:
             emptied = await empty_project(connection, project=project)
             await forget_policies(connection, schema=self._database.schema, resources=emptied.deleted)
-        self._states.tell("reset projects", f"{project} is reset{f' by {by}' if by else ''}")
+        self._states.tell(
+            "reset projects",
+            f"{project} is reset{f' by {by}' if by else ''}",
+            fields=fields_of(project, principal=by),
+        )
         if names := [*emptied.deleted, *emptied.touched]:
             await self._wake_ups.announce(*names)
         return emptied

@@ -27,6 +27,7 @@ from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retracted import Id, name_replacement
 from broker.store.log.retraction import Asked, Done, retract
 from broker.store.resources import topics
+from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RETRACTED
 from broker.telemetry.state_changes import StateChanges
@@ -176,7 +177,11 @@ class RetractionService:
         if count:
             self._counters.topic(topic_name)[RETRACTED] += count
             who = f" by {by}" if by else ""
-            self._states.tell("retractions", f"{count:,} messages of {topic_name} are retracted{who}")
+            self._states.tell(
+                "retractions",
+                f"{count:,} messages of {topic_name} are retracted{who}",
+                fields=fields_of(topic_name, principal=by, count=count),
+            )
 
 
 def _check_topic(topic: Topic, message_ids: Sequence[str], names: dict[int, str], at: str) -> None:

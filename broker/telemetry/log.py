@@ -11,8 +11,20 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Mapping
 from logging.handlers import WatchedFileHandler
 from time import gmtime
+from typing import Any
+
+_FIELDS = "fields"  # the attribute of a record that has them
+_COLLECTIONS = {
+    "topics": "topic",
+    "subscriptions": "subscription",
+    "snapshots": "snapshot",
+    "schemas": "schema",
+    "schedules": "schedule",
+    "operations": "operation",
+}
 
 MAX_MESSAGE = 8_000  # characters; what is longer is cut
 _TRACE = "    | "  # before each line of a traceback
@@ -42,11 +54,11 @@ class LineFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     """One JSON object for each record, with the fields that Google's Cloud Logging reads
-    (https://cloud.google.com/logging/docs/structured-logging); a traceback is a field of it.
+    (https://cloud.google.com/logging/docs/structured-logging), those of the record, and a traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, Any] = {
             "timestamp": _time(record),
             "severity": record.levelname,
             "process": f"{_process(record)}[{record.process}]",
@@ -55,6 +67,8 @@ class JsonFormatter(logging.Formatter):
         }
         if request_id := _request_id(record):
             line["request_id"] = request_id
+        for name, value in getattr(record, _FIELDS, {}).items():
+            line.setdefault(name, one_line(value) if isinstance(value, str) else value)
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         texts = (record.exc_text, self.formatStack(record.stack_info) if record.stack_info else None)
@@ -70,9 +84,30 @@ def _time(record: logging.LogRecord) -> str:
     )
 
 
-def of_request(request_id: bytes) -> dict[str, str] | None:
-    """`extra` of a record that a request causes; b"": none does."""
-    return {"request_id": request_id.decode("ascii")} if request_id else None
+def fields_of(*resources: str, **values: object) -> dict[str, object]:
+    """What a line is about, as fields of its JSON: resources by their full names, and other values.
+
+    A resource has its project as a field too.  What is empty is left out, also a name that is no resource's.
+    """
+    fields: dict[str, object] = {}
+    for resource in resources:
+        parts = resource.split("/")
+        if len(parts) >= 2 and parts[0] == "projects":
+            fields["project"] = parts[1]
+            if len(parts) >= 4 and parts[2] in _COLLECTIONS:
+                fields[_COLLECTIONS[parts[2]]] = "/".join(parts[:4])
+    return fields | {name: value for name, value in values.items() if value not in (None, "", b"", ())}
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration as fields have it, and as the API writes durations: "1.25s"."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
+
+
+def extra(fields: Mapping[str, object], request_id: bytes = b"") -> dict[str, Any]:
+    """`extra` of a record with these fields; `request_id`: of the request that causes it, b"": none does."""
+    made: dict[str, Any] = {_FIELDS: fields}
+    return made | {"request_id": request_id.decode("ascii")} if request_id else made
 
 
 def _request_id(record: logging.LogRecord) -> str:

@@ -10,11 +10,11 @@ Of one kind of trouble at most LINES_A_MINUTE lines are written a minute; the ot
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from broker.telemetry.log import of_request
+from broker.telemetry.log import extra, fields_of, seconds_text
 
 REMIND_SECONDS = 3_600.0
 QUIET_SECONDS = 30.0  # after which what only happens, and is not seen to end, is over
@@ -22,6 +22,8 @@ LINES_A_MINUTE = 20  # of each kind
 TICK_SECONDS = 5.0  # how often `tick` is to be called, about
 
 logger = logging.getLogger("broker.state")
+
+_NO_FIELDS: Mapping[str, object] = {}
 
 
 @dataclass(slots=True)
@@ -34,6 +36,7 @@ class _Trouble:
     said_at: float
     count: int = 0
     last_at: float = 0.0
+    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -50,7 +53,8 @@ class StateChanges:
     """One for a process.  `tick` is to be called every few seconds: it reminds, sums up, and ends what is quiet.
 
     A trouble has a `kind`, in the plural ("push endpoints"), and a `name` within it.  `what` is a sentence without
-    its full stop, `why` the reason in a few words.
+    its full stop, `why` the reason in a few words.  `fields` are for programs (log.py): a line has those of the
+    resource that `name` is the full name of without being told.
     """
 
     def __init__(self, *, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -74,6 +78,7 @@ class StateChanges:
         level: int = logging.WARNING,
         error: BaseException | None = None,
         request_id: bytes = b"",
+        fields: Mapping[str, object] = _NO_FIELDS,
     ) -> None:
         """It is so, and was maybe so before.  `lasted`: seconds, if it began a while ago; `error`: to be traced;
         `request_id`: of the request that shows it.
@@ -83,10 +88,12 @@ class StateChanges:
         if trouble is not None:
             trouble.what, trouble.why = what, why  # the reminder has the newest
             return
-        self._troubles[kind, name] = _Trouble(what, why, now - lasted, now)
+        fields = {**fields_of(name), **fields}
+        self._troubles[kind, name] = _Trouble(what, why, now - lasted, now, fields=fields)
         if self._may_write(kind, now, f"{what}: {why}"):
             since = f", since {_moment(lasted)}" if lasted >= 1 else ""
-            logger.log(level, "%s%s: %s", what, since, why, exc_info=error, extra=of_request(request_id))
+            more = _with_event(fields, kind, "began", lasted, reason=why)
+            logger.log(level, "%s%s: %s", what, since, why, exc_info=error, extra=extra(more, request_id))
 
     def ends(self, kind: str, name: str, what: str) -> None:
         """It is over, if it was so."""
@@ -95,7 +102,8 @@ class StateChanges:
             now = self._ticks()
             if self._may_write(kind, now, what):
                 lasted = now - trouble.began
-                logger.info("%s, after %s (since %s)", what, _span(lasted), _moment(lasted))
+                more = _with_event(trouble.fields, kind, "ended", lasted)
+                logger.info("%s, after %s (since %s)", what, _span(lasted), _moment(lasted), extra=extra(more))
 
     def forget(self, kind: str, name: str) -> None:
         """What it was of is gone, or another process's."""
@@ -111,20 +119,29 @@ class StateChanges:
         level: int = logging.WARNING,
         error: BaseException | None = None,
         request_id: bytes = b"",
+        fields: Mapping[str, object] = _NO_FIELDS,
     ) -> None:
         """It happened once more; it is over when it has not happened for QUIET_SECONDS."""
         trouble = self._troubles.get((kind, name))
         if trouble is None:
-            self.begins(kind, name, what, why, level=level, error=error, request_id=request_id)
+            self.begins(kind, name, what, why, level=level, error=error, request_id=request_id, fields=fields)
             trouble = self._troubles[kind, name]
         trouble.count += 1
         trouble.why = why
         trouble.last_at = self._ticks()
 
-    def tell(self, kind: str, what: str, *, level: int = logging.INFO, request_id: bytes = b"") -> None:
+    def tell(
+        self,
+        kind: str,
+        what: str,
+        *,
+        level: int = logging.INFO,
+        request_id: bytes = b"",
+        fields: Mapping[str, object] = _NO_FIELDS,
+    ) -> None:
         """Something has happened that neither lasts nor is a trouble."""
         if self._may_write(kind, self._ticks(), what):
-            logger.log(level, "%s", what, extra=of_request(request_id))
+            logger.log(level, "%s", what, extra=extra(_with_event(fields, kind), request_id))
 
     async def run_once(self) -> None:
         """`tick`, for a worker."""
@@ -139,7 +156,10 @@ class StateChanges:
                 if self._may_write(kind, now, f"no more: {trouble.what}"):
                     lasted = trouble.last_at - trouble.began
                     times = "once" if trouble.count == 1 else f"{trouble.count:,} times in {_span(lasted)}"
-                    logger.info("no more for %s: %s (%s)", _span(QUIET_SECONDS), trouble.what, times)
+                    more = _with_event(trouble.fields, kind, "ended", lasted, count=trouble.count)
+                    logger.info(
+                        "no more for %s: %s (%s)", _span(QUIET_SECONDS), trouble.what, times, extra=extra(more)
+                    )
         self._remind(now)
         for kind, minute in list(self._minutes.items()):
             if now - minute.began >= 60:
@@ -157,12 +177,22 @@ class StateChanges:
             for trouble in troubles[:LINES_A_MINUTE]:
                 lasted = now - trouble.began
                 often = f", {trouble.count:,} times" if trouble.count else ""
+                more = _with_event(
+                    trouble.fields, kind, "lasts", lasted, reason=trouble.why, count=trouble.count or None
+                )
                 logger.warning(
-                    "%s, for %s, since %s%s: %s", trouble.what, _span(lasted), _moment(lasted), often, trouble.why
+                    "%s, for %s, since %s%s: %s",
+                    trouble.what,
+                    _span(lasted),
+                    _moment(lasted),
+                    often,
+                    trouble.why,
+                    extra=extra(more),
                 )
             if len(troubles) > LINES_A_MINUTE:
-                more = f"{len(troubles) - LINES_A_MINUTE:,}"
-                logger.warning("%s: %s more are so, for an hour at least", kind, more)
+                count = len(troubles) - LINES_A_MINUTE
+                more = _with_event({}, kind, "lasts", count=count)
+                logger.warning("%s: %s more are so, for an hour at least", kind, f"{count:,}", extra=extra(more))
 
     def _may_write(self, kind: str, now: float, line: str) -> bool:
         minute = self._minutes.get(kind)
@@ -186,7 +216,17 @@ class StateChanges:
                 f"{minute.unsaid:,}",
                 minute.last,
                 f"{now_so:,}",
+                extra=extra(_with_event({}, kind, "summed_up", count=minute.unsaid)),
             )
+
+
+def _with_event(
+    fields: Mapping[str, object], kind: str, phase: str = "", lasted: float | None = None, **values: object
+) -> Mapping[str, object]:
+    """`event`: "push_endpoints.began", or "purged_topics" of what only happens."""
+    name = kind.replace(" ", "_") + (f".{phase}" if phase else "")
+    duration = seconds_text(lasted) if lasted else None
+    return {"event": name} | fields_of(duration=duration, **values) | dict(fields)
 
 
 def _moment(ago: float) -> str:

@@ -19,7 +19,7 @@ from broker.store.log.scheduled_messages import (
     find_scheduled_shards,
     move_scheduled,
 )
-from broker.telemetry.log import reason
+from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import LATENESS
 from broker.telemetry.state_changes import StateChanges
@@ -124,7 +124,9 @@ class DueMessages:
             f"message {id_} to come later cannot be published, and is tried again and again; "
             f"DELETE …/scheduled/{id_} of its topic cancels it"
         )
-        self._states.happens("messages to come later", id_, what, reason(error), error=error)
+        self._states.happens(
+            "messages to come later", id_, what, reason(error), error=error, fields=fields_of(message_id=id_)
+        )
 
 
 def _look_again(due_ats: list[datetime], now: datetime) -> datetime:

@@ -22,6 +22,7 @@ from broker.store.log.messages import encode_messages
 from broker.store.resources import events as store
 from broker.store.resources.events import WaitingEvent
 from broker.store.resources.subscriptions import list_alerting_subscriptions
+from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 
 EVENT_SECONDS = 5.0
@@ -120,7 +121,9 @@ class EventWatch:
             if isinstance(error, NotFound):
                 self._resources.drop(topic_name)
             what = f"events of {leaf(event.project)} wait, for they cannot be published to {topic_name}"
-            self._states.begins(_UNPUBLISHED, event.project, what, str(error).rstrip("."))
+            self._states.begins(
+                _UNPUBLISHED, event.project, what, str(error).rstrip("."), fields=fields_of(topic_name)
+            )
             return False
         self._states.ends(_UNPUBLISHED, event.project, f"events of {leaf(event.project)} are published again")
         return True

@@ -12,6 +12,7 @@ from broker.store.resources.expiration import (
     find_expired_subscriptions,
     watch_idle_subscriptions,
 )
+from broker.telemetry.log import extra, fields_of
 
 _BATCH = 100
 
@@ -51,5 +52,8 @@ class SubscriptionExpirer:
         if idle is None:
             return False  # somebody used, changed or deleted it a moment ago
         await self._wake_ups.announce(name)
-        logger.info("subscription %s was deleted by its expiration policy: nobody used it for %s", name, idle)
+        about = extra(fields_of(name, event="subscription_expired"))
+        logger.info(
+            "subscription %s was deleted by its expiration policy: nobody used it for %s", name, idle, extra=about
+        )
         return True

@@ -7,11 +7,12 @@ from pathlib import Path
 from tests.fixtures.broker import repository
 
 _WRITING = {"info", "warning", "error", "exception", "critical", "log"}
-# Each is bounded by what it is about: a deletion, a look at the clock, a stop, a worker's life, a wait.
+# Each is bounded by what it is about: a deletion, a look at the clock, a stop, a worker's life, a wait, a
+# call that changes a resource.
 _LISTED = {
     "broker/cli/tls_files.py: new connections get the new certificate, valid until %s",
     "broker/cli/tls_files.py: new files of TLS are not used, and the old ones stay in use: %s",
-    "broker/cli/tls_files.py: the TLS certificate expires at %s, in less than %d days",
+    "broker/cli/tls_files.py: the TLS certificate expires at %s, in %s: less than a third of its %s is left",
     "broker/cli/tls_files.py: the TLS certificate has expired at %s: clients refuse it",
     "broker/cli/applier.py: by the declarations: %s",
     "broker/cli/worker.py: the new certificate is not used, and the old one stays in use: %s",
@@ -25,6 +26,7 @@ _LISTED = {
     "broker/cli/worker.py: no traces are sent, for %s: pip install 'pubsub-broker[otel]'",
     "broker/cli/worker.py: %d calls had no answer when the broker stopped",
     "broker/cli/worker.py: the last spans are lost: no collector took them in %d s",
+    "broker/front/changes.py: %s at %s called %s on %s%s",
     "broker/runtime/database_clock.py: "
     "the database's clock is %+.1f s from where it was: it was set, or a machine stood still",
     "broker/runtime/wake_ups.py: The database has no LISTEN (%s): what other processes publish is seen within %g s,"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from cryptography.hazmat.primitives import serialization
 
 from broker.cli.tls_files import Renewal, TlsFiles
 from broker.domain.database_url import check_database_url, with_password, without_password
+from broker.port.tls.expiry import read_validity
 from broker.setting_fields import Settings
 from tests.cli.fake_postgres import READY, answering_logins
 from tests.cli.processes import complaint, faults
 from tests.fixtures.broker import BrokerProcess, eventually
+from tests.fixtures.metrics import Scraped
 from tests.fixtures.tls import Pair, localhost, make_pair, trusting
 
 
@@ -185,17 +187,45 @@ def test_a_file_that_goes_away_and_comes_back_changes_nothing(renewing: Renewing
     assert renewing.got == []
 
 
-def test_an_expiry_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    renewing = Renewing(tmp_path, make_pair(days=-1))
-    for _ in range(3):
-        renewing.renewal.tell_expiry(datetime.now(UTC))
-    [said] = caplog.records
-    assert said.message.startswith("the TLS certificate has expired at ")
-    soon = make_pair(days=5)
+def _told(renewing: Renewing, caplog: pytest.LogCaptureFixture, now: datetime) -> list[tuple[str, str]]:
+    caplog.clear()
+    renewing.renewal.tell_expiry(now)
+    return [(record.levelname, record.message) for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("days", "left", "lifetime"),
+    [(0.1, "2 hours", "9 hours"), (29.9, "29 days", "90 days"), (100, "99 days", "400")],
+)
+def test_a_certificate_warns_from_a_third_of_its_lifetime_on_once_a_day(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: float, left: str, lifetime: str
+) -> None:
+    whole = {0.1: 0.4, 29.9: 90.0, 100: 400.0}[days]
+    renewing = Renewing(tmp_path, make_pair(days=days, since_days=whole - days))
+    now = datetime.now(UTC)
+    [(level, said)] = _told(renewing, caplog, now)
+    assert level == "WARNING"
+    assert f" UTC, in {left}: less than a third of its {lifetime}" in said
+    assert _told(renewing, caplog, now + timedelta(hours=23) if days > 1 else now) == []
+    if days > 1:
+        assert [level for level, _ in _told(renewing, caplog, now + timedelta(days=1))] == ["WARNING"]
+    [(level, said)] = _told(renewing, caplog, now + timedelta(days=days))
+    assert (level, said.partition(" at ")[0]) == ("ERROR", "the TLS certificate has expired")
+
+
+def test_a_certificate_with_more_than_a_third_left_does_not_warn_and_a_renewed_one_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    renewing, now = Renewing(tmp_path, make_pair(days=31, since_days=59)), datetime.now(UTC)
+    assert _told(renewing, caplog, now) == []
+    soon = make_pair(days=5, since_days=85)
     renewing.write(soon.certificate, soon.key)
     renewing.renewal.look_now()
-    renewing.renewal.tell_expiry(datetime.now(UTC))
-    assert caplog.records[-1].message.endswith(" UTC, in less than 7 days")
+    assert len(_told(renewing, caplog, now)) == 1
+    sooner = make_pair(days=4, since_days=86)
+    renewing.write(sooner.certificate, sooner.key)
+    renewing.renewal.look_now()
+    assert len(_told(renewing, caplog, now)) == 1  # of another certificate
 
 
 # --- a broker --------------------------------------------------------------------------------------------
@@ -323,12 +353,16 @@ async def test_new_files_are_used_at_sighup_by_every_process_and_no_connection_i
     """The last test of the module: it changes the broker's certificate."""
     async with httpx.AsyncClient(base_url=broker.url, verify=trusting(), timeout=60) as kept:
         assert (await kept.get("/healthz")).status_code == 200
-        new = make_pair()
+        new = make_pair(days=200)
         new.write(directory, "port")
         broker.process.send_signal(signal.SIGHUP)
         await eventually(lambda: any("new connections get the new certificate" in line for line in broker.log))
         context = trusting(new.certificate)
         await _until_all_show(broker, context)
+        validity = read_validity(new.certificate)
+        scraped = Scraped((await kept.get("/metrics")).text)
+        assert scraped.get("broker_tls_certificate_not_after_timestamp_seconds") == validity.ends.timestamp()
+        assert scraped.get("broker_tls_certificate_not_before_timestamp_seconds") == validity.begins.timestamp()
         answer = await kept.get("/healthz")  # on its old connection: a new one would not be trusted
         assert answer.status_code == 200
     assert broker.process.poll() is None

@@ -13,11 +13,12 @@ from cryptography import x509
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from broker.domain.certificate_validity import Validity, ValidityState, span_in_words
 from broker.domain.client_certificate import ClientCertificate
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES, MakeProtocol
 from broker.port.http2.frames import PREFACE
 from broker.port.tls.client_certificate import client_certificate
-from broker.port.tls.expiry import expires, stage_of
+from broker.port.tls.expiry import read_validity
 from broker.port.tls.handshake import HandshakeTurns
 from broker.port.tls.material import ServerTls, TlsMaterial, UnusableTls, make_context
 from broker.port.tls.transport import TlsTransport
@@ -436,12 +437,37 @@ def test_the_key_is_shown_nowhere() -> None:
     assert "PRIVATE" not in repr(material)
 
 
+@pytest.mark.parametrize("lifetime", [timedelta(hours=6), timedelta(days=90), timedelta(days=3650)])
+def test_a_certificate_should_be_renewed_when_a_third_of_its_lifetime_is_left(lifetime: timedelta) -> None:
+    begins = datetime(2026, 1, 1, tzinfo=UTC)
+    validity, moment = Validity(begins, begins + lifetime), timedelta(seconds=1)
+    found = [
+        validity.state(now)
+        for now in (
+            begins,
+            begins + lifetime * 2 / 3 - moment,
+            begins + lifetime * 2 / 3,
+            validity.ends - moment,
+            validity.ends,
+        )
+    ]
+    valid, renew, expired = ValidityState.VALID, ValidityState.RENEW, ValidityState.EXPIRED
+    assert found == [valid, valid, renew, renew, expired]
+
+
+def test_the_validity_of_a_certificate_is_read_from_its_pem() -> None:
+    validity = read_validity(make_pair(days=2, since_days=1).certificate)
+    assert validity.lifetime == timedelta(days=3)
+
+
 @pytest.mark.parametrize(
-    ("days", "stage"), [(31, None), (29.9, 30), (8, 30), (6.9, 7), (1.5, 7), (0.5, 1), (0, 0), (-3, 0)]
+    ("span", "words"),
+    [
+        (timedelta(days=20, hours=3), "20 days"),
+        (timedelta(days=1, hours=5), "29 hours"),
+        (timedelta(minutes=90), "90 minutes"),
+        (timedelta(seconds=-3), "0 minutes"),
+    ],
 )
-def test_the_expiry_of_a_certificate_is_told_a_month_a_week_and_a_day_before_and_after(
-    days: float, stage: int | None
-) -> None:
-    expiry = expires(localhost().certificate)
-    assert expiry > datetime.now(UTC)
-    assert stage_of(expiry, expiry - timedelta(days=days)) == stage
+def test_what_is_left_is_said_in_words(span: timedelta, words: str) -> None:
+    assert span_in_words(span) == words

@@ -183,3 +183,21 @@ def test_the_resource_of_a_call_over_grpc_is_told(request_: object, resource: st
     assert resource_of(request_.SerializeToString()).removeprefix("projects/p/subscriptions/") == resource  # type: ignore[attr-defined]
     for broken in (b"\x0a", b"\x0a\xff", b"\x0a\x05", b"\x0a\xff\xff\xff", b"\xff", b""):
         assert resource_of(broken) == "-"
+
+
+async def test_a_line_of_a_call_has_fields_for_programs(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "broker.calls")
+    async with _rest(database_url) as rest:
+        await rest.error("GET", rest.subscription("none"), params={"key": "SECRET"})
+    [record] = [record for record in caplog.records if record.name == "broker.calls"]
+    written = json.loads(JsonFormatter().format(record))
+    assert {name: written[name] for name in ("event", "project", "subscription", "status", "remote_address")} == {
+        "event": "call",
+        "project": "p",
+        "subscription": "projects/p/subscriptions/none",
+        "status": "404",
+        "remote_address": "127.0.0.1",
+    }
+    assert re.fullmatch(r"0(\.\d+)?s|\d+\.\d+s", written["duration"])

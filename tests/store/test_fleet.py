@@ -36,7 +36,9 @@ def _said(url: str) -> list[tuple[str, str, str]]:
 def test_the_processes_that_run_are_counted_and_older_ones_as_they_are_by_default(
     database_url: str, allowed: int
 ) -> None:
-    assert _said(database_url) == [("ok", f"no broker runs; {allowed} connections are theirs at the most", "")]
+    assert _said(database_url) == [
+        ("ok", f"no broker was seen in the last 10 s; {allowed} connections are theirs at the most", "")
+    ]
     with psycopg.connect(database_url) as connection:
         for row in (("a", "0 s", 26), ("older", "1 s", None), ("gone", "1 minute", 100)):
             connection.execute(_INSERT, row)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from broker.telemetry.log import JsonFormatter, LineFormatter
+from broker.telemetry.log import JsonFormatter, LineFormatter, extra, fields_of, seconds_text
 
 _LINE = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|ERROR) \S+\[\d+\] [\w.]+: [^\n]*", re.ASCII
@@ -130,3 +130,48 @@ def test_debug_is_the_broker_s_own_and_lets_libraries_warn() -> None:
     assert "DEBUG broker.part" in written
     assert "WARNING psycopg.pool" in written
     assert [line for line in written if line.startswith(("DEBUG", "INFO")) and "broker" not in line] == []
+
+
+def test_in_json_fields_stand_beside_the_sentence_and_in_text_only_the_sentence() -> None:
+    record = logging.LogRecord("broker.part", logging.INFO, __file__, 1, "%s is purged", ("t",), None)
+    forged = {
+        "severity": "DEBUG",
+        "message": "forged",
+        "reason": "a\nFAKE of postgresql://me:secret@host/db",
+        "count": 3,
+    }
+    fields = fields_of("projects/p/topics/t", message_id="7", **forged)
+    record.__dict__.update(extra(fields, b"req-1"))
+    written = json.loads(JsonFormatter().format(record))
+    assert (written["severity"], written["message"]) == ("INFO", "t is purged")
+    assert written["reason"] == r"a\nFAKE of postgresql://***@host/db"
+    assert {name: written[name] for name in ("project", "topic", "message_id", "count", "request_id")} == {
+        "project": "p",
+        "topic": "projects/p/topics/t",
+        "message_id": "7",
+        "count": 3,
+        "request_id": "req-1",
+    }
+    assert LineFormatter().format(record).endswith("broker.part: t is purged [request req-1]")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("projects/p", {"project": "p"}),
+        ("projects/p/subscriptions/s", {"project": "p", "subscription": "projects/p/subscriptions/s"}),
+        ("projects/p/topics/t/messages/7", {"project": "p", "topic": "projects/p/topics/t"}),
+        ("projects/p/apiKeys/k", {"project": "p"}),
+        ("retention_janitor", {}),
+        ("", {}),
+    ],
+)
+def test_the_fields_of_a_resource_are_told_by_its_name(name: str, fields: dict[str, str]) -> None:
+    assert fields_of(name) == fields
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0s"), (1.25, "1.25s"), (0.0000014, "0.000001s"), (3600.0, "3600s")]
+)
+def test_a_duration_is_written_as_the_api_writes_durations(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text

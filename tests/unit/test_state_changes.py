@@ -101,3 +101,45 @@ def test_two_thousand_troubles_at_once_are_a_few_lines_and_a_sum(watched: Watche
     for number in range(2_000):
         watched.states.ends("push endpoints", f"s{number}", f"pushes of s{number} work again")
     assert len(watched.said()) == LINES_A_MINUTE
+
+
+def _fields(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    found = [record.fields for record in caplog.records]  # type: ignore[attr-defined]
+    caplog.clear()
+    return found
+
+
+def test_all_lines_of_a_trouble_have_the_fields_of_what_it_is_of(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = "projects/p/subscriptions/s"
+    of_it = {"project": "p", "subscription": name, "status": "503"}
+    watched.states.begins("push endpoints", name, "pushes fail", "status 503", lasted=2, fields={"status": "503"})
+    watched.pass_(REMIND_SECONDS)
+    watched.states.ends("push endpoints", name, "pushes work again")
+    began, lasts, ended = _fields(caplog)
+    assert began == {**of_it, "event": "push_endpoints.began", "duration": "2s", "reason": "status 503"}
+    assert lasts == {**of_it, "event": "push_endpoints.lasts", "duration": "3602s", "reason": "status 503"}
+    assert ended == {**of_it, "event": "push_endpoints.ended", "duration": "3602s"}
+
+
+def test_what_happens_has_them_too_and_what_is_told_those_that_it_is_given(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        watched.states.happens("transforms", "projects/p/topics/t", "they fail", "no")
+    watched.pass_(2 * QUIET_SECONDS)
+    began, ended = _fields(caplog)
+    assert (began["topic"], began["event"]) == ("projects/p/topics/t", "transforms.began")
+    assert (ended["topic"], ended["event"], ended["count"]) == ("projects/p/topics/t", "transforms.ended", 3)
+    watched.states.tell("purged topics", "t is purged", fields={"topic": "projects/p/topics/t"})
+    assert _fields(caplog) == [{"event": "purged_topics", "topic": "projects/p/topics/t"}]
+
+
+def test_a_summary_of_lines_that_were_not_written_says_how_many(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(LINES_A_MINUTE + 5):
+        watched.states.tell("purged topics", f"{number}")
+    watched.pass_(60)
+    assert _fields(caplog)[-1] == {"event": "purged_topics.summed_up", "count": 5}

@@ -5,6 +5,7 @@ import click
 from broker.cli.auth.calling import calling
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session
+from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
 
@@ -38,8 +39,10 @@ def list_(session: Session) -> Shown:
 
 @calling(COMMANDS, "delete", "broker auth accounts delete $EMAIL")
 @click.argument("email")
-def delete(session: Session, *, email: str) -> Shown:
+@YES
+def delete(session: Session, *, email: str, yes: bool) -> Shown:
     """Delete an account with its keys."""
+    confirm(f"Delete the account {email}, its keys and its roles, for good?", yes=yes)
     return Shown(data=session.api.call("DELETE", account_name(email)), line=f"Deleted {email}.")
 
 

@@ -4,6 +4,7 @@ import click
 
 from broker.cli.auth.calling import calling
 from broker.cli.client.calling import Session
+from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.connection import full_name
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, short_time
@@ -45,7 +46,9 @@ def list_(session: Session) -> Shown:
 
 @calling(COMMANDS, "delete", "broker auth api-keys delete $API_KEY")
 @click.argument("key_id", metavar="ID")
-def delete(session: Session, *, key_id: str) -> Shown:
+@YES
+def delete(session: Session, *, key_id: str, yes: bool) -> Shown:
     """Delete the key of this id, or name."""
     name = full_name(key_id, "apiKeys", session.short_project)
+    confirm(f"Delete the API key {name}, for good?", yes=yes)
     return Shown(data=session.api.call("DELETE", name), line=f"Deleted the key {leaf(name)}.")

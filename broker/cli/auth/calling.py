@@ -5,37 +5,26 @@ from typing import Any
 
 import click
 
-from broker.cli.client.calling import AS_JSON, Session, client_command, finish
-from broker.cli.client.connection import OPTIONS, connection_from
+from broker.cli.client.calling import AS_JSON, call_server, client_command
+from broker.cli.client.connection import OPTIONS
 from broker.cli.client.output import Output, Shown
 from broker.cli.command_line import Group
-
-KEY_FILE_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"  # as Google's libraries have it
 
 _FIRST = (
     click.Option(["--endpoint"], metavar="URL", hidden=True),
     click.Option(["--key-file"], metavar="FILE", hidden=True),
-    click.Option(["--google-key-file"], metavar="FILE", envvar=KEY_FILE_VARIABLE, hidden=True),
     click.Option(["--format", "output"], type=click.Choice(["table", "json"]), default="table", hidden=True),
 )
 
 
 def calling(group: Group, name: str, *examples: str) -> Callable[[Callable[..., Shown]], click.Command]:
-    """A command of `group`, as broker/cli/client/calling.py has them.
-
-    Where nothing else shows who calls, what GOOGLE_APPLICATION_CREDENTIALS names does.
-    """
+    """A command of `group`, as broker/cli/client/calling.py has them."""
 
     def decorate(function: Callable[..., Shown]) -> click.Command:
-        def run(as_json: bool, output: str, **given: Any) -> int:
-            endpoint, key_file = given.pop("endpoint"), given.pop("key_file")
-            otherwise = given.pop("google_key_file") or "", KEY_FILE_VARIABLE
+        def run(as_json: bool, output: str, endpoint: str | None, key_file: str | None, **given: Any) -> int:
             given["url"] = given["url"] or endpoint
-            given["credentials"] = key_file or given["credentials"]
-            connection = connection_from(given, otherwise)
-            out = Output(as_json=as_json or output == "json")
-            with connection.open() as api:
-                return finish(out, lambda: function(Session(api, out, connection.project), **given))
+            given["credentials"] = given["credentials"] or key_file
+            return call_server(function, Output(as_json=as_json or output == "json"), given)
 
         own = reversed(getattr(function, "__click_params__", []))
         command = client_command(name, function, [*own, *OPTIONS, AS_JSON, *_FIRST], run, examples)

@@ -8,6 +8,7 @@ import click
 from broker.cli.auth.accounts import account_name
 from broker.cli.auth.calling import calling
 from broker.cli.client.calling import Session
+from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, short_time
 from broker.cli.command_line import Group
@@ -47,7 +48,9 @@ def list_(session: Session, *, email: str) -> Shown:
 @calling(COMMANDS, "delete", "broker auth keys delete $EMAIL $KEY")
 @click.argument("email")
 @click.argument("key_id", metavar="ID")
-def delete(session: Session, *, email: str, key_id: str) -> Shown:
+@YES
+def delete(session: Session, *, email: str, key_id: str, yes: bool) -> Shown:
     """Delete a key; what it has signed is worth nothing from then on."""
+    confirm(f"Delete the key {key_id} of {email}, for good?", yes=yes)
     answer = session.api.call("DELETE", f"{account_name(email)}/keys/{key_id}")
     return Shown(data=answer, line=f"Deleted the key {key_id}.")

@@ -1,8 +1,9 @@
 """`broker auth token`: an access token, for curl and the like."""
 
-from broker.cli.auth.calling import KEY_FILE_VARIABLE, calling
+from broker.cli.auth.calling import calling
 from broker.cli.client.calling import Session
 from broker.cli.client.credentials import KeyFile
+from broker.cli.client.google_credentials import VARIABLE
 from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
@@ -16,7 +17,7 @@ def token(session: Session) -> Shown:
     """Print an access token for a key file; it holds for an hour."""
     key = session.api.credentials
     if not isinstance(key, KeyFile):
-        raise Misuse(f"a token is made from a key: give --credentials FILE, or set {KEY_FILE_VARIABLE}")
+        raise Misuse(f"a token is made from a key: give --credentials FILE, or set {VARIABLE}")
     form = {"grant_type": _GRANT, "assertion": key.signed(key.token_uri)}  # RFC 7523
     answer = session.api.send_form("/token", form)
     return Shown(data=answer, script=answer["access_token"])

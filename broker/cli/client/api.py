@@ -1,11 +1,13 @@
 """A server of the Pub/Sub API, as commands call it: over HTTP with JSON, this broker or any other."""
 
 import json
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
@@ -13,10 +15,19 @@ from broker.cli.client.credentials import Credentials
 from broker.cli.client.exit_codes import MISSING, NOT_REACHED, exit_code
 from broker.cli.client.hints import hint
 from broker.cli.stop import Misuse, Stop
+from broker.domain.certificate_validity import Validity
 
 Json = dict[str, Any]
 
 DEFAULT_URL = "http://127.0.0.1:8085"
+_OF_PROXIES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    429: "RESOURCE_EXHAUSTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "UNAVAILABLE",
+}
 _TIMEOUT_SECONDS = 60.0
 _WAIT_SECONDS = 120.0  # for a pull that waits for messages
 
@@ -60,16 +71,16 @@ class Api:
     """Closed after use.  Each call raises Refused, NotKnown or NotReached where it fails."""
 
     def __init__(
-        self, url: str, credentials: Credentials = None, ca_file: str | None = None, socket: str | None = None
+        self, url: str, credentials: Credentials = None, ca_file: str | None = None, unix_socket: str | None = None
     ) -> None:
-        """`socket`: the path of a Unix socket that the server listens on.  Raises Misuse."""
+        """`unix_socket`: the path of a Unix socket that the server listens on.  Raises Misuse."""
         if not url.startswith(("http://", "https://")):
             raise Misuse(f"--url must be a URL such as {DEFAULT_URL}, not {url[:200]!r}")
         self.url = url.rstrip("/")
         self.credentials = credentials
         self.ca_file = ca_file
         verify = tls(self.url, ca_file)
-        transport = httpx.HTTPTransport(uds=socket, verify=verify) if socket else None
+        transport = httpx.HTTPTransport(uds=unix_socket, verify=verify) if unix_socket else None
         self._client = httpx.Client(timeout=_TIMEOUT_SECONDS, verify=verify, transport=transport)
 
     def __enter__(self) -> "Api":
@@ -161,6 +172,25 @@ class Api:
         """The answer of a path that is no call of the API.  Raises NotReached."""
         return self._send("GET", path)
 
+    def certificate_validity(self) -> Validity | None:
+        """Of the server's certificate; None of a server without TLS.  Raises NotReached."""
+        url = urlsplit(self.url)
+        if url.scheme != "https" or not url.hostname:
+            return None
+        context = tls(self.url, self.ca_file)
+        try:
+            address = (url.hostname, url.port or 443)
+            with (
+                socket.create_connection(address, _TIMEOUT_SECONDS) as plain,
+                context.wrap_socket(plain, server_hostname=url.hostname) as encrypted,
+            ):
+                shown = encrypted.getpeercert() or {}
+        except OSError as error:
+            raise self._not_reached(error) from error
+        times = [ssl.cert_time_to_seconds(str(shown[name])) for name in ("notBefore", "notAfter")]
+        begins, ends = (datetime.fromtimestamp(time, UTC) for time in times)
+        return Validity(begins, ends)
+
     def send_form(self, path: str, form: Mapping[str, str]) -> Json:
         """What OAuth answers to it (RFC 6749); nothing but the form shows who calls."""
         try:
@@ -204,6 +234,8 @@ class Api:
                 f"{self.url} does not know {method} {unquote(target)}: it is no broker of ours, or an older one; "
                 "`broker doctor` says which"
             )
+        if code in _OF_PROXIES:  # whatever answers for the server says nothing about what was asked for
+            return Refused(_OF_PROXIES[code], f"{self.url} answers {code}, itself or by a proxy before it")
         return Refused(str(code), f"{self.url} does not answer as a server of this API does")
 
 

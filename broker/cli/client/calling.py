@@ -65,10 +65,7 @@ def calling(
 
     def decorate(function: Callable[..., Shown | int | None]) -> click.Command:
         def run(as_json: bool, **given: Any) -> int:
-            connection = connection_from(given)
-            out = Output(as_json=as_json)
-            with connection.open() as api:
-                return finish(out, lambda: function(Session(api, out, connection.project), **given))
+            return call_server(function, Output(as_json=as_json), given)
 
         own = reversed(getattr(function, "__click_params__", []))
         command = client_command(name, function, [*own, *OPTIONS, AS_JSON], run, examples)
@@ -76,6 +73,15 @@ def calling(
         return command
 
     return decorate
+
+
+def call_server(function: Callable[..., Shown | int | None], out: Output, given: dict[str, Any]) -> int:
+    """Run a command that was given these options.  Returns the exit code.  Raises Stop."""
+    connection = connection_from(given)
+    if connection.notice:
+        click.echo(f"broker: {connection.notice}", err=True)
+    with connection.open() as api:
+        return finish(out, lambda: function(Session(api, out, connection.project), **given))
 
 
 def local(group: Group, name: str, *examples: str) -> Callable[[Callable[..., Shown | int | None]], click.Command]:

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import jwt
 
@@ -14,6 +15,8 @@ from broker.cli.stop import Misuse
 AUDIENCE = "https://pubsub.googleapis.com/"  # which every broker takes, whatever address it is reached by
 _LIFETIME_SECONDS = 300  # of what a command shows
 _WANTED = ("client_email", "private_key", "private_key_id", "token_uri")
+_GOOGLE = "googleapis.com"
+_GOOGLE_HOSTS = (f".{_GOOGLE}", ".google.com")
 _API_KEY = re.compile(r"[!-~]{20,512}")  # of this broker, or of another issuer: neither has blanks
 
 
@@ -29,9 +32,12 @@ class KeyFile:
         return str(self.fields["token_uri"])
 
     @property
-    def issuer(self) -> str:
-        """The broker that made the key."""
-        return self.token_uri.removesuffix("/token")
+    def server(self) -> str:
+        """The URL of the broker that made the key; "" if it is a key of Google's, or names no server."""
+        url, universe = urlsplit(self.token_uri), self.fields.get("universe_domain", _GOOGLE)
+        is_google = universe != _GOOGLE or f".{url.hostname}".endswith(_GOOGLE_HOSTS)
+        is_brokers = url.scheme in ("http", "https") and url.path.endswith("/token") and not is_google
+        return self.token_uri.removesuffix("/token") if is_brokers else ""
 
     @property
     def project(self) -> str | None:
@@ -64,25 +70,19 @@ class ApiKey:
 Credentials = KeyFile | ApiKey | None
 
 
-def read_key_file(path: str, option: str) -> KeyFile:
-    """Raises Misuse."""
-    try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
-    except OSError as error:
-        raise Misuse(f"{option} {path}: {error.strerror or error}") from None
-    except ValueError:
-        raise Misuse(f"{option} {path} is not JSON") from None
-    return _parse_key_file(text, path, option)
-
-
 def _parse_key_file(text: str, path: str, option: str) -> KeyFile:
     try:
         key = json.loads(text)
     except ValueError:
         raise Misuse(f"{option} {path} is not JSON") from None
-    if not isinstance(key, dict) or any(not isinstance(key.get(name), str) for name in _WANTED):
+    if not is_key_file(key):
         raise Misuse(f"{option} {path} is not the key file of a service account ({', '.join(_WANTED)})")
     return KeyFile(key, option)
+
+
+def is_key_file(fields: Any) -> bool:
+    """Whether these are the fields of a service account's key file."""
+    return isinstance(fields, dict) and all(isinstance(fields.get(name), str) for name in _WANTED)
 
 
 def read_credentials(given: str, option: str) -> KeyFile | ApiKey:

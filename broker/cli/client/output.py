@@ -32,6 +32,7 @@ _STYLES = {
     "RETRY_AT": "yellow",
     "HALF_OPEN": "yellow",
     "look": "yellow",
+    "unknown": "yellow",
     "delete": "red",
     "mend": "red",
     "RESOURCE_ERROR": "red",

@@ -189,12 +189,12 @@ class StreamingRpc(Holder):
                     self._caller = await caller_of(self._gate, self._session, self._stream, self._rpc)
                     self._gate.hold(self)
                 await self._handler(self)
-                await self._audit()
+                self._audit()
                 self._begin()
                 self._stream.send_trailers(OK)
                 self._tell("OK")
         except BrokerError as error:
-            await self._audit(error)
+            self._audit(error)
             await self._session.calls.hold_back(self._resource, self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
@@ -214,10 +214,10 @@ class StreamingRpc(Holder):
             self._reader.forget()
             self._let_go()
 
-    async def _audit(self, error: BrokerError | None = None) -> None:
+    def _audit(self, error: BrokerError | None = None) -> None:
         auditor = self._session.auditor
         if auditor is not None:
-            await auditor.called(self._rpc, self._resource, self._caller, self._session.peer(), error)
+            auditor.called(self._rpc, self._resource, self._caller, self._session.peer(), error)
 
     def _tell(self, code: str) -> None:
         if self._opened:

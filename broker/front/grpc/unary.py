@@ -12,8 +12,9 @@ from broker.domain.client_certificate import ClientCertificate
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.front.admission import Admission
 from broker.front.answer_memory import AnswerMemory
-from broker.front.auditor import Auditor
+from broker.front.auditor import Auditor, is_use
 from broker.front.call_log import CallLog, resource_of
+from broker.front.changes import changed_in_message
 from broker.front.gate import Gate
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
@@ -199,13 +200,13 @@ class UnaryRpc(Holder):
                 if self._waits:
                     self._gate.hold(self)
             answer = await self._handler(call, request)
+            await self._tell_auditor(request, answer)
             del request
-            await self._audit()
             self._let_go()
             if not await self._send(answer) and call.unsent is not None:
                 await call.unsent()
         except BrokerError as error:
-            await self._audit(error)
+            self._tell_auditor_of(error)
             self._let_go()
             await self._session.calls.hold_back(self._resource, self._session.peer())
             self._fail(error)
@@ -221,10 +222,22 @@ class UnaryRpc(Holder):
             if self._gate is not None and self._waits:
                 self._gate.let_go(self)
 
-    async def _audit(self, error: BrokerError | None = None) -> None:
+    def _tell_auditor_of(self, error: BrokerError) -> None:
         auditor = self._session.auditor
-        if auditor is not None and (error is not None or auditor.enters(self._rpc)):
-            await auditor.called(self._rpc, self._resource, self._call.caller, self._session.peer(), error)
+        if auditor is not None:
+            auditor.called(self._rpc, self._resource, self._call.caller, self._session.peer(), error)
+
+    async def _tell_auditor(self, request: bytes, answer: bytes) -> None:
+        """Of a call that went well."""
+        rpc, auditor = self._rpc, self._session.auditor
+        if auditor is None or not auditor.enters(rpc):
+            return
+        caller, peer = self._call.caller, self._session.peer()
+        if is_use(rpc):
+            auditor.called(rpc, self._resource, caller, peer)
+            return
+        resource, fields = changed_in_message(rpc, self._resource, request, answer)
+        await auditor.changed(rpc, resource, caller, peer, fields=fields, request_id=self._request_id)
 
     @property
     def _resource(self) -> str:

@@ -15,8 +15,9 @@ from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.front.admission import Admission, admission_of
 from broker.front.answer_memory import AnswerMemory
-from broker.front.auditor import Auditor
+from broker.front.auditor import Auditor, is_use
 from broker.front.call_log import CallLog
+from broker.front.changes import changed_in_json
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
 from broker.front.hot_calls import BOUNDED, HotCalls
 from broker.front.permissions import is_of_path
@@ -76,7 +77,6 @@ class RestDoor:
         self._services = services
         self._gate = gate
         self._auditor = auditor
-        self._is_guarded = gate is not None or auditor is not None
         self._calls = calls
         self._answers = answers
         self._bodies = BodyReader(requests)
@@ -98,7 +98,7 @@ class RestDoor:
         began = self._calls.begin() if self._calls.on else 0.0
         try:
             target, name = self._find(head)
-            if self._is_guarded:
+            if self._gate is not None or target.is_told:
                 answer = await self._serve_guarded(exchange, target, name)
             else:
                 reading = self._bodies.read(exchange, target.admission, name)
@@ -143,13 +143,23 @@ class RestDoor:
                 answer = await target.handler(call)
         except BrokerError as error:
             if auditor is not None:
-                await auditor.called(target.rpc, name, caller, exchange.peer, error)
+                auditor.called(target.rpc, name, caller, exchange.peer, error)
             raise
         finally:
             self._bodies.let_go(held, large)
         if auditor is not None and target.is_told:
-            await auditor.called(target.rpc, name, caller, exchange.peer)
+            await self._tell(auditor, target.rpc, call, answer)
         return answer
+
+    async def _tell(self, auditor: Auditor, rpc: str, call: Call, answer: bytes) -> None:
+        """Of a call that went well."""
+        exchange = call.exchange
+        if is_use(rpc):
+            auditor.called(rpc, call.name, call.caller, exchange.peer)
+            return
+        resource, fields = changed_in_json(rpc, call.name, call.update_mask, call.body, answer)
+        request_id = exchange.request_id
+        await auditor.changed(rpc, resource, call.caller, exchange.peer, fields=fields, request_id=request_id)
 
     async def _taken(self, exchange: Exchange, name: str, size: int) -> None:
         """The answer counts until the reader has taken all but the last 64 KB."""

@@ -27,7 +27,7 @@ from broker.port.http1.responses import FAULT, closing_answer, error_answer
 from broker.port.http1.web_pages import SERVED, WebPages
 from broker.port.request_ids import HEADER, RequestIds, sane_id
 from broker.port.tls.client_certificate import client_certificate
-from broker.telemetry.log import of_request
+from broker.telemetry.log import extra
 
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
 _SMALL_ANSWER_BYTES = 16_384  # a record of TLS
@@ -335,7 +335,7 @@ class Http1Connection(asyncio.Protocol):
         still_sends = refusal is not None or self._newest is not None or self._reading_paused
         if refusal is not None:
             request_id = self._server.request_ids.make()
-            logger.debug("refused a request: %s", refusal.reason, extra=of_request(request_id))
+            logger.debug("refused a request: %s", refusal.reason, extra=extra({}, request_id))
             self._transport.write(closing_answer(refusal.status, refusal.reason, request_id))
         if not still_sends:
             self._close()

@@ -1,15 +1,16 @@
-"""When a certificate expires, and when that is worth a word."""
+"""From when until when a certificate is valid, read from its PEM."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-STAGES = (1, 7, 30)  # days before
+from broker.domain.certificate_validity import Validity
 
 
-def expires(pem: bytes) -> datetime:
-    """The end of the first certificate's validity.  Raises ValueError."""
+def read_validity(pem: bytes) -> Validity:
+    """Of the first certificate.  Raises ValueError."""
     from cryptography import x509  # a few MB, which a broker without TLS does not need in its parent
 
-    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    certificate = x509.load_pem_x509_certificate(pem)
+    return Validity(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
 def is_self_signed(pem: bytes) -> bool:
@@ -18,13 +19,6 @@ def is_self_signed(pem: bytes) -> bool:
 
     certificate = x509.load_pem_x509_certificate(pem)
     return certificate.issuer == certificate.subject
-
-
-def stage_of(expiry: datetime, now: datetime) -> int | None:
-    """0: it has expired; else the least of STAGES that is more than the days left; None: there is time."""
-    if now >= expiry:
-        return 0
-    return next((days for days in STAGES if expiry - now < timedelta(days=days)), None)
 
 
 def in_words(expiry: datetime) -> str:

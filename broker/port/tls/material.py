@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from broker.domain.certificate_validity import Validity
+
 # In the order in which a client that offers both gets them: REST is served over HTTP/1.1 alone, and whoever speaks
 # gRPC offers nothing but HTTP/2 (docs/decisions/0021-tls-over-the-ports-transport.md).
 PROTOCOLS = ("http/1.1", "h2")
@@ -33,13 +35,15 @@ class TlsMaterial:
     """All of it is PEM.
 
     `certificate`: the server's, then those between it and its authority.  `client_ca`: who clients' certificates
-    are to be signed by (empty: none is asked for); `client_required`: whoever shows none is refused.
+    are to be signed by (empty: none is asked for); `client_required`: whoever shows none is refused.  `validity`:
+    of the server's certificate (None: not read), which the parent reads so that its processes need not.
     """
 
     certificate: bytes
     key: bytes = field(repr=False)
     client_ca: bytes = b""
     client_required: bool = True
+    validity: Validity | None = None
 
 
 def make_context(material: TlsMaterial) -> ssl.SSLContext:
@@ -124,7 +128,9 @@ class ServerTls:
     def __init__(self, material: TlsMaterial) -> None:
         """Raises UnusableTls."""
         self.context = make_context(material)
+        self.validity = material.validity
 
     def renew(self, material: TlsMaterial) -> None:
         """Raises UnusableTls, and leaves it as it is."""
         self.context = make_context(material)
+        self.validity = material.validity

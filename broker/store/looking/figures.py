@@ -72,15 +72,16 @@ async def count_scheduled(connection: ResourceConnection) -> int:
 
 
 async def find_names(connection: ResourceConnection, *, kind: str, names: Sequence[str]) -> set[str]:
-    """Those of these full names of a kind ("topic", "subscription", "project") that there are; a project is there
-    while it has a topic or a subscription.
+    """Those of these full names of a kind ("topic", "subscription", "project") that have series: all that exist,
+    but not subscriptions that are detached, nor projects that have neither a topic nor a subscription.
     """
     if kind == "project":
         return set(await connection.scalars(_PROJECTS, {"names": names}))
     table = topics if kind == "topic" else subscriptions
-    return set(
-        await connection.scalars(select(table.c.name).where(table.c.name == any_(literal(names, ARRAY(Text)))))
-    )
+    found = select(table.c.name).where(table.c.name == any_(literal(names, ARRAY(Text))))
+    if kind == "subscription":
+        found = found.where(~subscriptions.c.detached)
+    return set(await connection.scalars(found))
 
 
 async def count_beyond(connection: ResourceConnection, *, most: int) -> int:

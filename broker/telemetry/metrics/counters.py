@@ -1,5 +1,6 @@
 """Where a process counts: blocks of its part of the book (book.py), by the names of resources."""
 
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,14 @@ class Counters:
     """One for a process.  What it gives is written by `block[SLOT] += 1` (families.py has the slots).
 
     `tracing`: where what is counted has spans too; None: nowhere, and OpenTelemetry is not even imported.
+    `certificate()`: from when until when the certificate of the port is valid, as Unix times; None: there is none.
     """
 
     def __init__(self, book: CounterBook | None = None, *, process: int = 0) -> None:
         """`process`: which of the book's it is, from 0.  Without a book it has one of its own."""
         self.book = book or CounterBook(LAYOUTS)
         self.tracing: Tracing | None = None
+        self.certificate: Callable[[], tuple[float, float] | None] = lambda: None
         self._number = process
         self.book.clear_gauges(process)
         self.process = self.book.block("process", process, 0)
@@ -30,6 +33,11 @@ class Counters:
         self._projects: dict[str, memoryview] = {}
         self._projects_until = 0.0
         self._by_id: dict[int, str] = {}
+
+    @property
+    def is_first_process(self) -> bool:
+        """Of those that count in its book."""
+        return self._number == 0
 
     def topic(self, name: str) -> memoryview:
         """The counters of a topic that exists."""

@@ -47,7 +47,8 @@ class Standings:
     """By full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there are more
     than have series.  `frozen`: topics that take nothing just now; `staged`: what transactions of applications have
     committed and no relay has taken, the first of it `staged_age` seconds ago; `scheduled`: what waits
-    for its time.  `replica_lag`: seconds that the replica is behind; None: there is none.
+    for its time.  `replica_lag`: seconds that the replica is behind; None: there is none.  `certificate`: from when
+    until when that of the port is valid, as Unix times; None: there is none.
     """
 
     subscriptions: dict[str, Standing] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class Standings:
     scheduled: int = 0
     replica_lag: float | None = None
     replica_in_use: bool = False
+    certificate: tuple[float, float] | None = None
     complete: bool = True
     storage: Storage = field(default_factory=Storage)
 
@@ -152,6 +154,16 @@ _OF_STORAGE: Sequence[tuple[str, str, Callable[[Storage], int | None]]] = (
         lambda storage: storage.tables_max,
     ),
 )
+CERTIFICATE = (
+    (
+        "broker_tls_certificate_not_before_timestamp_seconds",
+        "When the port's certificate begins, as a Unix time.",
+    ),
+    (
+        "broker_tls_certificate_not_after_timestamp_seconds",
+        "When the port's certificate expires, as a Unix time.",
+    ),
+)
 
 Rows = Sequence[tuple[str, float]]
 
@@ -177,3 +189,5 @@ def gauges(standings: Standings) -> Iterator[tuple[str, str, str, Rows]]:
     if standings.replica_lag is not None:
         yield *REPLICA_LAG, "", [("", standings.replica_lag)]
         yield *REPLICA_IN_USE, "", [("", float(standings.replica_in_use))]
+    for number, family in enumerate(CERTIFICATE):
+        yield *family, "", [("", standings.certificate[number])] if standings.certificate else []

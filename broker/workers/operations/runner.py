@@ -21,7 +21,7 @@ from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import COMMIT
 from broker.store.resources import operations as store
-from broker.telemetry.log import reason
+from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import OPERATION_STEPS, OPERATIONS_ENDED
 from broker.telemetry.state_changes import StateChanges
@@ -117,7 +117,7 @@ class OperationRunner:
             name, verb = ahead.unknown
             self._left.add(verb)
             what = f"{name} is left to a newer broker: this one does not know what the verb {verb} is"
-            self._states.tell("operations", what, level=logging.WARNING)
+            self._states.tell("operations", what, level=logging.WARNING, fields=fields_of(name, verb=verb))
         if ahead.next_step_at is None:
             return POLL_SECONDS
         seconds = (ahead.next_step_at - self._clock.now()).total_seconds()
@@ -150,7 +150,9 @@ class OperationRunner:
                 await store.put_off(connection, name=operation.name, until=until)
                 if failures >= _MOST_FAILURES:
                     what = f"{operation.name} ({operation.verb} of {operation.target}) makes no progress"
-                    self._states.happens("operations", operation.name, what, reason(error))
+                    self._states.happens(
+                        "operations", operation.name, what, reason(error), fields=_fields(operation)
+                    )
                 return
             code, message = ("INTERNAL", f"A step failed {failures} times.")
             if isinstance(error, BrokerError) and known:
@@ -163,4 +165,9 @@ class OperationRunner:
     def _ended(self, operation: Operation, how: str, done: int) -> None:
         self._counts[OPERATIONS_ENDED["failed" if how.startswith("failed") else "succeeded"]] += 1
         what = f"{operation.name} ({operation.verb} of {operation.target}) has {how}: {done:,} messages"
-        self._states.tell("operations", what)
+        self._states.tell("operations", what, fields=_fields(operation) | {"status": how, "count": done})
+
+
+def _fields(operation: Operation) -> dict[str, object]:
+    """What the log has of it."""
+    return fields_of(operation.name, operation.target, verb=str(operation.verb))

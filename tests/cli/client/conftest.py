@@ -1,5 +1,6 @@
 """Fixtures of the commands for a server."""
 
+from tests.cli.client.answering import server
 from tests.cli.client.terminal import terminal
 
-__all__ = ["terminal"]
+__all__ = ["server", "terminal"]

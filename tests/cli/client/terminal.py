@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli.client.google_credentials import VARIABLE
 from broker.cli.main import main
 
+_VARIABLES = ("BROKER_URL", "BROKER_PROJECT", "BROKER_CREDENTIALS", "BROKER_CONTEXT", VARIABLE)
 _ERASED = re.compile(r"[^\n]*\r\x1b\[K")  # a bar that was shown for a while
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[mHJ]")
 
@@ -132,7 +134,7 @@ def steady(text: str) -> str:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Terminal:
     """Of a user who has no contexts yet."""
-    for name in ("BROKER_URL", "BROKER_PROJECT", "BROKER_CREDENTIALS", "BROKER_CONTEXT", "NO_COLOR", "FORCE_COLOR"):
+    for name in (*_VARIABLES, "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("COLUMNS", "80")

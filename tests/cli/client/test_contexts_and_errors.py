@@ -3,66 +3,19 @@
 import json
 import os
 import stat
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from broker.cli.client.hints import hint
+from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 
 API_KEY = "a-key-that-nobody-may-see-0123456789"
 
 
-class _Server(HTTPServer):
-    """Another server of the API, or what one takes for such: it answers as it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answering)
-        self.answer: tuple[int, bytes] = (200, b"{}")
-        self.got: list[tuple[str, dict[str, str]]] = []
-        self.sent: list[bytes] = []  # with each POST
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Answering(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_GET(self) -> None:
-        self.server.got.append((self.path, dict(self.headers)))
-        status, body = self.server.answer
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self) -> None:
-        self.server.sent.append(self.rfile.read(int(self.headers["Content-Length"])))
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[_Server]:
-    with _Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_options_go_before_variables_and_these_before_the_context(
-    terminal: Terminal, server: _Server, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal.pipe(f"broker context set one --url {server.url} --project first --credentials {API_KEY}")
     assert terminal.pipe("broker topic list").code == 0
@@ -75,7 +28,7 @@ def test_options_go_before_variables_and_these_before_the_context(
     assert all(headers["X-Goog-Api-Key"] == API_KEY for _, headers in server.got)
 
 
-def test_what_a_context_shows_is_for_its_own_server_alone(terminal: Terminal, server: _Server) -> None:
+def test_what_a_context_shows_is_for_its_own_server_alone(terminal: Terminal, server: AnsweringServer) -> None:
     terminal.pipe(f"broker context set one --url http://127.0.0.1:1 --project p --credentials {API_KEY}")
     assert terminal.pipe(f"broker topic list --url {server.url}").code == 0
     [(_, headers)] = server.got
@@ -111,10 +64,6 @@ def test_credentials_are_a_key_file_or_a_key_and_errors_do_not_show_them(
         assert done.code == 2
         assert said in done.text
         assert "short secret" not in done.text
-
-
-def _error(code: int, status: str) -> tuple[int, bytes]:
-    return code, json.dumps({"error": {"code": code, "status": status, "message": f"It is {status}."}}).encode()
 
 
 @pytest.mark.parametrize(
@@ -165,19 +114,29 @@ def test_what_a_broker_refuses_is_told_with_the_command_that_helps(
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [
-        (_error(404, "NOT_FOUND"), 3, "NOT_FOUND: It is NOT_FOUND; `broker topic list` shows what there is"),
-        (_error(400, "INVALID_ARGUMENT"), 1, "INVALID_ARGUMENT: It is INVALID_ARGUMENT"),
-        (_error(401, "UNAUTHENTICATED"), 5, "; give --credentials FILE or BROKER_CREDENTIALS: the key file of "),
-        (_error(403, "PERMISSION_DENIED"), 5, "; `broker auth policy add` gives roles, to whoever may do that"),
-        (_error(503, "UNAVAILABLE"), 4, "UNAVAILABLE: It is UNAVAILABLE; try again"),
-        (_error(429, "RESOURCE_EXHAUSTED"), 4, "; try again"),
+        (error_answer(404, "NOT_FOUND"), 3, "NOT_FOUND: It is NOT_FOUND; `broker topic list` shows what there is"),
+        (error_answer(400, "INVALID_ARGUMENT"), 1, "INVALID_ARGUMENT: It is INVALID_ARGUMENT"),
+        (
+            error_answer(401, "UNAUTHENTICATED"),
+            5,
+            "; give --credentials FILE or BROKER_CREDENTIALS: the key file of ",
+        ),
+        (
+            error_answer(403, "PERMISSION_DENIED"),
+            5,
+            "; `broker auth policy add` gives roles, to whoever may do that",
+        ),
+        (error_answer(503, "UNAVAILABLE"), 4, "UNAVAILABLE: It is UNAVAILABLE; try again"),
+        (error_answer(429, "RESOURCE_EXHAUSTED"), 4, "; try again"),
         ((404, b"Not Found\n"), 1, "does not know GET /v1/projects/p/topics/orders: it is no broker of ours"),
+        ((502, b"<html>"), 4, "answers 502, itself or by a proxy before it"),
+        ((403, b"<html>"), 5, "answers 403, itself or by a proxy before it"),
         ((200, b"<html>"), 1, "does not answer as a server of this API does"),
     ],
     ids=str,
 )
 def test_a_refusal_says_what_to_do_and_ends_with_its_code(
-    answer: tuple[int, bytes], code: int, said: str, terminal: Terminal, server: _Server
+    answer: tuple[int, bytes], code: int, said: str, terminal: Terminal, server: AnsweringServer
 ) -> None:
     server.answer = answer
     done = terminal.pipe(f"broker topic show orders --url {server.url} --project p")
@@ -194,11 +153,17 @@ def test_a_refusal_says_what_to_do_and_ends_with_its_code(
         ("PERMISSION_DENIED", "`broker auth policy add` gives roles"),
     ],
 )
-def test_the_doctor_says_once_what_is_missing(status: str, mend: str, terminal: Terminal, server: _Server) -> None:
-    server.answer = _error(401 if status == "UNAUTHENTICATED" else 403, status)
+def test_the_doctor_says_once_what_is_missing(
+    status: str, mend: str, terminal: Terminal, server: AnsweringServer
+) -> None:
+    server.answer = error_answer(401 if status == "UNAUTHENTICATED" else 403, status)
     done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")
     [found] = [each for each in json.loads(done.text) if each["check"] == "project"]
-    assert (done.code, found["finding"], found["mend"]) == (1, f"It is {status}.", mend)
+    assert (done.code, found["finding"], found["mend"]) == (
+        1,
+        f"could not be checked: {status}: It is {status}",
+        mend,
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,7 +201,7 @@ def test_what_makes_no_sense_is_said_in_one_line(line: str, code: int, said: str
 
 
 def test_colours_are_for_terminals_whose_users_want_them(
-    terminal: Terminal, server: _Server, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answer = (
         200,
@@ -249,7 +214,9 @@ def test_colours_are_for_terminals_whose_users_want_them(
     assert "\x1b[32m" not in terminal.type(line, colours=True).text
 
 
-def test_what_strangers_have_published_does_not_command_a_terminal(terminal: Terminal, server: _Server) -> None:
+def test_what_strangers_have_published_does_not_command_a_terminal(
+    terminal: Terminal, server: AnsweringServer
+) -> None:
     data = {
         "data": "G10wO2hhAGEKYg==",
         "attributes": {"\x1b[2J": "\u202e"},
@@ -263,7 +230,7 @@ def test_what_strangers_have_published_does_not_command_a_terminal(terminal: Ter
     assert "\x00" not in shown
 
 
-def test_who_reads_no_further_is_no_failure(terminal: Terminal, server: _Server) -> None:
+def test_who_reads_no_further_is_no_failure(terminal: Terminal, server: AnsweringServer) -> None:
     server.answer = (
         200,
         json.dumps({"topics": [{"name": f"projects/p/topics/t{i}"} for i in range(9999)]}).encode(),
@@ -274,7 +241,9 @@ def test_who_reads_no_further_is_no_failure(terminal: Terminal, server: _Server)
     assert os.environ.get("BROKER_URL") is None
 
 
-def test_a_delay_is_not_sent_to_a_topic_that_would_publish_at_once(terminal: Terminal, server: _Server) -> None:
+def test_a_delay_is_not_sent_to_a_topic_that_would_publish_at_once(
+    terminal: Terminal, server: AnsweringServer
+) -> None:
     line = f"broker publish orders later --delay 1h --project p --url {server.url}"
     refused = terminal.pipe(line)
     assert (refused.code, "broker topic update orders --set extensions.delay=true" in refused.text) == (1, True)
@@ -282,7 +251,7 @@ def test_a_delay_is_not_sent_to_a_topic_that_would_publish_at_once(terminal: Ter
 
 
 def test_a_time_to_live_is_not_sent_to_a_topic_that_would_deliver_however_late(
-    terminal: Terminal, server: _Server
+    terminal: Terminal, server: AnsweringServer
 ) -> None:
     line = f"broker publish prices 12.40 --ttl 30s --project p --url {server.url}"
     refused = terminal.pipe(line)
@@ -298,7 +267,7 @@ def test_a_time_to_live_is_not_sent_to_a_topic_that_would_deliver_however_late(
     ],
 )
 def test_a_priority_is_not_sent_to_a_topic_that_would_deliver_in_its_turn(
-    given: str, terminal: Terminal, server: _Server
+    given: str, terminal: Terminal, server: AnsweringServer
 ) -> None:
     refused = terminal.pipe(f"{given} --project p --url {server.url}")
     assert (refused.code, "broker topic update alarms --priorities 3" in refused.text) == (1, True)
@@ -322,7 +291,7 @@ def test_levels_that_cannot_be_are_a_mistake(line: str, said: str, terminal: Ter
     assert said in refused.text
 
 
-def test_lines_say_each_its_own_priority(terminal: Terminal, server: _Server, tmp_path: Path) -> None:
+def test_lines_say_each_its_own_priority(terminal: Terminal, server: AnsweringServer, tmp_path: Path) -> None:
     server.answer = (200, json.dumps({"extensions": {"priorities": 3}, "messageIds": ["1", "2", "3"]}).encode())
     lines = [{"text": "a", "priority": 0}, {"text": "b", "priority": "1", "attributes": {"k": "v"}}, {"text": "c"}]
     file = tmp_path / "lines.json"

@@ -1,20 +1,27 @@
 """`broker apply`."""
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.confirming import (
+    YES,
+    confirm,
+    determine_losses,
+    is_asked,
+    losses_of_subscription,
+    losses_of_topic,
+)
 from broker.cli.client.declarations.applying import carry_out_all, in_words, plan_for
 from broker.cli.client.declarations.json_schema import json_schema
 from broker.cli.client.declarations.plan import Step
 from broker.cli.client.declarations.reading import read_declarations
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Output, Shown
-from broker.cli.client.words import printable, value_text
+from broker.cli.client.words import leaf, printable, value_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse, Stop
 
@@ -36,7 +43,7 @@ _SIGNS = {"create": "+", "update": "~", "delete": "-", "none": " "}
 @click.option(
     "--owner", metavar="NAME", default="broker", show_default=True, help="In whose name it makes and prunes."
 )
-@click.option("--yes", is_flag=True, help="Do not ask before deleting; only a terminal is asked.")
+@YES
 @click.option("--schema", "prints_schema", is_flag=True, help="Print the format as a JSON Schema, for editors.")
 def apply(
     session: Session,
@@ -66,11 +73,22 @@ def apply(
         _show_json(session.out, plan)
         return REFUSED
     if not dry_run:
-        if not yes and sys.stdin.isatty() and (count := sum(step.action == "delete" for step in plan)):
-            click.confirm(f"Delete {count} with all that they hold?", abort=True, err=True)
+        if is_asked(yes=yes):
+            _confirm_deletions(session, [step for step in plan if step.action == "delete"])
         _do(session, plan, owner)
     _show_json(session.out, plan)
     return DONE
+
+
+def _confirm_deletions(session: Session, steps: Sequence[Step]) -> None:
+    """Raises click.Abort unless the answer is yes."""
+    of_kind = {"subscription": losses_of_subscription, "topic": losses_of_topic}
+    for step in steps:
+        find = of_kind.get(step.kind)
+        for lost in determine_losses(find(session.api, step.name) if find else ()):
+            click.echo(f"  {step.kind} {leaf(step.name)}: {lost}", err=True)
+    if steps:
+        confirm(f"Delete {len(steps)} with all that they hold?", yes=False)
 
 
 def _do(session: Session, plan: list[Step], owner: str) -> None:

@@ -1,7 +1,6 @@
 """`broker dlq`: what a subscription has given up."""
 
 import base64
-import sys
 from collections import Counter
 from typing import BinaryIO
 
@@ -10,6 +9,7 @@ import click
 from broker.cli.client.api import Json, NotThere
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
+from broker.cli.client.confirming import YES, confirm, counted
 from broker.cli.client.exit_codes import DONE
 from broker.cli.client.messages import message_fields, message_row
 from broker.cli.client.operations import finished, wait_for
@@ -132,7 +132,7 @@ def redrive(
 @_filter
 @click.option("--since", metavar="TIME", help="Dead-lettered from then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Dead-lettered before then.")
-@click.option("--yes", is_flag=True, help="Do not ask; only a terminal is asked.")
+@YES
 def discard(session: Session, *, subscription: str, yes: bool, **chosen: object) -> Shown:
     """Settle messages for good: dead letters, or by their ids what is out. Nothing delivers them again."""
     name = session.subscription(subscription)
@@ -141,8 +141,8 @@ def discard(session: Session, *, subscription: str, yes: bool, **chosen: object)
         raise Misuse(
             "say which: --id, or a choice of dead letters by --reason, --filter, --since, --until; not both"
         )
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Discard messages of {leaf(name)}, for good?", abort=True, err=True)
+    which = counted(len(ids), "message") if (ids := body.get("messageIds")) else "the chosen dead letters"
+    confirm(f"Discard {which} of {leaf(name)}, for good?", yes=yes)
     results: list[Json] = []
     left_alone: set[str] = set()
     token = ""

@@ -1,13 +1,13 @@
 """`broker doctor`."""
 
 import time
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from importlib.metadata import version
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import click
+import httpx
 
 from broker.cli.client.api import Json, NotKnown, NotReached, Refused
 from broker.cli.client.calling import Session, calling
@@ -16,11 +16,14 @@ from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, parse_time
 from broker.cli.command_line import Group
+from broker.cli.finding import LOOK, MEND, OK, UNKNOWN, Finding, not_checked
 from broker.cli.stop import Stop
+from broker.domain.certificate_validity import ValidityState, span_in_words
 
 _OWN = Group("doctor")
 _SLOW_SECONDS = 1.0
 _SKEW_SECONDS = 30.0
+_MOST_LAGS = 1_000  # subscriptions, those that are furthest behind
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 _PERMISSIONS = (
     "pubsub.topics.list",
@@ -28,19 +31,11 @@ _PERMISSIONS = (
     "pubsub.subscriptions.list",
     "pubsub.subscriptions.create",
 )
+_AGAIN = "`broker doctor` again, once it answers"
 _WHO_MAY = {
     "UNAUTHENTICATED": "give --credentials, or `broker auth keys create`",
     "PERMISSION_DENIED": "`broker auth policy add` gives roles",
 }
-
-
-class Finding(NamedTuple):
-    """`state`: ok, look (somebody should), mend; `mend` says how."""
-
-    check: str
-    state: str
-    finding: str
-    mend: str = ""
 
 
 @calling(_OWN, "doctor", "broker doctor")
@@ -50,143 +45,234 @@ class Finding(NamedTuple):
 def doctor(
     session: Session, *, database_url: str | None, replica_database_url: str | None, hot_database_url: str | None
 ) -> int:
-    """Look whether all is well: the server, its version and clock, permissions, subscriptions, the database.
+    """Check the server, its version and clock, permissions, subscriptions, and the database.
 
-    The exit code is 1 if there is something to mend.
+    The exit code is 1 if there is something to mend, or if a check could not be made.
     """
     found = list(_findings(session))
     if database_url:
         from broker.cli.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
 
-        found += [Finding(*one) for one in look_at_database(database_url)]
+        found += look_at_database(database_url)
         if replica_database_url:
-            found += [Finding(*one) for one in look_at_replica_of(database_url, replica_database_url)]
+            found += look_at_replica_of(database_url, replica_database_url)
         if hot_database_url:
-            found += [Finding(*one) for one in look_at_hot_nodes(database_url, hot_database_url)]
+            found += look_at_hot_nodes(database_url, hot_database_url)
     elif replica_database_url or hot_database_url:
         which = "--replica-database-url" if replica_database_url else "--hot-database-url"
         raise click.UsageError(f"{which} needs --database-url.")
     rows = [list(one) for one in found]
     columns = ("check", "state", "finding", "mend")
     session.out.show(Shown(data=[one._asdict() for one in found], columns=columns, rows=rows, whole=columns[:2]))
-    return REFUSED if any(one.state == "mend" for one in found) else DONE
+    return REFUSED if any(one.state in (MEND, UNKNOWN) for one in found) else DONE
 
 
 COMMANDS = doctor
 
 
 def _findings(session: Session) -> Iterator[Finding]:
-    began = time.monotonic()
-    try:
-        health = session.api.get("/healthz")
-    except NotReached as error:
-        yield Finding("server", "mend", str(error).partition(";")[0], "start it with `broker serve`, or give --url")
+    server = _Server(session)
+    yield from server.check()
+    if not server.answers:
         return
-    took = time.monotonic() - began
-    is_broker = health.status_code == 200 and b'"status"' in health.content
-    yield _server(session, is_broker=is_broker, took=took)
     yield from _transport(session)
-    if is_broker:
-        yield from _readiness(session)
-    if session.short_project:
-        yield from _project(session, is_broker=is_broker)
+    yield from _checked(lambda: _certificate(session), "certificate")
+    if server.may_be_ours:
+        yield from _checked(lambda: _readiness(session), "ready", "storage")
+    if not session.short_project:
+        yield Finding("project", LOOK, "none is given", "give --project, for a look at its subscriptions")
+        return
+    yield from _checked(lambda: _permissions(session, server), "permissions")
+    yield from _checked(lambda: _project(session), "project", "topics")
+    if server.may_be_ours:
+        yield from _checked(lambda: _lags(session), "lag", "clock")
+
+
+def _checked(check: Callable[[], Iterator[Finding]], *decided: str) -> Iterator[Finding]:
+    """The findings of a check, which decides what these names say.
+
+    A check never takes an error for a finding: what it had not decided by then could not be checked.
+    """
+    left = set(decided)
+    try:
+        for found in check():
+            left.discard(found.check)
+            yield found
+    except (Refused, NotKnown, NotReached) as error:
+        why, mend = _why(error), _WHO_MAY.get(getattr(error, "status", ""), _AGAIN)
+    except (LookupError, TypeError, ValueError) as error:  # another server than it seemed, or a proxy, has answered
+        why, mend = f"the answer is not one of this API ({type(error).__name__})", _AGAIN
     else:
-        yield Finding("project", "look", "none is given", "give --project, for a look at its subscriptions")
+        return
+    yield from (not_checked(name, why, mend) for name in decided if name in left)
 
 
-def _server(session: Session, *, is_broker: bool, took: float) -> Finding:
-    where = f"{session.api.url} answers in {took * 1000:.0f} ms"
-    if not is_broker:
-        return Finding("server", "look", f"{where}; it is no broker of ours", "commands that need this broker fail")
-    if took > _SLOW_SECONDS:
-        return Finding("server", "look", where, "look at its log, and at the way there")
-    return Finding("server", "ok", f"{where}; this program is {version('pubsub-broker')}")
+def _why(error: Stop) -> str:
+    if isinstance(error, Refused):
+        return f"{error.status}: {error.reason}" if error.reason else error.status
+    if isinstance(error, NotKnown):
+        return "the server does not know the call that tells it"
+    return str(error).partition(";")[0]
+
+
+class _Server:
+    """`may_be_ours` is false only where the server has shown that it is another one."""
+
+    def __init__(self, session: Session) -> None:
+        self._api = session.api
+        self.answers = False
+        self.may_be_ours = True
+
+    def check(self) -> Iterator[Finding]:
+        began = time.monotonic()
+        try:
+            health = self._api.get("/healthz")
+        except NotReached as error:
+            yield Finding("server", MEND, str(error).partition(";")[0], _how_to_reach(error))
+            return
+        took = time.monotonic() - began
+        self.answers = True
+        where = f"{self._api.url} answers in {took * 1000:.0f} ms"
+        if health.status_code not in (200, 404):
+            why = f"{self._api.url}/healthz answers {health.status_code}, as no broker does"
+            yield not_checked("server", why, "look at the proxies on the way there")
+            return
+        self.may_be_ours = health.status_code == 200 and b'"status"' in health.content
+        if not self.may_be_ours:
+            yield Finding(
+                "server", LOOK, f"{where}; it is no broker of ours", "commands that need this broker fail"
+            )
+        elif took > _SLOW_SECONDS:
+            yield Finding("server", LOOK, where, "look at its log, and at the way there")
+        else:
+            yield Finding("server", OK, f"{where}; this program is {version('pubsub-broker')}")
+
+
+def _how_to_reach(error: NotReached) -> str:
+    if not isinstance(error.__cause__, httpx.ConnectError):
+        return "the server accepts connections and does not answer: look at its log"
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "--ca-file names the authority, if it is the server's own; else renew the server's certificate"
+    if "SSL" in str(error):
+        return "is it http:// rather than https://?"
+    return "start it with `broker serve`, or give --url"
 
 
 def _transport(session: Session) -> Iterator[Finding]:
     url = urlsplit(session.api.url)
     if url.scheme == "http" and url.hostname not in _LOCAL:
         shown = ", and credentials go over it" if session.api.credentials else ""
-        state = "mend" if shown else "look"
+        state = MEND if shown else LOOK
         yield Finding("transport", state, f"no TLS{shown}", "--tls-certificate of `broker serve`, or a proxy")
 
 
-def _clock(lags: list[Json]) -> Iterator[Finding]:
-    """By an age and the time that it counts from: answers have no other time of now."""
+def _certificate(session: Session) -> Iterator[Finding]:
+    """Of a server that is reached by TLS.  Raises NotReached."""
+    validity, now = session.api.certificate_validity(), machine_time()
+    if validity is None:
+        return
+    until = f"{validity.ends:%Y-%m-%d %H:%M} UTC"
+    if validity.state(now) is ValidityState.VALID:
+        yield Finding("certificate", OK, f"valid until {until}")
+        return
+    left, lifetime = span_in_words(validity.ends - now), span_in_words(validity.lifetime)
+    found = f"expires at {until}, in {left}: less than a third of its {lifetime} is left"
+    yield Finding("certificate", LOOK, found, "renew it; docs/operations.md says how new files are taken up")
+
+
+def _readiness(session: Session) -> Iterator[Finding]:
+    """Raises NotReached, and Refused for an answer that is not of a broker."""
+    answer = session.api.get("/readyz")
+    found = answer.json() if answer.content[:1] == b"{" else {}
+    if answer.status_code == 200:
+        yield Finding("ready", OK, "yes: the database answers")
+        yield from _storage(found.get("warnings", []))
+        return
+    if answer.status_code != 503 or "reason" not in found:
+        raise Refused(str(answer.status_code), f"{session.api.url}/readyz does not answer as a broker does")
+    mend = "docs/runbooks.md has what to do when the database is away"
+    yield Finding("ready", MEND, f"no: {found['reason']}", mend)
+    yield not_checked("storage", "the database is away", _AGAIN)
+
+
+def _storage(warnings: list[str]) -> Iterator[Finding]:
+    for warning in warnings:
+        yield Finding("storage", MEND, warning, "docs/runbooks.md has what to do when the disk fills")
+    if not warnings:
+        yield Finding("storage", OK, "no storage limit pauses publishing")
+
+
+def _permissions(session: Session, server: _Server) -> Iterator[Finding]:
+    """What the caller may do.  Raises Refused, NotKnown, NotReached."""
+    body = {"permissions": _PERMISSIONS}
+    try:
+        held = session.api.call("POST", f"{session.project}:testIamPermissions", body).get("permissions", [])
+    except Refused as error:
+        if error.status != "UNAUTHENTICATED":
+            raise
+        yield Finding("permissions", MEND, error.reason, _WHO_MAY["UNAUTHENTICATED"])
+        return
+    except NotKnown:
+        if server.may_be_ours:
+            raise
+        yield Finding("permissions", LOOK, "the server tells nobody who may do what", "ask whoever runs it")
+        return
+    missing = [name for name in _PERMISSIONS if name not in held]
+    if missing:
+        mend = "`broker auth policy add` gives roles"
+        yield Finding("permissions", LOOK, f"without {', '.join(missing)}", mend)
+    else:
+        yield Finding("permissions", OK, "topics and subscriptions may be listed and made")
+
+
+def _project(session: Session) -> Iterator[Finding]:
+    """Raises Refused, NotKnown, NotReached."""
+    found = session.api.all_of(f"{session.project}/subscriptions", "subscriptions")
+    topics = session.api.all_of(f"{session.project}/topics", "topics")
+    yield Finding("project", OK, f"{session.short_project}: {len(topics)} topics, {len(found)} subscriptions")
+    gone = [leaf(one["name"]) for one in found if one.get("topic") == "_deleted-topic_"]
+    if gone:
+        names = ", ".join(gone[:5]) + (", …" if len(gone) > 5 else "")
+        yield Finding("topics", LOOK, f"deleted, of {names}", "`broker sub delete`, once they are read")
+
+
+def _lags(session: Session) -> Iterator[Finding]:
+    """What holds subscriptions, and the clock.  Raises Refused, NotKnown, NotReached."""
+    before = machine_time()
+    answer = session.api.call("GET", f"{session.project}/lag", params={"pageSize": _MOST_LAGS})
+    after = machine_time()
+    lags = answer.get("subscriptions", [])
+    yield from _lagging(lags, answer.get("totalSize", len(lags)))
+    yield from _clock(lags, before, after)
+
+
+def _lagging(lags: list[Json], total: int) -> Iterator[Finding]:
+    held = [one for one in lags if one["heldBy"] != "NOTHING"]
+    for one in held[:5]:
+        yield Finding(leaf(one["subscription"]), LOOK, one["heldBy"], one.get("verdict", ""))
+    if len(held) > 5:
+        yield Finding("lag", LOOK, f"{len(held) - 5} more are held", "`broker lag` has them all")
+    elif not held and len(lags) < total:
+        yield Finding("lag", OK, f"nothing holds the {len(lags):,} of {total:,} that are furthest behind")
+    elif not held:
+        yield Finding("lag", OK, "nothing holds a subscription")
+
+
+def _clock(lags: list[Json], before: datetime, after: datetime) -> Iterator[Finding]:
+    """By an age and the time that it counts from: answers have no other time of now.
+
+    The answer was made between `before` and `after`, so an answer that took long is not taken for a skew.
+    """
     for one in lags:
         if "oldestUndeliveredPublishTime" in one:
             age = timedelta(seconds=float(one["oldestUndeliveredMessageAge"].removesuffix("s")))
-            skew = (parse_time(one["oldestUndeliveredPublishTime"]) + age - machine_time()).total_seconds()
+            now = parse_time(one["oldestUndeliveredPublishTime"]) + age
+            skew = (now - min(max(now, before), after)).total_seconds()
             if abs(skew) > _SKEW_SECONDS:
                 mend = (
                     "set this machine's clock, or the database's: tokens that are signed here begin and end by it"
                 )
-                yield Finding("clock", "mend", f"the server's is {skew:+.0f} s beside this machine's", mend)
+                yield Finding("clock", MEND, f"the server's is {skew:+.0f} s beside this machine's", mend)
             else:
-                yield Finding("clock", "ok", "as the server's")
+                yield Finding("clock", OK, "as the server's")
             return
-
-
-def _readiness(session: Session) -> Iterator[Finding]:
-    answer = session.api.get("/readyz")
-    found = answer.json() if answer.content[:1] == b"{" else {}
-    if answer.status_code != 200:
-        mend = "docs/runbooks.md has what to do when the database is away"
-        yield Finding("ready", "mend", f"no: {found.get('reason', '')}", mend)
-        return
-    yield Finding("ready", "ok", "yes: the database answers")
-    warnings = found.get("warnings", [])
-    for warning in warnings:
-        yield Finding("storage", "mend", warning, "docs/runbooks.md has what to do when the disk fills")
-    if not warnings:
-        yield Finding("storage", "ok", "no storage limit pauses publishing")
-
-
-def _project(session: Session, *, is_broker: bool) -> Iterator[Finding]:
-    yield _permissions(session)
-    try:
-        found = session.api.all_of(f"{session.project}/subscriptions", "subscriptions")
-        topics = session.api.all_of(f"{session.project}/topics", "topics")
-        yield Finding("project", "ok", f"{session.short_project}: {len(topics)} topics, {len(found)} subscriptions")
-        yield from _orphans(found)
-        if is_broker:
-            lags = session.api.call("GET", f"{session.project}/lag", params={"pageSize": 1000})
-            yield from _lagging(lags.get("subscriptions", []))
-            yield from _clock(lags.get("subscriptions", []))
-    except Refused as error:
-        yield Finding("project", "mend", error.reason, _WHO_MAY.get(error.status, "what it says"))
-    except Stop as error:
-        yield Finding("project", "mend", str(error), "`broker doctor` again, once it answers")
-
-
-def _permissions(session: Session) -> Finding:
-    body = {"permissions": _PERMISSIONS}
-    try:
-        held = session.api.call("POST", f"{session.project}:testIamPermissions", body).get("permissions", [])
-    except (NotKnown, Refused) as error:
-        if isinstance(error, Refused) and error.status == "UNAUTHENTICATED":
-            return Finding("permissions", "mend", error.reason, _WHO_MAY["UNAUTHENTICATED"])
-        return Finding("permissions", "ok", "the server knows none: whoever reaches it may do anything")
-    missing = [name for name in _PERMISSIONS if name not in held]
-    if missing:
-        return Finding(
-            "permissions", "look", f"without {', '.join(missing)}", "`broker auth policy add` gives roles"
-        )
-    return Finding("permissions", "ok", "topics and subscriptions may be listed and made")
-
-
-def _orphans(subscriptions: list[Json]) -> Iterator[Finding]:
-    gone = [leaf(one["name"]) for one in subscriptions if one.get("topic") == "_deleted-topic_"]
-    if gone:
-        names = ", ".join(gone[:5]) + (", …" if len(gone) > 5 else "")
-        yield Finding("topics", "look", f"deleted, of {names}", "`broker sub delete`, once they are read")
-
-
-def _lagging(lags: list[Json]) -> Iterator[Finding]:
-    held = [one for one in lags if one.get("heldBy") not in (None, "NOTHING")]
-    for one in held[:5]:
-        yield Finding(leaf(one["subscription"]), "look", one["heldBy"], one.get("verdict", ""))
-    if len(held) > 5:
-        yield Finding("lag", "look", f"{len(held) - 5} more are held", "`broker lag` has them all")
-    if not held:
-        yield Finding("lag", "ok", "nothing holds a subscription")

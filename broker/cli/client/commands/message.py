@@ -1,12 +1,12 @@
 """`broker message`."""
 
 import base64
-import sys
 
 import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.confirming import YES, confirm, counted
 from broker.cli.client.delays import AT, DELAY, attributes_of, check_delayed
 from broker.cli.client.messages import message_fields
 from broker.cli.client.output import Shown
@@ -38,12 +38,11 @@ def show(session: Session, *, message_id: str, topic: str | None, subscription: 
 @calling(COMMANDS, "retract", "broker message retract reminders $WAITING --yes")
 @click.argument("topic")
 @click.argument("message_ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask; only a terminal is asked.")
+@YES
 def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: bool) -> Shown:
     """Withdraw messages of a topic: nobody is handed them any more; needs this broker."""
     name = session.topic(topic)
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Retract {len(message_ids)} messages of {leaf(name)}, for good?", abort=True, err=True)
+    confirm(f"Retract {counted(len(message_ids), 'message')} of {leaf(name)}, for good?", yes=yes)
     done = session.api.call("POST", f"{name}:retract", {"messageIds": list(message_ids)})
     told = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
     return Shown(data=done, line=f"Of {leaf(name)}: {told}.{_standings(done)}")

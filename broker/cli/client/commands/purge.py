@@ -1,12 +1,11 @@
 """`broker purge`."""
 
-import sys
-
 import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
+from broker.cli.client.confirming import YES, Loss, backlog_text, confirm_loss
 from broker.cli.client.exit_codes import DONE
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
@@ -33,7 +32,7 @@ _OWN = Group("purge")
 @click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many a second at the most (--filter).")
 @click.option("--dry-run", is_flag=True, help="Say how many it would look at (--filter).")
 @click.option("--no-wait", is_flag=True, help="Do not wait for its end (--filter).")
-@click.option("--yes", is_flag=True, help="Do not ask; only a terminal is asked.")
+@YES
 def purge(
     session: Session,
     *,
@@ -50,8 +49,9 @@ def purge(
     """Drop what a subscription has yet to get; needs this broker."""
     _check(subscription, topic, before or undoable or filter_text, filter_text, rate or dry_run or no_wait)
     name = session.topic(topic) if topic else session.subscription(subscription or "")
-    if not yes and not dry_run and sys.stdin.isatty():
-        click.confirm(f"Drop what {name} has{'' if undoable else ', for good'}?", abort=True, err=True)
+    if not dry_run:
+        losses = [Loss("its backlog", lambda: _loss(session, name, is_part=bool(before or filter_text)))]
+        confirm_loss(f"Purge {name}{'' if undoable else ', for good'}?", losses, yes=yes)
     body: Json = {"before": time_text(before, "--before", machine_time())} if before else {}
     if filter_text:
         body |= {"filter": filter_text} | ({"maxMessagesPerSecond": rate} if rate else {})
@@ -59,6 +59,16 @@ def purge(
     answer = session.api.call("POST", f"{name}:purge", body | ({"undoable": True} if undoable else {}))
     undo = f"; `broker seek {subscription} --undo` brings it back" if undoable else ""
     return Shown(data=answer, line=f"Purged {topic or subscription}{undo}.")
+
+
+def _loss(session: Session, name: str, *, is_part: bool) -> str:
+    """What a purge would drop; of a part of the backlog that is at most the whole."""
+    subscriptions = [name]
+    if "/topics/" in name:
+        subscriptions = [str(one) for one in session.api.all_of(f"{name}/subscriptions", "subscriptions")]
+    texts = {leaf(each): backlog_text(session.api.call("GET", f"{each}/snapshot")) for each in subscriptions}
+    found = ", ".join(f"{text or 'nothing'} of {each}" for each, text in texts.items())
+    return f"{'up to ' if is_part else ''}{found or 'all retained messages'} would be dropped"
 
 
 def _check(*given: object) -> None:

@@ -1,10 +1,7 @@
 """`broker reset`."""
 
-import sys
-
-import click
-
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.confirming import YES, Loss, confirm_loss, counted
 from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
 
@@ -12,15 +9,23 @@ _OWN = Group("reset")
 
 
 @calling(_OWN, "reset", "broker reset --project scratch --yes")
-@click.option("--yes", is_flag=True, help="Do not ask; only a terminal is asked.")
+@YES
 def reset(session: Session, *, yes: bool) -> Shown:
     """Delete all that the project has, for good; needs this broker, started with --allow-reset."""
     project = session.project
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete all topics, subscriptions and so on of {project}, for good?", abort=True, err=True)
+    confirm_loss(f"Delete all that {project} has, for good?", [_loss(session)], yes=yes)
     answer = session.api.call("POST", f"{project}:reset")
     counts = ", ".join(f"{kind} {count}" for kind, count in answer["deleted"].items() if count)
     return Shown(data=answer, line=f"Reset {project}, which had {counts or 'nothing'}.")
+
+
+def _loss(session: Session) -> Loss:
+    def find() -> str:
+        kinds = ("topic", "subscription", "snapshot", "schema", "schedule")
+        counts = {kind: len(session.api.all_of(f"{session.project}/{kind}s", f"{kind}s")) for kind in kinds}
+        return ", ".join(counted(count, kind) for kind, count in counts.items()) + " would be deleted"
+
+    return Loss("what it has", find)
 
 
 COMMANDS = reset

@@ -6,6 +6,7 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.messages import message_fields
 from broker.cli.client.output import Shown
 from broker.cli.client.words import as_typed, duration_text, future_text, leaf, pairs, short_time
@@ -143,9 +144,11 @@ def resume(session: Session, *, schedule: str) -> Shown:
 
 @calling(COMMANDS, "delete", "broker schedule delete nightly")
 @_schedule
-def delete(session: Session, *, schedule: str) -> Shown:
+@YES
+def delete(session: Session, *, schedule: str, yes: bool) -> Shown:
     """Delete a schedule and its history."""
     name = session.schedule(schedule)
+    confirm(f"Delete the schedule {name} and its history?", yes=yes)
     return Shown(data=session.api.call("DELETE", name), line=f"Deleted the schedule {leaf(name)}.")
 
 

@@ -3,6 +3,7 @@
 import click
 
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.delays import AT, DELAY, moment_of
 from broker.cli.client.messages import message_fields
 from broker.cli.client.output import Shown
@@ -59,8 +60,10 @@ def move(session: Session, *, topic: str, message_id: str, delay: str | None, at
 @calling(COMMANDS, "cancel", "broker scheduled cancel reminders $WAITING")
 @_topic
 @_message
-def cancel(session: Session, *, topic: str, message_id: str) -> Shown:
+@YES
+def cancel(session: Session, *, topic: str, message_id: str, yes: bool) -> Shown:
     """Let a message never come; refused once it was published."""
+    confirm(f"Cancel the scheduled message {message_id} of {topic}, for good?", yes=yes)
     answer = session.api.call("DELETE", _name(session, topic, message_id))
     return Shown(data=answer, line=f"Cancelled message {message_id}: nobody gets it.")
 

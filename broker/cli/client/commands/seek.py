@@ -5,6 +5,7 @@ import click
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
+from broker.cli.client.confirming import YES, Loss, confirm_loss, counted
 from broker.cli.client.output import Shown
 from broker.cli.client.words import size, time_text
 from broker.cli.command_line import Group
@@ -28,6 +29,7 @@ _OWN = Group("seek")
 @click.option("--snapshot", metavar="SNAPSHOT", help="What was not acknowledged when it was made comes again.")
 @click.option("--undoable", is_flag=True, help="Keep for an hour where it was; needs this broker.")
 @click.option("--preview", is_flag=True, help="Say what it would bring about; needs this broker.")
+@YES
 @click.option("--undo", is_flag=True, help="Back to where it was before the last seek or purge that was undoable.")
 def seek(
     session: Session,
@@ -37,6 +39,7 @@ def seek(
     snapshot: str | None,
     undoable: bool,
     preview: bool,
+    yes: bool,
     undo: bool,
 ) -> Shown:
     """Move a subscription back or forward; TIME is a time, `now`, or how long ago (1h)."""
@@ -51,9 +54,21 @@ def seek(
     if preview:
         answer = session.api.call("POST", f"{name}:previewSeek", body)
         return Shown(data=answer, line=_said_of_preview(answer))
+    if not undoable:
+        confirm_loss(f"Seek {name}?", [Loss("what it skips", lambda: _loss(session, name, body))], yes=yes)
     body |= {"undoable": True} if undoable else {}
     answer = session.api.call("POST", f"{name}:seek", body)
     return Shown(data=answer, line=said_of_seek(subscription, answer))
+
+
+def _loss(session: Session, name: str, body: Json) -> str:
+    answer = session.api.call("POST", f"{name}:previewSeek", body)
+    count, about = int(answer.get("skippedMessages", 0)), "about " if answer.get("estimated") else ""
+    return (
+        f"{about}{counted(count, 'undelivered message')} would be skipped; with --undoable that can be undone"
+        if count
+        else ""
+    )
 
 
 def said_of_seek(subscription: str, answer: Json) -> str:

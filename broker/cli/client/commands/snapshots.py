@@ -3,6 +3,7 @@
 import click
 
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.fields import LABEL
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, pairs, pairs_text, short_time
@@ -45,7 +46,9 @@ def show(session: Session, *, snapshot: str) -> Shown:
 
 @calling(COMMANDS, "delete", "broker snapshot delete before-release")
 @_snapshot
-def delete(session: Session, *, snapshot: str) -> Shown:
-    """Delete a snapshot; what only it keeps goes soon after."""
+@YES
+def delete(session: Session, *, snapshot: str, yes: bool) -> Shown:
+    """Delete a snapshot; messages that only it retains are deleted soon after."""
     name = session.snapshot(snapshot)
+    confirm(f"Delete the snapshot {name}? Nobody can seek to it any more.", yes=yes)
     return Shown(data=session.api.call("DELETE", name), line=f"Deleted the snapshot {name}.")

@@ -7,6 +7,7 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.confirming import YES, confirm_loss, losses_of_subscription
 from broker.cli.client.fields import LABEL, SET, assign, given
 from broker.cli.client.output import Shown
 from broker.cli.client.updates import update_resource
@@ -113,9 +114,11 @@ def update(session: Session, *, subscription: str, cleared: tuple[str, ...], **o
 
 @calling(COMMANDS, "delete", "broker sub delete audit")
 @_subscription
-def delete(session: Session, *, subscription: str) -> Shown:
-    """Delete a subscription, and what it has yet to get."""
+@YES
+def delete(session: Session, *, subscription: str, yes: bool) -> Shown:
+    """Delete a subscription with its backlog."""
     name = session.subscription(subscription)
+    confirm_loss(f"Delete the subscription {name}?", losses_of_subscription(session.api, name), yes=yes)
     return Shown(data=session.api.call("DELETE", name), line=f"Deleted the subscription {name}.")
 
 

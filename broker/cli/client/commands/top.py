@@ -4,9 +4,10 @@ import time
 
 import click
 
-from broker.cli.client.api import Json
+from broker.cli.client.api import Json, NotReached, Refused
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.commands.lag import COLUMNS, lag_rows
+from broker.cli.client.exit_codes import NOT_REACHED
 from broker.cli.client.output import Shown
 from broker.cli.client.words import seconds_of
 from broker.cli.command_line import Group
@@ -22,6 +23,8 @@ _ROWS = 18  # of a terminal of 24 lines, where verdicts may take two
 def top(session: Session, *, every: str, most: int | None) -> int:
     """Show all subscriptions, the one that is furthest behind first, until Ctrl-C; needs this broker.
 
+    While the server is away or overloaded the last figures stay, and standard error says so.
+
     PER SECOND is by how much what waits has grown since the look before, or shrunk.
     """
     pause = max(seconds_of(every, "--every"), 0.1)
@@ -29,11 +32,17 @@ def top(session: Session, *, every: str, most: int | None) -> int:
     before: dict[str, int] = {}
     looked_at = time.monotonic()
     while True:
-        found = session.api.call("GET", path, params={"pageSize": _ROWS}).get("subscriptions", [])
-        now = time.monotonic()
-        rates = _rates(found, before, now - looked_at)
-        before, looked_at = {one["subscription"]: one.get("undeliveredMessages", 0) for one in found}, now
-        _show(session, found, rates)
+        try:
+            found = session.api.call("GET", path, params={"pageSize": _ROWS}).get("subscriptions", [])
+        except (NotReached, Refused) as error:
+            if looks == 0 or error.exit_code != NOT_REACHED:
+                raise
+            click.echo(f"broker: could not be read, and is tried again: {error}", err=True)
+        else:
+            now = time.monotonic()
+            rates = _rates(found, before, now - looked_at)
+            before, looked_at = {one["subscription"]: one.get("undeliveredMessages", 0) for one in found}, now
+            _show(session, found, rates)
         looks += 1
         if looks == most:
             return 0

@@ -7,6 +7,7 @@ import click
 
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
+from broker.cli.client.confirming import YES, confirm_loss, losses_of_topic
 from broker.cli.client.exit_codes import DONE
 from broker.cli.client.fields import LABEL, SET, assign, given
 from broker.cli.client.importing import import_messages
@@ -97,9 +98,11 @@ def update(session: Session, *, topic: str, cleared: tuple[str, ...], **options:
 
 @calling(COMMANDS, "delete", "broker topic delete parcels")
 @_topic
-def delete(session: Session, *, topic: str) -> Shown:
-    """Delete a topic; its subscriptions keep what they have, and get nothing more."""
+@YES
+def delete(session: Session, *, topic: str, yes: bool) -> Shown:
+    """Delete a topic; its subscriptions keep their backlog, and get nothing more."""
     name = session.topic(topic)
+    confirm_loss(f"Delete the topic {name}?", losses_of_topic(session.api, name), yes=yes)
     return Shown(data=session.api.call("DELETE", name), line=f"Deleted the topic {name}.")
 
 

@@ -1,0 +1,48 @@
+"""What GOOGLE_APPLICATION_CREDENTIALS names: a key file that a broker has made, or a credential of Google's.
+
+Google's own tools set the variable too, so a credential that no broker has made is not sent to any server.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker.cli.client.credentials import KeyFile, is_key_file
+from broker.cli.stop import Misuse
+
+VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"  # as Google's libraries have it
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleCredentials:
+    """`key` is a broker's key file; `foreign` describes any other credential.  At most one is set."""
+
+    key: KeyFile | None = None
+    foreign: str = ""
+
+
+def read_google_credentials(path: str, *, needed: bool) -> GoogleCredentials:
+    """Reads what the variable names; "": it is not set.
+
+    Raises Misuse for what is no credential at all, if it is `needed`: nothing else says who calls.
+    """
+    if not path:
+        return GoogleCredentials()
+    try:
+        fields = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        problem = "" if isinstance(fields, dict) else f"{VARIABLE} {path} is no credential, which is a JSON object"
+    except OSError as error:
+        problem = f"{VARIABLE} {path}: {error.strerror or error}"
+    except ValueError:
+        problem = f"{VARIABLE} {path} is not JSON"
+    if problem and needed:
+        raise Misuse(problem)
+    return GoogleCredentials() if problem else _classified(fields)
+
+
+def _classified(fields: dict[str, Any]) -> GoogleCredentials:
+    if not is_key_file(fields):
+        return GoogleCredentials(foreign=f"a credential of type {fields.get('type') or 'unknown'}")
+    key = KeyFile(fields, VARIABLE)
+    return GoogleCredentials(key) if key.server else GoogleCredentials(foreign=f"a key of {key.token_uri}")

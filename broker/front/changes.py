@@ -1,0 +1,86 @@
+"""The line that each change of a resource leaves in the log, whichever door it came through, also without --auth.
+
+    INFO broker.changes: anonymous at 10.1.2.3 called UpdateTopic on projects/p/topics/orders: labels
+
+The doors hand in the request and its answer as bytes, so that handlers know nothing of it.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from broker.domain.caller import Caller
+from broker.domain.field_mask import parse_field_mask
+from broker.front.call_log import resource_of
+from broker.front.generated.messages import request_of
+from broker.front.peer import host_of
+from broker.telemetry.log import extra, fields_of
+
+logger = logging.getLogger("broker.changes")
+
+# These change messages rather than resources, and may be as frequent as publishes.
+_OF_MESSAGES = frozenset(
+    {"CancelScheduled", "EditDeadLetter", "ImportTopic", "ReplaceMessage", "RetractMessages", "UpdateScheduled"}
+)
+
+
+def log_change(
+    rpc: str, resource: str, caller: Caller, peer: object, *, fields: Sequence[str] = (), request_id: bytes = b""
+) -> None:
+    """A call of `rpc` has changed the resource; `fields`: those that an update names."""
+    if rpc in _OF_MESSAGES:
+        return
+    method = rpc.rpartition(".")[2]
+    who, address = caller.member or "anonymous", host_of(peer) or "a socket of this machine"
+    named = f": {', '.join(fields)}" if fields else ""
+    about = fields_of(
+        resource,
+        event="resource_changed",
+        method=method,
+        resource=resource,
+        principal=who,
+        remote_address=host_of(peer),
+        changed_fields=list(fields) or None,
+    )
+    arguments = (who, address, method, resource, named)
+    logger.info("%s at %s called %s on %s%s", *arguments, extra=extra(about, request_id))
+
+
+def changed_in_json(rpc: str, resource: str, mask: str | None, body: bytes, answer: bytes) -> tuple[str, list[str]]:
+    """The resource that a call over REST has changed, and the fields that it names.
+
+    `resource` is the one of the path, which of a new resource may be what it is made in; `mask` is of the query.
+    """
+    verb = rpc.rpartition(".")[2]
+    if verb.startswith("Create"):
+        made = _object(answer).get("name")
+        resource = made if isinstance(made, str) else resource
+    if mask:
+        return resource, parse_field_mask(mask)
+    if not verb.startswith("Update"):
+        return resource, []
+    given = _object(body)
+    mask = given.get("updateMask") or given.get("update_mask")
+    return resource, parse_field_mask(mask if isinstance(mask, str) else ",".join(given))
+
+
+def changed_in_message(rpc: str, resource: str, request: bytes, answer: bytes) -> tuple[str, list[str]]:
+    """The same of a call over gRPC."""
+    verb = rpc.rpartition(".")[2]
+    if verb.startswith("Create"):
+        made = resource_of(answer)
+        return (resource if made == "-" else made), []
+    if not verb.startswith("Update"):
+        return resource, []
+    return resource, list(request_of(rpc).FromString(request).update_mask.paths)
+
+
+def _object(encoded: bytes) -> dict[str, Any]:
+    """Of a body or an answer that a handler has read or made; {} if it is no JSON object."""
+    try:
+        found = msgspec.json.decode(encoded or b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
