@@ -31,6 +31,7 @@ from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.loop_turns import LoopTurns
@@ -122,6 +123,7 @@ class Broker:
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
+        self.records = self._delivery_records()
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
@@ -157,7 +159,11 @@ class Broker:
     def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
         parts = self._database, self._clock, attempt_ids, self._wake_ups
         used = self._tasks, self._activity, self._outstanding, self.readers
-        return make_acks(self._config, *parts, jitter, *used, self.counters, self.company)
+        return make_acks(self._config, *parts, jitter, *used, self.counters, self.company, self.records)
+
+    def _delivery_records(self) -> DeliveryRecords:
+        is_on = self._config.delivery_record_hours > 0
+        return DeliveryRecords(self._database, self._clock, self.states, self.counters, on=is_on)
 
     def _quotas(self) -> Quotas:
         defaults = self._config.default_quotas
@@ -208,7 +214,7 @@ class Broker:
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
-            looking=make_looking(database, self.looks, clock, self.tails, self.counters),
+            looking=make_looking(database, self.looks, clock, self.tails, self.records, self.counters),
             pushes=PushService(database, clock, self.pusher),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
@@ -352,6 +358,7 @@ class Broker:
                 if self.audit_trail is not None:
                     await self.audit_trail.close()
                 await self._record_last_activity()
+                await self._write_last_records()
         finally:
             # Also when it could not start: the pool's tasks do not end by being cancelled, and the process that
             # cannot serve would never end and be started again.
@@ -381,6 +388,11 @@ class Broker:
             async with asyncio.timeout(READY_SECONDS):
                 await self._activity.record()
 
+    async def _write_last_records(self) -> None:
+        with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
+            async with asyncio.timeout(READY_SECONDS):
+                await self.records.flush()
+
     def _workers(self) -> dict[str, Worker]:
         return {
             "notification listener": Loop(self._wake_ups.run_listener),
@@ -389,6 +401,7 @@ class Broker:
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS),
             "heads": PeriodicWorker(self.shard_heads.run_once, HEADS_INTERVAL_SECONDS),
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
+            "records of deliveries": Loop(self.records.run),
             "readers": PeriodicWorker(self.readers.run_once, PASS_SECONDS),
             "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
             "retained bytes": PeriodicWorker(self.retained_bytes.run_once, RETAINED_SECONDS),

@@ -81,7 +81,11 @@ class Passes:
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states)
         self.janitor = RetentionJanitor(
-            *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
+            *parts,
+            states,
+            audit_days=config.audit_days,
+            operation_days=config.operation_days,
+            delivery_record_hours=config.delivery_record_hours,
         )
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
         targets = Targets(clock, resources, quotas, schemas)

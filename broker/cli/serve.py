@@ -224,6 +224,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         min_delivery_attempts=settings.min_delivery_attempts,
         operations_at_once=settings.operations_at_once,
         operation_days=settings.operation_days,
+        delivery_record_hours=settings.delivery_record_hours,
         allow_reset=settings.allow_reset,
         base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from broker.domain.delay import ScheduledMessage
-from broker.domain.fate import MessageFate, fate_until_due, retracted_verdict
+from broker.domain.fate import DROPPED_VERDICT, GONE_VERDICT, MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
@@ -14,7 +14,7 @@ from broker.domain.retraction import Retraction
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.schedule import scheduled_json
-from broker.services.fates import MessageFates, Timeline
+from broker.services.fates import DroppedMessage, GoneMessage, MessageFates, Timeline
 
 _TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRY_AT: "retryTime"}
 
@@ -30,6 +30,9 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
         body["message"] = shown
     elif isinstance(message, Retraction):
         body |= _retracted(found.message_id, message)
+    elif isinstance(message, GoneMessage | DroppedMessage):
+        verdict = GONE_VERDICT if isinstance(message, GoneMessage) else DROPPED_VERDICT
+        body |= {"message": {"messageId": found.message_id}, "verdict": verdict}
     else:
         body["message"] = PubsubMessage(
             data=message.data,
@@ -45,13 +48,13 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
 def _retracted(message_id_: str, retraction: Retraction) -> dict[str, Any]:
     body: dict[str, Any] = {
         "message": {"messageId": message_id_, "publishTime": format_timestamp(retraction.publish_time)},
-        "retractTime": format_timestamp(retraction.retracted_at),
+        "cancelTime" if retraction.cancelled else "retractTime": format_timestamp(retraction.retracted_at),
         "verdict": f"{retracted_verdict(retraction)}.",
     }
     if retraction.seq is None:
         del body["message"]["publishTime"]
     if retraction.by:
-        body["retractedBy"] = retraction.by
+        body["cancelledBy" if retraction.cancelled else "retractedBy"] = retraction.by
     if retraction.replaced_by is not None:
         body["replacementId"] = message_id(*retraction.replaced_by)
     return body
@@ -83,6 +86,10 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
             body["deliverTime"] = format_timestamp(standing.delivered_at)
         if standing.at is not None and standing.state in _TIMES:
             body[_TIMES[standing.state]] = format_timestamp(standing.at)
+    if fate.settled_by is not None:
+        told = entry_json(fate.settled_by)
+        body |= {"settleTime": told.pop("time"), **told}
+        del body["event"]
     if fate.held_by_message_id:
         body["heldByMessageId"] = fate.held_by_message_id
     if letter is not None:
