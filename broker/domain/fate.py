@@ -123,8 +123,8 @@ def _unrecorded(facts: Facts, now: datetime) -> str:
     if facts.publish_time < now - kept:
         return "It was acked, sought past or expired; no record of it is left."
     return (
-        "It was acked. By whom and when is not on record: that is written within a second of the ack, and is missing "
-        "if the broker process was killed before that, or if records were switched off."
+        "It was acked. By whom and when is not on record: that is written within a second of the ack, and is "
+        "missing if the broker process was killed before that, or if records were switched off."
     )
 
 

@@ -149,7 +149,7 @@ class MessageStream:
     def acking_author(self) -> Author:
         """Whom the record of deliveries names."""
         reading = self._reading
-        return Author(reading.principal, f"StreamingPull from {reading.client_id or reading.address}")
+        return Author(reading.principal, f"StreamingPull client {reading.client_id or reading.address}")
 
     @property
     def author(self) -> Author:

@@ -16,7 +16,7 @@ async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
     await allow(call, "Subscriber.Acknowledge", subscription)
     if len(body) >= LONG_BODY:
         await turn_to_read(call, subscription, body)
-    client = f"gRPC from {host_of(call.peer())}"
+    client = f"gRPC client {host_of(call.peer())}"
     await call.services.acknowledge.acknowledge(subscription, list(request.ack_ids), call.caller.member, client)
     return EMPTY
 

@@ -16,7 +16,7 @@ EMPTY = b"{}\n"
 async def acknowledge(call: Call) -> bytes:
     if len(call.body) >= LONG_BODY:
         await call.turn_to_read()
-    client = f"REST from {host_of(call.exchange.peer)}"
+    client = f"REST client {host_of(call.exchange.peer)}"
     await call.services.acknowledge.acknowledge(
         call.name, decode_acknowledge(call.body), call.caller.member, client
     )
