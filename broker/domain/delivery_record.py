@@ -17,13 +17,13 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import NamedTuple
 
-from broker.domain.journal import BUCKET, Author, Entry, Event, Range, by_bucket
+from broker.domain.journal import BUCKET, Author, Entry, Event, by_bucket
 
 _ENTRY = struct.Struct("<QHIH")
 _BOUND = 2  # bytes
 MAX_ROW_BYTES = 1_900  # a few rows fit a page, and none is moved out of line
 ENTRY_BYTES = _ENTRY.size + 2 * _BOUND  # of one message that is alone in its entry
-_MAX_RANGES = (MAX_ROW_BYTES - _ENTRY.size) // (2 * _BOUND)
+_MAX_BOUNDS = (MAX_ROW_BYTES - _ENTRY.size) // (2 * _BOUND) * 2  # of an entry
 RECORD_HOURS = 24  # for which a record is kept at the least, by default
 MAX_TEXT = 256  # characters of who acknowledged, and of an answer
 _MAX_ATTEMPT, _MAX_OUT = 2**16 - 1, 2**32 - 1
@@ -41,11 +41,14 @@ class By(NamedTuple):
 
 
 class AckedMessages(NamedTuple):
-    """Messages that one statement has acknowledged of one row; `ranges` ascend, and times are in microseconds."""
+    """Messages that one statement has acknowledged of one row.  Times are in microseconds.
+
+    `bounds`: the first sequence of each range and the one behind its last, ascending.
+    """
 
     subscription_id: int
     by: By
-    ranges: Sequence[Range]
+    bounds: Sequence[int]
     attempt: int
     acked_at: int
     handed_out_at: int
@@ -85,23 +88,23 @@ class RecordRows:
 
     def add(self, acked: AckedMessages) -> None:
         """Cuts it where buckets end, and where an entry would be too long."""
-        ranges = acked.ranges
-        if ranges[0][0] // BUCKET == (ranges[-1][1] - 1) // BUCKET:
-            self._add(acked, ranges[0][0] // BUCKET, ranges)
+        bounds = acked.bounds
+        bucket = bounds[0] // BUCKET
+        if bucket == (bounds[-1] - 1) // BUCKET:
+            self._add(acked, bucket, bounds)
             return
-        for bucket, some in by_bucket(ranges):
-            self._add(acked, bucket, some)
+        for bucket, ranges in by_bucket(zip(bounds[::2], bounds[1::2], strict=True)):
+            self._add(acked, bucket, [*chain.from_iterable(ranges)])
 
-    def _add(self, acked: AckedMessages, bucket: int, ranges: Sequence[Range]) -> None:
+    def _add(self, acked: AckedMessages, bucket: int, bounds: Sequence[int]) -> None:
         age = max(self._now - acked.acked_at, 0)
         attempt = min(acked.attempt, _MAX_ATTEMPT)
         out = min(max(acked.acked_at - acked.handed_out_at, 0) // 1000, _MAX_OUT)
         base = bucket * BUCKET
-        for first in range(0, len(ranges), _MAX_RANGES):
-            some = ranges[first : first + _MAX_RANGES]
-            bounds = [bound - base for bound in chain.from_iterable(some)]
-            packed = struct.pack(f"<{len(bounds)}H", *bounds)
-            self._append(acked, bucket, _ENTRY.pack(age, attempt, out, len(some)) + packed)
+        for first in range(0, len(bounds), _MAX_BOUNDS):
+            some = [bound - base for bound in bounds[first : first + _MAX_BOUNDS]]
+            packed = struct.pack(f"<{len(some)}H", *some)
+            self._append(acked, bucket, _ENTRY.pack(age, attempt, out, len(some) // 2) + packed)
 
     def _append(self, acked: AckedMessages, bucket: int, entry: bytes) -> None:
         key = acked.subscription_id, bucket, acked.by

@@ -11,11 +11,12 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from broker.domain.delivery_record import AckedMessages, By, RecordRow, RecordRows
 from broker.domain.errors import Unavailable
-from broker.domain.journal import Range, Told, ranges_of
-from broker.domain.sequences import bounds_of, from_bits, from_multirange
+from broker.domain.journal import Told, ranges_of
+from broker.domain.sequences import bounds_in, from_bits, from_multirange
 from broker.runtime.ack_batch import ToldAcks
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
@@ -63,25 +64,25 @@ class _Pending:
         handed_out_at = handed_out_microseconds(attempt_id)
         if isinstance(self.told, Told) and numbers is None and "0" not in bits:
             by = By(self.told.author, self.told.answer)
-            yield AckedMessages(subscription_id, by, bounds_of(seqs), number, self.acked_at, handed_out_at)
+            yield AckedMessages(subscription_id, by, bounds_in(seqs), number, self.acked_at, handed_out_at)
             return
         every, left = from_multirange(seqs), [*from_bits(bits)]
         for some, told in [(None, self.told)] if isinstance(self.told, Told) else self.told:
             mine = left if some is None else [ordinal for ordinal in left if ordinal in some]
             left = [] if some is None else [ordinal for ordinal in left if ordinal not in some]
             by = By(told.author, told.answer)
-            for attempt, ranges in _by_attempt(mine, every, number, numbers):
-                yield AckedMessages(subscription_id, by, ranges, attempt, self.acked_at, handed_out_at)
+            for attempt, bounds in _by_attempt(mine, every, number, numbers):
+                yield AckedMessages(subscription_id, by, bounds, attempt, self.acked_at, handed_out_at)
 
 
 def _by_attempt(
     ordinals: Iterable[int], seqs: Sequence[int], number: int, numbers: Sequence[int] | None
-) -> Iterable[tuple[int, Sequence[Range]]]:
+) -> Iterable[tuple[int, Sequence[int]]]:
     by_number: dict[int, list[int]] = {}
     for ordinal in ordinals:
         by_number.setdefault(number if numbers is None else numbers[ordinal], []).append(seqs[ordinal])
     for attempt, of_it in by_number.items():
-        yield attempt, ranges_of(of_it)
+        yield attempt, [*chain.from_iterable(ranges_of(of_it))]
 
 
 class DeliveryRecords:
