@@ -20,6 +20,7 @@ from broker.engine import (
     make_looks,
     make_publishes,
     make_push_client,
+    make_records,
 )
 from broker.front.answer_memory import AnswerMemory
 from broker.front.request_memory import RequestMemory
@@ -31,7 +32,6 @@ from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
-from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.loop_turns import LoopTurns
@@ -81,7 +81,6 @@ from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint_news import EndpointNews
-from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
 from broker.workers.supervisor import Loop, Supervisor, Worker
@@ -123,7 +122,7 @@ class Broker:
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
-        self.records = self._delivery_records()
+        self.records = make_records(config, self._database, self._clock, self.states, self.counters)
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
@@ -160,10 +159,6 @@ class Broker:
         parts = self._database, self._clock, attempt_ids, self._wake_ups
         used = self._tasks, self._activity, self._outstanding, self.readers
         return make_acks(self._config, *parts, jitter, *used, self.counters, self.company, self.records)
-
-    def _delivery_records(self) -> DeliveryRecords:
-        is_on = self._config.delivery_record_hours > 0
-        return DeliveryRecords(self._database, self._clock, self.states, self.counters, on=is_on)
 
     def _quotas(self) -> Quotas:
         defaults = self._config.default_quotas
@@ -281,12 +276,9 @@ class Broker:
             access=self.access,
             secrets=self._secrets,
             owns=self._processes.owns,
-            make_client=self._make_push_client,
+            make_client=partial(make_push_client, self._config),
             counters=self.counters,
         )
-
-    def _make_push_client(self) -> PushClient:
-        return make_push_client(self._config)
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
@@ -357,8 +349,7 @@ class Broker:
                 await self.transforms.sandboxes.close()
                 if self.audit_trail is not None:
                     await self.audit_trail.close()
-                await self._record_last_activity()
-                await self._write_last_records()
+                await self._write_what_is_left()
         finally:
             # Also when it could not start: the pool's tasks do not end by being cancelled, and the process that
             # cannot serve would never end and be started again.
@@ -383,15 +374,11 @@ class Broker:
                 await self._processes.leave()
                 await self.readers.leave()
 
-    async def _record_last_activity(self) -> None:
-        with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
-            async with asyncio.timeout(READY_SECONDS):
-                await self._activity.record()
-
-    async def _write_last_records(self) -> None:
+    async def _write_what_is_left(self) -> None:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
             async with asyncio.timeout(READY_SECONDS):
                 await self.records.flush()
+                await self._activity.record()
 
     def _workers(self) -> dict[str, Worker]:
         return {

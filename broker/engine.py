@@ -107,6 +107,13 @@ def make_long_poll(
     )
 
 
+def make_records(
+    config: AppConfig, database: Database, clock: DatabaseClock, states: StateChanges, counters: Counters
+) -> DeliveryRecords:
+    """Of what is acknowledged through this process."""
+    return DeliveryRecords(database, clock, states, counters, on=config.delivery_record_hours > 0)
+
+
 def make_acks(
     config: AppConfig,
     database: Database,

@@ -87,14 +87,14 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFate:
-    """`state` and, as a sentence, `verdict`."""
+    """`state` and, as a sentence, `verdict`.  `entry`: the record of how it ended, if there is one."""
 
     state: Fate
     verdict: str
     standing: StandingMessage | None = None
     held_by_message_id: str = ""
     dead_letter: DeadLetterFact | None = None
-    settled_by: Entry | None = None
+    entry: Entry | None = None
 
 
 def fate_of(facts: Facts, now: datetime) -> MessageFate:
@@ -183,7 +183,7 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
     """What the record and the journal make of one that is SETTLED; `entry`: what settled it, if that is told."""
     if entry is None:
         return fate
-    fate = replace(fate, settled_by=entry)
+    fate = replace(fate, entry=entry)
     at = format_timestamp(entry.time)
     if entry.event is Event.ACKED:
         return _acked(fate, entry, at)

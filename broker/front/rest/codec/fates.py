@@ -86,9 +86,9 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
             body["deliverTime"] = format_timestamp(standing.delivered_at)
         if standing.at is not None and standing.state in _TIMES:
             body[_TIMES[standing.state]] = format_timestamp(standing.at)
-    if fate.settled_by is not None:
-        told = entry_json(fate.settled_by)
-        body |= {"settleTime": told.pop("time"), **told}
+    if fate.entry is not None:
+        told = entry_json(fate.entry)
+        body |= {"endTime": told.pop("time"), **told}
         del body["event"]
     if fate.held_by_message_id:
         body["heldByMessageId"] = fate.held_by_message_id
