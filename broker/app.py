@@ -21,6 +21,7 @@ from broker.engine import (
     make_publishes,
     make_push_client,
     make_quotas,
+    make_records,
 )
 from broker.front.answer_memory import AnswerMemory
 from broker.front.request_memory import RequestMemory
@@ -82,7 +83,6 @@ from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint_news import EndpointNews
-from broker.workers.push.http_client import PushClient
 from broker.workers.push.oidc_token import TokenSigner
 from broker.workers.push.pusher import GRACE_SECONDS, Pusher
 from broker.workers.supervisor import Loop, Supervisor, Worker
@@ -125,6 +125,7 @@ class Broker:
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
+        self.records = make_records(config, self._database, self._clock, self.states, self.counters)
         acks = self._acks(attempt_ids, jitter)
         self._signer = TokenSigner(self._database, self._clock, issuer=config.token_issuer, secrets=self._secrets)
         self.transforms, self.pusher = self._transforming(acks), self._pusher(acks)
@@ -160,7 +161,7 @@ class Broker:
     def _acks(self, attempt_ids: AttemptIds, jitter: Jitter) -> AckCoalescer:
         parts = self._database, self._clock, attempt_ids, self._wake_ups
         used = self._tasks, self._activity, self._outstanding, self.readers
-        return make_acks(self._config, *parts, jitter, *used, self.counters, self.company)
+        return make_acks(self._config, *parts, jitter, *used, self.counters, self.company, self.records)
 
     def _make_wake_ups(self) -> WakeUps:
         return WakeUps(
@@ -207,7 +208,7 @@ class Broker:
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
-            looking=make_looking(database, self.looks, clock, self.tails, self.counters),
+            looking=make_looking(database, self.looks, clock, self.tails, self.records, self.counters),
             pushes=PushService(database, clock, self.pusher),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),
@@ -274,13 +275,10 @@ class Broker:
             access=self.access,
             secrets=self._secrets,
             owns=self._processes.owns,
-            make_client=self._make_push_client,
+            make_client=partial(make_push_client, self._config),
             counters=self.counters,
             failing_after=self._config.push_failing_after,
         )
-
-    def _make_push_client(self) -> PushClient:
-        return make_push_client(self._config)
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
@@ -351,7 +349,7 @@ class Broker:
                 await self.transforms.sandboxes.close()
                 if self.audit_trail is not None:
                     await self.audit_trail.close()
-                await self._record_last_activity()
+                await self._write_what_is_left()
         finally:
             # Also after a failed start: the pool's tasks do not end by being cancelled, and would keep the process.
             await self.looks.close()
@@ -376,9 +374,10 @@ class Broker:
                 await self._processes.leave()
                 await self.readers.leave()
 
-    async def _record_last_activity(self) -> None:
+    async def _write_what_is_left(self) -> None:
         with contextlib.suppress(BrokerError, TimeoutError):  # the database may be gone already
             async with asyncio.timeout(READY_SECONDS):
+                await self.records.flush()
                 await self._activity.record()
 
     def _workers(self) -> dict[str, Worker]:
@@ -389,6 +388,7 @@ class Broker:
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS),
             "heads": PeriodicWorker(self.shard_heads.run_once, HEADS_INTERVAL_SECONDS),
             "activity": PeriodicWorker(self._activity.record, RECORD_INTERVAL.total_seconds()),
+            "records of deliveries": Loop(self.records.run),
             "readers": PeriodicWorker(self.readers.run_once, PASS_SECONDS),
             "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
             "retained bytes": PeriodicWorker(self.retained_bytes.run_once, RETAINED_SECONDS),

@@ -8,6 +8,7 @@ from broker.domain.audiences import split_list
 from broker.domain.audit_entry import AUDIT_DAYS
 from broker.domain.certificate_principals import CertificatePrincipals
 from broker.domain.database_url import DEFAULT_SCHEMA
+from broker.domain.delivery_record import RECORD_HOURS
 from broker.domain.oidc_issuer import OidcIssuer
 from broker.domain.quota import ProjectQuotas, parse_limits, parse_rates
 from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
@@ -41,6 +42,7 @@ class AppConfig:
     issuer: str = ""
     operations_at_once: int = 10
     operation_days: int = 7
+    delivery_record_hours: int = RECORD_HOURS
     allow_reset: bool = False
     quotas: str = ""
     principal_quotas: str = ""

@@ -11,6 +11,7 @@ from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_counts import DeliveryCounts
+from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.jitter import Jitter
 from broker.runtime.long_poll import LongPoll
@@ -120,6 +121,13 @@ def make_long_poll(
     )
 
 
+def make_records(
+    config: AppConfig, database: Database, clock: DatabaseClock, states: StateChanges, counters: Counters
+) -> DeliveryRecords:
+    """Of what is acknowledged through this process."""
+    return DeliveryRecords(database, clock, states, counters, on=config.delivery_record_hours > 0)
+
+
 def make_acks(
     config: AppConfig,
     database: Database,
@@ -133,10 +141,11 @@ def make_acks(
     readers: Readers,
     counters: Counters,
     company: Company,
+    records: DeliveryRecords,
 ) -> AckCoalescer:
     """Of pulls and of pushes."""
     counts = DeliveryCounts(counters)
-    writer = AckWriter(database, clock, attempt_ids, wake_ups, jitter=jitter, counts=counts)
+    writer = AckWriter(database, clock, attempt_ids, wake_ups, jitter=jitter, counts=counts, records=records)
     at_once = max(1, min(ACK_FLUSHES_AT_ONCE, config.pool_size // 2))
     return AckCoalescer(
         writer,

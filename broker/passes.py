@@ -1,5 +1,7 @@
 """What one process does by itself, one pass after another, and that no call asks for."""
 
+from typing import Any
+
 from broker.app_config import AppConfig
 from broker.domain.expiration import WATCH_INTERVAL
 from broker.domain.operation import Verb
@@ -86,9 +88,7 @@ class Passes:
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states, storage)
-        self.janitor = RetentionJanitor(
-            *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
-        )
+        self.janitor = RetentionJanitor(*parts, states, **_retention(config))
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
         targets = Targets(clock, resources, quotas, schemas)
         kinds = _kinds(clock, resources, targets, wake_ups, attempt_ids, counters)
@@ -119,6 +119,12 @@ class Passes:
             "operations": self.operations,
             "janitor": PeriodicWorker(self.janitor.run_once, config.janitor_interval_seconds),
         }
+
+
+def _retention(config: AppConfig) -> dict[str, Any]:
+    """For how long the janitor keeps what it deletes by age."""
+    names = ("audit_days", "operation_days", "delivery_record_hours")
+    return {name: getattr(config, name) for name in names}
 
 
 def _kinds(

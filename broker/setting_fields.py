@@ -10,6 +10,7 @@ from typing import Any
 from broker.domain.audiences import check_audiences
 from broker.domain.audit_entry import AUDIT_DAYS
 from broker.domain.database_url import check_database_url, check_schema_name, without_password
+from broker.domain.delivery_record import RECORD_HOURS
 from broker.domain.web_origins import check_hosts, check_origins
 from broker.setting_checks import (
     AUTO,
@@ -175,6 +176,12 @@ class Settings:
     )
     operations_at_once: int = _setting(10, "Operations of a project that may be under way.", Whole(1, 1_000))
     operation_days: int = _setting(7, "Days for which operations that have ended are kept.", Whole(1, 365))
+    delivery_record_hours: int = _setting(
+        RECORD_HOURS,
+        "Hours for which it is recorded who acknowledged which message, and as long as the message is retained; "
+        "0: nothing is.",
+        Whole(0, 744),
+    )
     allow_reset: bool = _setting(
         False, "Whether POST /v1/projects/{project}:reset deletes all that a project has, for tests.", Switch()
     )

@@ -231,7 +231,6 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,
         operations_at_once=settings.operations_at_once,
-        operation_days=settings.operation_days,
         allow_reset=settings.allow_reset,
         base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,
@@ -244,7 +243,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         secrets_key_file=_key_file(settings),
         audit=settings.audit,
         audit_file=settings.audit_file,
-        audit_days=settings.audit_days,
+        **_retention(settings),
         host=settings.host,
         allowed_hosts=settings.allowed_hosts,
         cors_origins=settings.cors_origins,
@@ -259,6 +258,12 @@ def _push_settings(settings: Settings) -> dict[str, Any]:
     """The settings of pushes, which the processes get as they are."""
     names = (each.name for each in fields(settings))
     return {name: getattr(settings, name) for name in names if name.startswith("push_")}
+
+
+def _retention(settings: Settings) -> dict[str, Any]:
+    """For how long is kept what is deleted by age."""
+    names = ("audit_days", "operation_days", "delivery_record_hours")
+    return {name: getattr(settings, name) for name in names}
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:

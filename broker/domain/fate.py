@@ -7,7 +7,7 @@ from enum import StrEnum
 from broker.domain.dead_letter import DEADLINE, EXPIRED
 from broker.domain.delay import ScheduledMessage
 from broker.domain.durations import format_duration
-from broker.domain.journal import Author, Entry, Event
+from broker.domain.journal import DEFAULT_RETENTION, PUSH, TRANSFORM, Author, Entry, Event
 from broker.domain.message_id import message_id
 from broker.domain.message_state import MessageState
 from broker.domain.push_state import PushState
@@ -24,7 +24,9 @@ _GIVEN_BACK = "It was given back before it reached anybody, and waits to be hand
 
 
 class Fate(StrEnum):
-    """Those of MessageState, and what is over.  `SETTLED`: acked, sought past or expired; a journal may tell."""
+    """Those of MessageState, and what is over.  `SETTLED`: most likely acknowledged, and there is no record of it.
+    DROPPED: by a transform.
+    """
 
     OUTSTANDING = "OUTSTANDING"
     RETRY_AT = "RETRY_AT"
@@ -37,9 +39,13 @@ class Fate(StrEnum):
     DEAD_LETTERED = "DEAD_LETTERED"
     DETACHED = "DETACHED"
     ACKNOWLEDGED = "ACKNOWLEDGED"
+    DROPPED = "DROPPED"
+    PURGED = "PURGED"
+    DISCARDED = "DISCARDED"
     SEEKED_PAST = "SEEKED_PAST"
     SETTLED = "SETTLED"
     RETRACTED = "RETRACTED"
+    CANCELLED = "CANCELLED"
 
 
 _WITH_SOMEBODY = frozenset({Fate.OUTSTANDING, Fate.EXHAUSTED})  # who may still ack it, or sends it on
@@ -82,7 +88,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFate:
-    """`state` and, as a sentence, `verdict`.  `endpoint`: the state of its endpoint, if that fails."""
+    """`state` and, as a sentence, `verdict`.
+
+    `endpoint`: the state of its endpoint, if that fails.  `entry`: the record of how it ended, if there is one.
+    """
 
     state: Fate
     verdict: str
@@ -90,6 +99,7 @@ class MessageFate:
     standing: StandingMessage | None = None
     held_by_message_id: str = ""
     dead_letter: DeadLetterFact | None = None
+    entry: Entry | None = None
 
 
 def fate_of(facts: Facts, now: datetime) -> MessageFate:
@@ -108,9 +118,18 @@ def fate_of(facts: Facts, now: datetime) -> MessageFate:
         )
     if not facts.matches:
         return _filtered(facts.subscription)
-    return MessageFate(
-        state=Fate.SETTLED,
-        verdict="It is done with: acked, sought past or expired. Which of these is not kept without a journal.",
+    return MessageFate(state=Fate.SETTLED, verdict=_unrecorded(facts, now))
+
+
+def _unrecorded(facts: Facts, now: datetime) -> str:
+    """Seeks, purges, discards and expiries are in the journal of every subscription, which was searched before."""
+    journal = facts.subscription.journal
+    kept = DEFAULT_RETENTION if journal is None else journal.retention
+    if facts.publish_time < now - kept:
+        return "It was acked, sought past or expired; no record of it is left."
+    return (
+        "It was acked. By whom and when is not on record: that is written within a second of the ack, and is "
+        "missing if the broker process was killed before that, or if records were switched off."
     )
 
 
@@ -124,9 +143,15 @@ def fate_until_due(topic: str, message: ScheduledMessage) -> MessageFate:
     return MessageFate(state=Fate.WAITING, verdict=verdict)
 
 
+DROPPED_VERDICT = "A transform of the topic dropped it when it was published: it was never stored."
+GONE_VERDICT = "It is not retained any more."
+
+
 def retracted_verdict(retraction: Retraction) -> str:
     """When, by whom, and what came in its place."""
     by = f" by {retraction.by}" if retraction.by else ""
+    if retraction.cancelled:
+        return f"It was cancelled at {format_timestamp(retraction.retracted_at)}{by}"
     replaced = retraction.replaced_by
     instead = f"; message {message_id(*replaced)} was published in its place" if replaced is not None else ""
     return f"It was retracted at {format_timestamp(retraction.retracted_at)}{by}{instead}"
@@ -136,7 +161,8 @@ def fate_of_retracted(retraction: Retraction, facts: Facts | None, now: datetime
     """`facts` None: it was still to come.  One that is SETTLED was so before, or was acked since."""
     verdict = retracted_verdict(retraction)
     if facts is None:
-        return MessageFate(state=Fate.RETRACTED, verdict=f"{verdict}, before its time came.")
+        state = Fate.CANCELLED if retraction.cancelled else Fate.RETRACTED
+        return MessageFate(state=state, verdict=f"{verdict}, before its time came.")
     if facts.next_seq is None or (facts.first_seq is not None and facts.seq < facts.first_seq):
         return fate_of(facts, now)
     if facts.standing is not None and facts.standing.state is MessageState.OUTSTANDING:
@@ -153,15 +179,19 @@ def fate_of_retracted(retraction: Retraction, facts: Facts | None, now: datetime
     return MessageFate(state=Fate.RETRACTED, verdict=f"{verdict}: {how[standing]}.")
 
 
+def fate_of_gone(entry: Entry) -> MessageFate:
+    """Of a message that is not retained, but of which a record is; `entry`: what settled it."""
+    return settled_by(MessageFate(state=Fate.SETTLED, verdict=GONE_VERDICT), entry)
+
+
 def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
-    """What the journal makes of one that is SETTLED; `entry`: what settled it, if that is told."""
+    """What the record and the journal make of one that is SETTLED; `entry`: what settled it, if that is told."""
     if entry is None:
         return fate
+    fate = replace(fate, entry=entry)
     at = format_timestamp(entry.time)
     if entry.event is Event.ACKED:
-        how = f", pushed and answered {entry.answer}" if entry.answer else _by(entry.author)
-        verdict = f"It was acked at {at}{how} (attempt {entry.attempt})."
-        return replace(fate, state=Fate.ACKNOWLEDGED, verdict=verdict)
+        return _acked(fate, entry, at)
     if entry.event is Event.DEAD_LETTERED:
         verdict = f"It went to the dead-letter topic at {at}, after {entry.attempt} attempts: {entry.answer}."
         return replace(fate, state=Fate.DEAD_LETTERED, verdict=verdict)
@@ -178,8 +208,23 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
     return replace(fate, state=Fate.SEEKED_PAST, verdict=f"A seek at {at} has passed it.")
 
 
+def _acked(fate: MessageFate, entry: Entry, at: str) -> MessageFate:
+    if entry.author == TRANSFORM:
+        verdict = f"A transform of the subscription dropped it at {at}."
+        return replace(fate, state=Fate.DROPPED, verdict=verdict)
+    if entry.answer.upper() in (Fate.PURGED, Fate.DISCARDED):  # by an operator (store/log/piles.py)
+        verdict = f"It was {entry.answer} at {at}{_by(entry.author)}."
+        return replace(fate, state=Fate(entry.answer.upper()), verdict=verdict)
+    pushed = entry.author.client == PUSH.client
+    how = f", pushed and answered {entry.answer}" if pushed else _by(entry.author)
+    verdict = f"It was acked at {at}{how} (attempt {entry.attempt})."
+    return replace(fate, state=Fate.ACKNOWLEDGED, verdict=verdict)
+
+
 def _by(author: Author) -> str:
-    """Who, and from where; an address alone is not who."""
+    """Who, and from where."""
+    if author.principal and author.client:
+        return f" by {author.principal} ({author.client})"
     who = author.principal or author.client
     return f" by {who}" if who else ""
 

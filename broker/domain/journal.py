@@ -102,14 +102,20 @@ class Author(NamedTuple):
 
 NOBODY = Author()
 PUSH = Author(client="push")
+TRANSFORM = Author(client="transform")
 
 
 class Told(NamedTuple):
-    """That something is to be written down, and as whose doing.  `answer`: what an endpoint answered."""
+    """Whose doing something was.  `journal`: it is written there, if that tells of it (None: the subscription has
+    none).  `answer`: what an endpoint answered, or why a transform dropped it.
+    """
 
-    journal: Journal
+    journal: Journal | None
     author: Author = NOBODY
     answer: str = ""
+
+
+UNKNOWN = Told(None)
 
 
 class Row(NamedTuple):
@@ -177,7 +183,7 @@ def rows_of(
         if not journal.tells(event, attempt):
             return
         ranges = journal.share_of(ranges)
-    for bucket, some in [(SPAN, ranges)] if span else _by_bucket(ranges):
+    for bucket, some in [(SPAN, ranges)] if span else by_bucket(ranges):
         for first in range(0, len(some), _MAX_RANGES):
             seqs = _multirange(some[first : first + _MAX_RANGES])
             yield Row(subscription_id, bucket, event, attempt, seqs, author, answer)
@@ -218,7 +224,8 @@ def _scattered(seq: int) -> int:
     return seq * 2_654_435_761 % 2**32
 
 
-def _by_bucket(ranges: Iterable[Range]) -> Iterator[tuple[int, Sequence[Range]]]:
+def by_bucket(ranges: Iterable[Range]) -> Iterator[tuple[int, Sequence[Range]]]:
+    """The ranges of each bucket, cut where one ends."""
     buckets: dict[int, list[Range]] = {}
     for low, high in ranges:
         while low < high:

@@ -34,7 +34,7 @@ class Standing(StrEnum):
 class Retraction:
     """That a message was retracted, and when.  `head`: the last message that was published before that.
     `standings`: by subscription, where it was not in time.  `replaced_by`: shard and number of what was published
-    in its place.
+    in its place.  `cancelled`: it was a scheduled message, and was cancelled before its time came.
     """
 
     shard_id: int
@@ -45,6 +45,7 @@ class Retraction:
     head: int
     standings: Mapping[int, Standing]
     replaced_by: tuple[int, int] | None = None
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

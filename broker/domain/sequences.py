@@ -36,6 +36,11 @@ def bounds_of(text: str) -> list[tuple[int, int]]:
     return [(int(low), int(high)) for low, high in _RANGE.findall(text)]
 
 
+def bounds_in(text: str) -> list[int]:
+    """The same bounds, one after another: in half the time, where there may be a thousand."""
+    return [*map(int, text[2:-2].replace("),[", ",").split(","))]
+
+
 def to_bits(ordinals: Collection[int], length: int) -> str:
     """A bit string of `length` with the bits of the distinct `ordinals` set; that of 0 is the leftmost."""
     if len(ordinals) == length:

@@ -9,7 +9,7 @@ from broker.domain.journal import Told
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.log.delivery_attempts import AttemptStatus, MessageNames
 
-# Acks that are written in the journal: of each attempt the ordinals that somebody asked for, by whom.
+# Who asked for acks: of each attempt the ordinals that each asked for.
 ToldAcks = dict[AttemptName, list[tuple[set[int], Told]]]
 
 
@@ -52,8 +52,8 @@ class RefusedAcks:
 
 @dataclass(slots=True)
 class Batch:
-    """`done` gives the acks that were refused, and the messages whose deadline change was stale.  `told`: the acks
-    that are written in the journal, by whoever asked for them.
+    """`done` gives the acks that were refused, and the messages whose deadline change was stale.  `told`: who asked
+    for the acks; `journaled`: some of them are written in a journal.
     """
 
     done: asyncio.Future[tuple[RefusedAcks, MessageNames]]
@@ -63,6 +63,7 @@ class Batch:
     exactly_once: set[int] = field(default_factory=set)  # subscriptions
     deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
     told: ToldAcks = field(default_factory=dict)
+    journaled: bool = False
 
     def fail(self, error: BaseException) -> None:
         self.done.set_exception(error)

@@ -22,7 +22,7 @@ from itertools import chain
 from broker.domain.ack_id import AttemptName
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.fair_stock import FairStock
-from broker.domain.journal import Told
+from broker.domain.journal import UNKNOWN, Told
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, own
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.company import Company
@@ -94,12 +94,12 @@ class AckCoalescer:
         *,
         project: str,
         exactly_once: bool = False,
-        told: Told | None = None,
+        told: Told = UNKNOWN,
     ) -> RefusedAcks:
         """Acknowledge messages; returns once that is durable.  Raises Unavailable, also at once.
 
-        `project` is whose turn it is to be.  `told`: it is written in the journal, so.  Returns those that could
-        not be acked; always none unless `exactly_once`.
+        `project` is whose turn it is to be.  `told`: by whom, for the record of deliveries and the journal.
+        Returns those that could not be acked; always none unless `exactly_once`.
         """
         batches = self._batches(project, acks)
         for attempt, ordinals in acks.items():
@@ -107,8 +107,9 @@ class AckCoalescer:
             batch.ack(attempt, ordinals, exactly_once=exactly_once)
             # Here rather than in the service: a push that succeeded is an ack as well.
             self._activity.used(attempt.subscription_id)
-            if told is not None:
-                batch.told.setdefault(attempt, []).append((ordinals, told))
+            batch.told.setdefault(attempt, []).append((ordinals, told))
+            if told.journal is not None:
+                batch.journaled = True
             if exactly_once:
                 batch.exactly_once.add(attempt.subscription_id)
         refused = [(await asyncio.shield(batch.done))[0] for batch in batches.values()]

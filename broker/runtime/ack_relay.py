@@ -81,9 +81,10 @@ class AckRelay:
     ) -> None:
         messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
         project, exactly_once = project_of(subscription.name), subscription.enable_exactly_once_delivery
-        told = None if subscription.journal is None else Told(subscription.journal, author)
+        told = Told(subscription.journal, author)
         if is_nack:
-            deadline = NewDeadline(0, "nacked", subscription.retry_policy, exactly_once, NACK, told)
+            journaled = None if told.journal is None else told
+            deadline = NewDeadline(0, "nacked", subscription.retry_policy, exactly_once, NACK, journaled)
             await self._coalescer.modify_ack_deadline(messages, deadline, project=project)
         else:
             await self._coalescer.acknowledge(messages, project=project, exactly_once=exactly_once, told=told)

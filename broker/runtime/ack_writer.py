@@ -4,24 +4,26 @@ Each kind is one statement and one commit.  What a statement did not find is loo
 waited for may have moved it.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.domain.ack_id import AttemptName
-from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, ToldAcks
+from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_counts import DeliveryCounts
+from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database, Hot
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.delivery_attempts import (
+    AckedRow,
     DeadlineChange,
     MessageNames,
     acknowledge,
@@ -57,7 +59,10 @@ class AckWriter:
         *,
         jitter: Jitter = retry_jitter,
         counts: DeliveryCounts | None = None,
+        records: DeliveryRecords | None = None,
     ) -> None:
+        """`records`: where acknowledgements are recorded (None: nowhere)."""
+        self._records = records
         self._counts = counts or DeliveryCounts()
         self._database = database
         self._clock = clock
@@ -74,11 +79,11 @@ class AckWriter:
         if self._counts.counters.tracing is not None:
             await self._find_traces(shard_id, batch, self._counts.counters.tracing)
         if batch.acks:
-            await self._write_acks(shard_id, batch.acks, batch.told)
+            await self._write_acks(shard_id, batch)
             if not (batch.exactly_once_acks or batch.acks_in_order or batch.deadlines):
                 return RefusedAcks(), {}  # as most are
-        stale = await self._write_exactly_once_acks(shard_id, batch.exactly_once_acks, batch.told)
-        refused = await self._write_acks_in_order(shard_id, batch.acks_in_order, batch.exactly_once, batch.told)
+        stale = await self._write_exactly_once_acks(shard_id, batch)
+        refused = await self._write_acks_in_order(shard_id, batch)
         refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
         return refused, await self._write_deadlines(shard_id, batch)
 
@@ -106,66 +111,76 @@ class AckWriter:
             if name is not None:
                 tracing.found(name, (shard_id, attempt.attempt_id), attributes)
 
-    async def _write_acks(self, shard_id: int, acks: MessageNames, told: ToldAcks) -> None:
-        is_told = _any_told(acks, told)
+    async def _write_acks(self, shard_id: int, batch: Batch) -> None:
+        acks, is_told = batch.acks, batch.journaled
         for some in _statements(acks.items()):
             async with (
                 self._connection(shard_id, told=is_told) as connection,
                 self._written_down(connection, shard_id, acks, told=is_told) as ledger,
             ):
-                missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some))
+                acked: list[AckedRow] = []
+                missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some), acked=acked)
                 if missing:  # gone, or moved to another part of the attempt while we waited: try once more
-                    missing = await acknowledge(connection, shard_id=shard_id, acks=missing)
+                    missing = await acknowledge(connection, shard_id=shard_id, acks=missing, acked=acked)
                 if ledger is not None:
-                    ledger.acked(some, [missing], told)
-            self._counts.acked(some, missing, self._clock.now())
+                    ledger.acked(some, [missing], batch.told)
+            now = self._clock.now()
+            self._record(shard_id, acked, batch, now)
+            self._counts.acked(some, missing, now)
 
-    async def _write_exactly_once_acks(self, shard_id: int, acks: MessageNames, told: ToldAcks) -> MessageNames:
+    def _record(self, shard_id: int, acked: Sequence[AckedRow], batch: Batch, now: datetime) -> None:
+        """What was acknowledged, once that is committed."""
+        if self._records is not None:
+            self._records.acknowledged(shard_id, acked, batch.told, now)
+
+    async def _write_exactly_once_acks(self, shard_id: int, batch: Batch) -> MessageNames:
         stale: MessageNames = {}
-        is_told = _any_told(acks, told)
+        acks, is_told = batch.exactly_once_acks, batch.journaled
         for some in _statements(acks.items()):
             now = self._clock.now()
             async with (
                 self._connection(shard_id, told=is_told) as connection,
                 self._written_down(connection, shard_id, acks, told=is_told) as ledger,
             ):
-                missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=dict(some), now=now)
+                acked: list[AckedRow] = []
+                write = partial(acknowledge_exactly_once, connection, shard_id=shard_id, now=now, acked=acked)
+                missing = await write(acks=dict(some))
                 if missing:
-                    missing = await acknowledge_exactly_once(connection, shard_id=shard_id, acks=missing, now=now)
+                    missing = await write(acks=missing)
                     stale |= missing
                 if ledger is not None:
-                    ledger.acked(some, [missing], told)
+                    ledger.acked(some, [missing], batch.told)
+            self._record(shard_id, acked, batch, now)
             self._counts.acked(some, missing, now)
         return stale
 
-    async def _write_acks_in_order(
-        self, shard_id: int, acks: MessageNames, exactly_once: Container[int], told: ToldAcks
-    ) -> RefusedAcks:
+    async def _write_acks_in_order(self, shard_id: int, batch: Batch) -> RefusedAcks:
         stale: MessageNames = {}
         out_of_order: MessageNames = {}
-        is_told = _any_told(acks, told)
+        acks, exactly_once, is_told = batch.acks_in_order, batch.exactly_once, batch.journaled
         for some in _statements(acks.items()):
             now = self._clock.now()
             async with (
                 self._connection(shard_id, told=is_told) as connection,
                 self._written_down(connection, shard_id, acks, told=is_told) as ledger,
             ):
-                write = partial(
-                    acknowledge_in_order, connection, shard_id=shard_id, exactly_once=exactly_once, now=now
-                )
+                acked: list[AckedRow] = []
+                common: dict[str, Any] = {"exactly_once": exactly_once, "now": now, "acked": acked}
+                write = partial(acknowledge_in_order, connection, shard_id=shard_id, **common)
                 tries = [await write(acks=dict(some))]
                 missing = {a: of_it for a, of_it in tries[0].stale.items() if a.subscription_id in exactly_once}
                 if missing:  # gone, or acked before and put aside by a claim while we waited: try once more
                     tries.append(await write(acks=missing))
                 if ledger is not None:
                     refused = [{**tries[0].stale, **{attempt: set() for attempt in missing}, **tries[-1].stale}]
-                    ledger.acked(some, refused + [each.out_of_order for each in tries], told)
+                    ledger.acked(some, refused + [each.out_of_order for each in tries], batch.told)
+            self._record(shard_id, acked, batch, now)
             self._counts.acked_in_order(some, tries, missing, now)
             stale |= tries[-1].stale
-            for acked in tries:
-                for attempt, ordinals in acked.out_of_order.items():
+            for tried in tries:
+                for attempt, ordinals in tried.out_of_order.items():
                     out_of_order.setdefault(attempt, set()).update(ordinals)
-                for subscription_id in acked.due:
+                for subscription_id in tried.due:
                     self._wake_ups.redeliverable(subscription_id)
         return RefusedAcks(stale, out_of_order)
 
@@ -250,10 +265,6 @@ class AckWriter:
                 connection, shard_id=shard_id, changes=in_order, jitter=jitter, now=now
             )
         return missing
-
-
-def _any_told(attempts: Iterable[AttemptName], told: Container[AttemptName]) -> bool:
-    return bool(told) and any(attempt in told for attempt in attempts)
 
 
 def _statements(items: Iterable[V]) -> Iterator[Sequence[V]]:

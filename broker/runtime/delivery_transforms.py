@@ -19,7 +19,8 @@ from broker.domain.ack_id import AttemptName, attempt_name
 from broker.domain.dead_letter import TRANSFORM
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.errors import BrokerError
-from broker.domain.journal import Author, Told
+from broker.domain.journal import TRANSFORM as BY_TRANSFORM
+from broker.domain.journal import Told
 from broker.domain.message_id import id_of
 from broker.domain.names import project_of
 from broker.domain.retry_policy import RetryPolicy
@@ -38,7 +39,6 @@ from broker.transforms.jobs import Ending, Message, Outcome
 CLAIM_SECONDS = 3.0  # for what one claim brought, and no more than half of its ack deadline
 # Where no retry policy says when: nobody's pulling slows down what fails here.
 PAUSES = RetryPolicy(minimum_backoff=timedelta(seconds=1), maximum_backoff=timedelta(seconds=60))
-_AUTHOR = Author(client="transform")
 _DROPPED = "a transform dropped it"
 _MAX_REASONS, _MANY = 10, "a transform failed"  # told apart in a claim: each is a change of its own
 _BUSY_SECONDS = 1.0
@@ -159,14 +159,11 @@ class DeliveryTransforms:
         ]
         if endings.released:
             changes.append((endings.released, NewDeadline(endings.pause, "released", told=_told(subscription, ""))))
+        dropped = Told(subscription.journal, BY_TRANSFORM, _DROPPED)
         ended = await asyncio.gather(
             *(self._acks.modify_ack_deadline(messages, new, project=project) for messages, new in changes),
             *(
-                [
-                    self._acks.acknowledge(
-                        endings.dropped, project=project, exactly_once=strict, told=_told(subscription, _DROPPED)
-                    )
-                ]
+                [self._acks.acknowledge(endings.dropped, project=project, exactly_once=strict, told=dropped)]
                 if endings.dropped
                 else []
             ),
@@ -215,4 +212,4 @@ def _with(delivery: Delivery, kept: dict[int, StoredMessage]) -> Delivery:
 
 def _told(subscription: Subscription, answer: str) -> Told | None:
     journal = subscription.journal
-    return None if journal is None else Told(journal, _AUTHOR, answer)
+    return None if journal is None else Told(journal, BY_TRANSFORM, answer)

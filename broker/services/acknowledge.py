@@ -43,10 +43,13 @@ class AcknowledgeService:
         self._coalescer = coalescer
         self._activity = activity
 
-    async def acknowledge(self, subscription_name: str, ack_ids: Sequence[str], principal: str = "") -> None:
+    async def acknowledge(
+        self, subscription_name: str, ack_ids: Sequence[str], principal: str = "", client: str = ""
+    ) -> None:
         """Acknowledge messages, durably.  Ids that are stale are ignored, or refused with exactly-once delivery.
 
         Here and below, `principal` is who calls ("": it is not known); ResourceExhausted is raised for its quotas.
+        `client`: by which API and from where, for the record of deliveries.
 
         Raises NotFound, InvalidArgument (no id, or one that this subscription never had: nothing is acked then; or
         stale ids with exactly-once delivery, named in the details: the others are acked).
@@ -55,7 +58,7 @@ class AcknowledgeService:
         _require(ack_ids)
         if self._quotas.on:
             await self._count(subscription, principal)
-        refused = await self._acknowledge(subscription, ack_ids, Author(principal))
+        refused = await self._acknowledge(subscription, ack_ids, Author(principal, client))
         if refused:
             raise _refused(refused)
 
@@ -84,7 +87,7 @@ class AcknowledgeService:
                 messages,
                 project=project_of(subscription.name),
                 exactly_once=subscription.enable_exactly_once_delivery,
-                told=_told(subscription, author),
+                told=Told(subscription.journal, author),
             )
 
     async def modify_ack_deadline(

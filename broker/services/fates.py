@@ -1,17 +1,19 @@
 """What became of a message, for each subscription of its topic (F3); an extension."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from broker.domain.comparing import most_compared
 from broker.domain.delay import ScheduledMessage
-from broker.domain.errors import NotFound, PermissionDenied
+from broker.domain.errors import BrokerError, NotFound, PermissionDenied
 from broker.domain.fate import (
     MAX_COUNTED,
     Fate,
     MessageFate,
     fate_of,
+    fate_of_gone,
     fate_of_retracted,
     fate_until_due,
     settled_by,
@@ -26,14 +28,16 @@ from broker.domain.retraction import Retraction
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.resource_turns import ResourceTurns
 from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.partitions import Partition, list_partitions
 from broker.store.log.retracted import read_retractions
 from broker.store.log.scheduled_messages import sequence_of
-from broker.store.looking.fates import LoggedMessage, count_before, read_facts, read_message
+from broker.store.looking.fates import LoggedMessage, count_before, find_gap, read_facts, read_message
 from broker.store.looking.journal import read_entries, read_settlement
 from broker.store.looking.scheduled import read_scheduled
 from broker.store.resources import push_states, subscriptions, topics
@@ -43,13 +47,28 @@ MaySee = Callable[[str], Awaitable[None]]
 _TO_COME = frozenset({Fate.WAITING, Fate.OUTSTANDING, Fate.RETRY_AT, Fate.HELD_BY_KEY})
 
 
+@dataclass(frozen=True, slots=True)
+class GoneMessage:
+    """A message that is not retained any more, but of which there is a record."""
+
+    shard_id: int
+    seq: int
+
+
+class DroppedMessage:
+    """A message that a transform of the topic dropped: it has an id and was never stored."""
+
+
+Found = LoggedMessage | ScheduledMessage | Retraction | GoneMessage | DroppedMessage
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFates:
     """A message of a topic and what became of it for the subscriptions of a page; it may be one that is to come."""
 
     topic: str
     message_id: str
-    message: LoggedMessage | ScheduledMessage | Retraction
+    message: Found
     fates: Sequence[tuple[Subscription, MessageFate]]
     next_page_token: str
 
@@ -67,8 +86,11 @@ class Timeline:
 class FateService:
     """Reading only: nothing is changed, locked or delivered."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, turns: ResourceTurns) -> None:
-        """`turns` are those of calls that look."""
+    def __init__(
+        self, database: Database, clock: DatabaseClock, turns: ResourceTurns, records: DeliveryRecords
+    ) -> None:
+        """`turns` are those of calls that look; `records`: those of this process."""
+        self._records = records
         self._database = database
         self._clock = clock
         self._turns = turns
@@ -92,13 +114,16 @@ class FateService:
         """
         shard_id, id_seq = parse_message_id(message_id)
         async with self._turns.of(project_of(topic_name), hung_up=hung_up):
+            await self._write_records()
             topic, some, token = await self._subscriptions(topic_name, page)
-            async with self._database.hot() as hot:
-                message = await _read(hot, shard_id, id_seq)
-            if message is None or shard_id not in topic.shard_ids:
+            if shard_id not in topic.shard_ids:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
+            async with self._database.hot() as hot:
+                message = await _read(hot, shard_id, id_seq) or await self._not_stored(hot, shard_id, id_seq)
             seen = [subscription for subscription in some if await _may(may_see, subscription.name)]
             fates = await self._fates(topic_name, message, seen)
+            if isinstance(message, GoneMessage) and not fates:
+                raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
             return MessageFates(
                 topic=topic_name, message_id=message_id, message=message, fates=fates, next_page_token=token
             )
@@ -113,6 +138,7 @@ class FateService:
         """
         shard_id, id_seq = parse_message_id(message_id)
         async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
+            await self._write_records()
             async with self._database.transaction() as connection:
                 subscription = await existing_subscription(connection, subscription_name)
             entries: Sequence[Entry] = ()
@@ -140,14 +166,46 @@ class FateService:
         return topic, sorted(found, key=lambda subscription: subscription.name), token
 
     async def _fates(
-        self, topic_name: str, message: LoggedMessage | ScheduledMessage | Retraction, seen: Sequence[Subscription]
+        self, topic_name: str, message: Found, seen: Sequence[Subscription]
     ) -> list[tuple[Subscription, MessageFate]]:
+        if isinstance(message, DroppedMessage):
+            return []
+        if isinstance(message, GoneMessage):
+            return await self._fates_of_gone(message, seen)
         if isinstance(message, Retraction):
             return await self._fates_of_retracted(message, seen)
         if isinstance(message, ScheduledMessage):
             fate = fate_until_due(topic_name, message)
             return [(subscription, fate) for subscription in seen]
         return await self._fates_in_log(message, seen)
+
+    async def _write_records(self) -> None:
+        """Of this process; other processes write theirs within a second."""
+        with suppress(BrokerError):  # what is missing, the verdict says
+            await self._records.flush()
+
+    async def _not_stored(self, hot: HotConnection, shard_id: int, id_seq: int) -> GoneMessage | DroppedMessage:
+        """What a message is that the log does not have."""
+        seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
+        gap = None if seq is None else await find_gap(hot, shard_id=shard_id, seq=seq)
+        if gap is not None:
+            async with self._database.connection() as connection:
+                partitions = await list_partitions(connection)
+            if _are_all_there(partitions, *gap):
+                return DroppedMessage()
+        return GoneMessage(shard_id, id_seq if seq is None else seq)
+
+    async def _fates_of_gone(
+        self, message: GoneMessage, seen: Sequence[Subscription]
+    ) -> list[tuple[Subscription, MessageFate]]:
+        fates = []
+        async with self._database.hot() as hot:
+            for subscription in seen:
+                where = {"subscription_id": subscription.subscription_id, "shard_id": message.shard_id}
+                entry = await read_settlement(hot, **where, seq=message.seq)
+                if entry is not None:
+                    fates.append((subscription, fate_of_gone(entry)))
+        return fates
 
     async def _fates_of_retracted(
         self, retraction: Retraction, seen: Sequence[Subscription]
@@ -221,6 +279,16 @@ def _with_endpoint(fate: MessageFate, state: PushState | None, now: datetime) ->
     held_by, verdict = stopped
     endpoint = state.as_of(now) if held_by is HeldBy.ENDPOINT_FAILING else None
     return replace(fate, verdict=f"{fate.verdict} {verdict}", endpoint=endpoint)
+
+
+def _are_all_there(partitions: Sequence[Partition], low: datetime, high: datetime) -> bool:
+    """Whether the log has all partitions from one time to another."""
+    for partition in partitions:
+        if partition.start <= low < partition.end:
+            if high < partition.end:
+                return True
+            low = partition.end
+    return False
 
 
 async def _may(may_see: MaySee, name: str) -> bool:

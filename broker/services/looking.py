@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.runtime.tails import Tails
@@ -38,13 +39,18 @@ class LookingServices:
 
 
 def make_looking(
-    database: Database, looks: Looks, clock: DatabaseClock, tails: Tails, counters: Counters
+    database: Database,
+    looks: Looks,
+    clock: DatabaseClock,
+    tails: Tails,
+    records: DeliveryRecords,
+    counters: Counters,
 ) -> LookingServices:
     """The services of one process; what is much they read by `looks`, and what is new, as tails do, themselves."""
     turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=TurnCounts(counters, "look"))
     return LookingServices(
         dead_letters=DeadLetterService(database, looks, clock, turns),
-        fates=FateService(database, clock, turns),
+        fates=FateService(database, clock, turns, records),
         filters=FilterService(database, looks, clock, turns),
         lag=LagService(database, looks, clock, turns),
         consumers=ConsumerService(database, clock),

@@ -59,14 +59,15 @@ class ScheduleService:
         self._next_due.tell(due_at)
         return found
 
-    async def cancel_scheduled(self, topic_name: str, message_id: str) -> None:
-        """From the answer on it is certain that it is never delivered.
+    async def cancel_scheduled(self, topic_name: str, message_id: str, *, by: str = "") -> None:
+        """From the answer on it is certain that it is never delivered.  `by`: who cancels it.
 
         Raises InvalidArgument, NotFound, FailedPrecondition (it was published).
         """
         shard_id, id_seq = await self._located(topic_name, message_id)
         async with self._database.hot() as hot:
-            cancelled = await cancel_scheduled(hot, shard_id=shard_id, id_seq=id_seq)
+            now = self._clock.now()
+            cancelled = await cancel_scheduled(hot, shard_id=shard_id, id_seq=id_seq, now=now, by=by)
         if not cancelled:
             raise await self._not_waiting(topic_name, message_id)
 

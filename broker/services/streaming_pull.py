@@ -146,6 +146,12 @@ class MessageStream:
         )
 
     @property
+    def acking_author(self) -> Author:
+        """Whom the record of deliveries names."""
+        reading = self._reading
+        return Author(reading.principal, f"StreamingPull client {reading.client_id or reading.address}")
+
+    @property
     def author(self) -> Author:
         """Whom the journal names."""
         if self.subscription.journal is None:

@@ -1,12 +1,15 @@
 """Makes partitions ahead and gives space back."""
 
+from datetime import timedelta
 from functools import partial
 
 from broker.domain.audit_entry import AUDIT_DAYS
+from broker.domain.delivery_record import RECORD_HOURS
 from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.access.audit_entries import delete_old_audit_entries
 from broker.store.driver.database import Database, translate_errors
+from broker.store.log.delivery_records import drop_old_records
 from broker.store.log.identities import drop_identities_behind
 from broker.store.log.imports import delete_old_parts
 from broker.store.log.in_doubt import tell_of_doubts
@@ -38,8 +41,12 @@ class RetentionJanitor:
         *,
         audit_days: int = AUDIT_DAYS,
         operation_days: int = 7,
+        delivery_record_hours: int = RECORD_HOURS,
     ) -> None:
-        """For so many days entries of the audit log are kept; operations that have ended, and parts of imports."""
+        """For so many days entries of the audit log are kept; operations that have ended, and parts of imports.
+        Records of deliveries are kept for `delivery_record_hours`, and as long as their messages.
+        """
+        self._delivery_record_hours = delivery_record_hours
         self._audit_days = audit_days
         self._operation_days = operation_days
         self._states = states or StateChanges()
@@ -57,6 +64,7 @@ class RetentionJanitor:
                 partial(delete_old_audit_entries, days=self._audit_days),
                 partial(delete_old_operations, days=self._operation_days),
                 partial(delete_old_parts, days=self._operation_days),
+                partial(drop_old_records, kept=timedelta(hours=self._delivery_record_hours)),
             )
             told = (partial(part, states=self._states) for part in (drop_partitions_behind, tell_of_doubts))
             for part in (*_PARTS, *told, *kept):

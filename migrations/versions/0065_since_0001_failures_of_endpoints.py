@@ -6,7 +6,7 @@ Locks: `push_states` for a moment, as any new column without a default does.
 from alembic import op
 
 revision = "0065_since_0001"
-down_revision = "0061_since_0001"
+down_revision = "0063_since_0001"
 branch_labels = None
 depends_on = None
 

@@ -41,7 +41,7 @@ async def test_a_filter_on_the_body_decides_what_is_delivered_and_what_is_told_o
     assert totals(await rest.drain()) == [101, 1e6]
     fates = [await rest.ok("GET", f"{rest.topic()}/messages/{id_}") for id_ in ids]
     states = [fate["subscriptions"][0]["state"] for fate in fates]
-    assert states == ["FILTERED", "SETTLED", "FILTERED", "FILTERED", "SETTLED"]
+    assert states == ["FILTERED", "ACKNOWLEDGED", "FILTERED", "FILTERED", "ACKNOWLEDGED"]
 
 
 async def test_a_filter_on_the_body_is_tried_and_chooses_in_lists_and_tails(rest: Rest) -> None:

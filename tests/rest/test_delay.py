@@ -66,7 +66,7 @@ async def test_what_is_to_come_later_comes_later_under_the_id_that_publish_gave(
     assert await waiting(rest) == []
     # Whoever looks knows it by this id.
     told = await rest.ok("GET", f"{rest.topic()}/messages/{ids[2]}")
-    assert (told["message"]["messageId"], told["subscriptions"][0]["state"]) == (ids[2], "SETTLED")
+    assert (told["message"]["messageId"], told["subscriptions"][0]["state"]) == (ids[2], "ACKNOWLEDGED")
     told = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[2]}")
     assert told["messageId"] == ids[2]
     for query in ({"order": "oldest"}, {}):

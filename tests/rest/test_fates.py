@@ -39,7 +39,7 @@ async def test_the_filter_left_it_out(rest: Rest) -> None:
     }
     assert (await fate(rest, prod))["state"] == "WAITING"
     await rest.drain()
-    assert [(await fate(rest, id_))["state"] for id_ in (test, prod)] == ["FILTERED", "SETTLED"]
+    assert [(await fate(rest, id_))["state"] for id_ in (test, prod)] == ["FILTERED", "ACKNOWLEDGED"]
 
 
 async def test_it_waits_behind_a_backlog(rest: Rest) -> None:
@@ -61,7 +61,7 @@ async def test_it_is_out_and_then_it_is_acked(rest: Rest) -> None:
         True,
     )
     await rest.acknowledge(received)
-    assert (await fate(rest, id_))["state"] == "SETTLED"
+    assert (await fate(rest, id_))["state"] == "ACKNOWLEDGED"
 
 
 async def test_it_was_nacked_and_is_tried_again_later(rest: Rest) -> None:
@@ -90,7 +90,7 @@ async def test_it_was_published_before_the_subscription_unless_it_was_sought_bac
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2020-01-01T00:00:00Z"})
     assert (await fate(rest, id_))["state"] == "WAITING"
     await rest.drain()
-    assert (await fate(rest, id_))["state"] == "SETTLED"
+    assert (await fate(rest, id_))["state"] == "ACKNOWLEDGED"
 
 
 async def test_it_was_sought_past(rest: Rest) -> None:
@@ -227,7 +227,7 @@ async def test_it_expired_after_it_was_nacked_as_is_known_once_it_is_let_go(
         gone = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
         assert (gone["state"], [e["event"] for e in gone["timeline"]]) == ("EXPIRED", ["EXPIRED"])
         assert gone["verdict"] == f"It was past its retention at {gone['timeline'][0]['time']}, after attempt 1."
-        assert (await fate(rest, acked))["state"] == "SETTLED"
+        assert (await fate(rest, acked))["state"] == "ACKNOWLEDGED"
 
 
 async def test_the_project_alone_finds_its_topic_and_no_other_projects(rest: Rest) -> None:

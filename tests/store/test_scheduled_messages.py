@@ -88,14 +88,15 @@ async def test_messages_of_keys_and_with_shared_attributes_keep_them(log: Log) -
 async def test_what_is_cancelled_never_comes_and_what_came_cannot_be_cancelled(log: Log) -> None:
     await schedule(log, ("a", 1), ("b", 1), ("c", 1))
     where = {"shard_id": log.shard_id}
+    cancel = {**where, "now": log.start, "by": "user:a@b.c"}
     async with log.session() as session:
-        assert await cancel_scheduled(session, **where, id_seq=FIRST_ID_SEQ + 1)
-        assert not await cancel_scheduled(session, **where, id_seq=FIRST_ID_SEQ + 1)
+        assert await cancel_scheduled(session, **cancel, id_seq=FIRST_ID_SEQ + 1)
+        assert not await cancel_scheduled(session, **cancel, id_seq=FIRST_ID_SEQ + 1)
         later = log.start + 50 * SECOND
         assert await move_scheduled(session, **where, id_seq=FIRST_ID_SEQ + 2, due_at=later)
     assert await publish_due(log, log.start + SECOND) == 1
     async with log.session() as session:
-        assert not await cancel_scheduled(session, **where, id_seq=FIRST_ID_SEQ + 3)
+        assert not await cancel_scheduled(session, **cancel, id_seq=FIRST_ID_SEQ + 3)
         assert not await move_scheduled(session, **where, id_seq=FIRST_ID_SEQ + 3, due_at=later)
     assert await publish_due(log, later) == 1
     assert [text for text, *_ in await delivered(log, later)] == ["c", "b"]

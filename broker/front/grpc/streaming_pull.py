@@ -139,7 +139,8 @@ class _Client:
     async def _apply(self, request: Any) -> None:
         acknowledge, name = self._call.services.acknowledge, self._stream.subscription.name
         if request.ack_ids:
-            confirmation = await acknowledge.acknowledge_on_stream(name, list(request.ack_ids), self._stream.author)
+            author = self._stream.acking_author
+            confirmation = await acknowledge.acknowledge_on_stream(name, list(request.ack_ids), author)
             await self._confirm("acknowledge_confirmation", confirmation)
         if request.modify_deadline_ack_ids:
             ack_ids, seconds = list(request.modify_deadline_ack_ids), list(request.modify_deadline_seconds)

@@ -5,7 +5,7 @@ COLUMN = "shard_id"
 TABLES = (
     *("shards", "message_batches", "straggler_batches", "cursors", "delivery_attempts", "delivery_journal"),
     *("snapshot_positions", "snapshot_outstanding", "dead_letters", "message_identities"),
-    *("scheduled_messages", "scheduled_ids", "retracted_messages"),
+    *("scheduled_messages", "scheduled_ids", "retracted_messages", "delivery_records"),
 )
 
 # A table of the coordinator's own, without rows, that Citus knows (store/engine/two_phases.py).

@@ -1,6 +1,7 @@
 -- As acknowledge, for exactly-once subscriptions: only what is out and not expired can be acked, and the row is kept
 -- until its deadline, with a bit of `acked` for each message, so that a repeated ack is told apart from a stale one.
--- Returns the bits that are acked now, by this statement or before it.
+-- Returns the bits that are acked now, by this statement or before it; those acked by this statement, with the row's
+-- sequences and its attempt number.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[],
 --     masks varbit[]
 WITH asked AS (
@@ -10,7 +11,7 @@ WITH asked AS (
 ),
 locked AS (
     SELECT d.subscription_id, d.attempt_id, d.part, d.open, coalesce(d.acked, d.open & ~d.open) AS acked, asked.mask,
-           d.status = 'delivering' AND d.next_delivery_at > %(now)s AS live
+           d.seqs, d.attempt_number, d.status = 'delivering' AND d.next_delivery_at > %(now)s AS live
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
     WHERE d.shard_id = %(shard_id)s AND d.ordering_key IS NULL
@@ -32,5 +33,6 @@ now_acked AS (
       AND bit_count(l.open & l.mask) > 0
 )
 SELECT subscription_id, attempt_id,
-       (CASE WHEN live THEN (open | acked) & mask ELSE acked & mask END)::text AS acked
+       (CASE WHEN live THEN (open | acked) & mask ELSE acked & mask END)::text AS acked,
+       (CASE WHEN live THEN open & mask ELSE open & ~open END)::text AS cleared, seqs::text, attempt_number
 FROM locked

@@ -3,8 +3,9 @@
 -- nothing is out any more is due at once, for a claim to see what else waits of the key
 -- (tests/store/interleavings/test_ordering_rules.py).
 -- With exactly-once delivery an ack before its turn is refused, as is one after the deadline.
--- Returns the bits that are acked, those refused because earlier messages are not acked, and whether the row is due:
--- by what was locked, for a join with what was written would compare each row with each other.
+-- Returns the bits that are acked, those refused because earlier messages are not acked, and whether the row is due;
+-- the bits acked by this statement, with the row's sequences and attempt numbers.  All of it comes from what was locked,
+-- for a join with what was written would compare each row with each other.
 -- parameters: shard_id int8, now timestamptz, subscription_ids int8[], attempt_ids int8[], masks varbit[],
 --     exactly_once bool[]
 WITH asked AS (
@@ -15,7 +16,7 @@ WITH asked AS (
 ),
 locked AS (
     SELECT d.subscription_id, d.attempt_id, d.part, d.ordering_key, d.open, d.acked, d.out_count,
-           asked.mask, asked.exactly_once, d.open & ~d.open AS none,
+           d.seqs, d.attempt_number, d.attempt_numbers, asked.mask, asked.exactly_once, d.open & ~d.open AS none,
            NOT asked.exactly_once OR (d.status = 'delivering' AND d.next_delivery_at > %(now)s) AS live
     FROM delivery_attempts AS d
     JOIN asked USING (subscription_id, attempt_id)
@@ -57,9 +58,10 @@ written AS (
 SELECT subscription_id, attempt_id,
        (cleared | coalesce(acked & mask, cleared))::text AS acked,
        (hit & ~cleared)::text AS out_of_order,
-       is_changed AND NOT is_out AS is_due
+       is_changed AND NOT is_out AS is_due,
+       cleared::text, seqs::text, attempt_number, attempt_numbers::text
 FROM judged
 UNION ALL
-SELECT subscription_id, attempt_id, (acked & mask)::text, none::text, false
+SELECT subscription_id, attempt_id, (acked & mask)::text, none::text, false, none::text, seqs::text, attempt_number, NULL
 FROM locked
 WHERE ordering_key IS NULL AND exactly_once

@@ -5,4 +5,4 @@
 DELETE FROM delivery_attempts
 WHERE shard_id = %(shard_id)s AND subscription_id = %(subscription_id)s AND attempt_id = %(attempt_id)s AND part = 0
   AND ordering_key IS NULL AND length(open) = %(count)s AND bit_count(open) > 0
-RETURNING subscription_id, attempt_id, open::text
+RETURNING subscription_id, attempt_id, open::text, seqs::text, attempt_number

@@ -1,6 +1,7 @@
 """Deleting rows that nothing needs any more, some at a time."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from broker.store.driver.database import Connection
@@ -21,11 +22,12 @@ async def delete_in_batches(
             return deleted
 
 
-async def delete_behind_log(connection: Connection, statement: str) -> int:
+async def delete_behind_log(connection: Connection, statement: str, *, until: datetime | None = None) -> int:
     """The same for rows about messages that the log has no more, whatever the time: those `before` its oldest
-    partition.
+    partition, and before `until`.
     """
     partitions = await list_partitions(connection)
     if not partitions:
         return 0
-    return await delete_in_batches(connection, statement, {"before": partitions[0].start}, batch=BATCH)
+    before = partitions[0].start if until is None else min(partitions[0].start, until)
+    return await delete_in_batches(connection, statement, {"before": before}, batch=BATCH)

@@ -3,7 +3,7 @@
 Who else writes `delivery_attempts` is in docs/claim.md, and held by a test.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -56,30 +56,42 @@ class DeadlineChange:
 # Messages by what their ack ids name: of each attempt their ordinals, from 0.
 MessageNames = dict[AttemptName, set[int]]
 
+# What a statement has acknowledged of a row, for the record of deliveries: subscription, attempt, the bits that it
+# cleared, the row's sequences, its attempt number and, where it holds an ordering key, those of its messages.
+AckedRow = tuple[Any, ...]
 
-def _by_attempt(rows: Sequence[tuple[Any, ...]], shard_id: int) -> dict[tuple[int, int, int], set[int]]:
+
+def _by_attempt(rows: Iterable[tuple[Any, ...]], shard_id: int) -> dict[tuple[int, int, int], set[int]]:
     """The ordinals that statements return as bits; an attempt may have several rows."""
     ordinals: dict[tuple[int, int, int], set[int]] = {}
-    for subscription_id, attempt_id, bits in rows:
+    for subscription_id, attempt_id, bits, *_ in rows:
         ordinals.setdefault((shard_id, subscription_id, attempt_id), set()).update(from_bits(bits))
     return ordinals
 
 
-async def acknowledge(connection: HotConnection, *, shard_id: int, acks: MessageNames) -> MessageNames:
+async def acknowledge(
+    connection: HotConnection, *, shard_id: int, acks: MessageNames, acked: list[AckedRow] | None = None
+) -> MessageNames:
     """Clear the given messages of one shard's attempts, in one statement and one commit on one server.
+
+    Here and below, `acked` gets the rows that were acknowledged by this call.
 
     Returns those that were not out under their attempt any more: acked before, redelivered, expired
     and gone, or moved to another part of the attempt while this statement waited for a lock.
     """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
     if connection.is_distributed and _are_whole(attempts, acks):
-        acks = await _acknowledge_whole(connection, shard_id, attempts, acks)
+        acks = await _acknowledge_whole(connection, shard_id, attempts, acks, acked)
         attempts = [attempt for attempt in attempts if attempt in acks]
     if not attempts:
         return {}
     asked = _masks(shard_id, attempts, acks)
     [rows] = await connection.run((_ACKNOWLEDGE, asked))
-    if set(rows) == set(zip(asked["subscription_ids"], asked["attempt_ids"], asked["masks"], strict=True)):
+    if acked is not None:
+        acked += rows
+    if {row[:3] for row in rows} == set(
+        zip(asked["subscription_ids"], asked["attempt_ids"], asked["masks"], strict=True)
+    ):
         return {}  # without a look at each message
     return _missing(acks, _by_attempt(rows, shard_id))
 
@@ -89,12 +101,18 @@ def _are_whole(attempts: Sequence[AttemptName], acks: MessageNames) -> bool:
 
 
 async def _acknowledge_whole(
-    connection: HotConnection, shard_id: int, attempts: Sequence[AttemptName], acks: MessageNames
+    connection: HotConnection,
+    shard_id: int,
+    attempts: Sequence[AttemptName],
+    acks: MessageNames,
+    acked: list[AckedRow] | None,
 ) -> MessageNames:
     """By a statement for each; what is left may be in other parts."""
     each = await connection.run(*(_whole(shard_id, attempt) for attempt in attempts))
     rows = list(chain(*each))
-    if len(rows) == len(attempts) and not any("0" in bits for *_, bits in rows):
+    if acked is not None:
+        acked += rows
+    if len(rows) == len(attempts) and not any("0" in row[2] for row in rows):
         return {}  # without a look at each message
     return _missing(acks, _by_attempt(rows, shard_id))
 
@@ -114,7 +132,12 @@ def _masks(shard_id: int, attempts: Sequence[AttemptName], asked: MessageNames) 
 
 
 async def acknowledge_exactly_once(
-    connection: HotConnection, *, shard_id: int, acks: MessageNames, now: datetime
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    acks: MessageNames,
+    now: datetime,
+    acked: list[AckedRow] | None = None,
 ) -> MessageNames:
     """As `acknowledge`, but only messages whose deadline has not passed; a repeated ack succeeds.
 
@@ -123,6 +146,8 @@ async def acknowledge_exactly_once(
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
     parameters = {**_masks(shard_id, attempts, acks), "now": now}
     [rows] = await connection.run((_ACKNOWLEDGE_EXACTLY_ONCE, parameters))
+    if acked is not None:
+        acked += [(*row[:2], *row[3:]) for row in rows if "1" in row[3]]
     return _missing(acks, _by_attempt(rows, shard_id))
 
 
@@ -146,22 +171,25 @@ async def acknowledge_in_order(
     acks: MessageNames,
     exactly_once: Container[int],
     now: datetime,
+    acked: list[AckedRow] | None = None,
 ) -> AckedInOrder:
     """As `acknowledge`, of attempts that hold an ordering key.  `exactly_once`: the subscriptions that are so."""
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
     strict = [attempt.subscription_id in exactly_once for attempt in attempts]
     parameters = {**_masks(shard_id, attempts, acks), "exactly_once": strict, "now": now}
     [rows] = await connection.run((_ACKNOWLEDGE_IN_ORDER, parameters))
-    early = _by_attempt([(*name, bits) for *name, _, bits, _ in rows], shard_id)
+    if acked is not None:
+        acked += [(*row[:2], *row[5:]) for row in rows if "1" in row[5]]
+    early = _by_attempt(((*row[:2], row[3]) for row in rows), shard_id)
     out_of_order = {
         attempt: early[key]
         for attempt in attempts
         if early.get(key := (shard_id, attempt.subscription_id, attempt.attempt_id))
     }
-    answered = _by_attempt([(*name, bits) for *name, bits, _, _ in rows], shard_id)
+    answered = _by_attempt(rows, shard_id)
     for key, ordinals in early.items():
         answered.setdefault(key, set()).update(ordinals)
-    due = frozenset(subscription_id for subscription_id, *_, is_due in rows if is_due)
+    due = frozenset(row[0] for row in rows if row[4])
     return AckedInOrder(_missing(acks, answered), out_of_order, due)
 
 

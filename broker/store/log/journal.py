@@ -104,7 +104,8 @@ class Ledger:
         for attempt, ordinals in asked:
             left = ordinals.difference(*(each.get(attempt, ()) for each in refused))
             for some, by in told.get(attempt, ()):
-                self._add(attempt, left.intersection(some), Event.ACKED, by)
+                if by.journal is not None:
+                    self._add(attempt, left.intersection(some), Event.ACKED, by)
                 left = left.difference(some)
 
     def changed(self, changes: Iterable[DeadlineChange], refused: MessageNames) -> None:

@@ -1,5 +1,5 @@
-"""Partitions of `message_batches` and `message_identities`: made ahead, dropped behind, without ever making a
-publish wait (A10).
+"""Partitions of `message_batches`, `message_identities` and `delivery_records`: made ahead, dropped behind, without
+ever making a publish wait (A10).
 
 Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
 neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
@@ -63,6 +63,13 @@ IDENTITIES = Partitioned(
     timedelta(hours=1),
     sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5"),
 )
+RECORDS = Partitioned(
+    "delivery_records",
+    "records",
+    "recorded_at",
+    timedelta(hours=1),
+    sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +95,8 @@ async def list_partitions(connection: Connection, of: Partitioned = MESSAGES) ->
 
 
 async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int:
-    """Make partitions until publish times up to `now` + 10 minutes have one, of identities as well.  Returns how
-    many of messages were made.
+    """Make partitions until publish times up to `now` + 10 minutes have one, of identities and records of
+    deliveries as well.  Returns how many of messages were made.
 
     Also covers publish times that shards have already reached, should the clock have gone back.
     """
@@ -101,6 +108,7 @@ async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int
         latest = max(now, row[0] or now) + AHEAD
         made = await _make_until(connection, MESSAGES, now, latest)
         await _make_until(connection, IDENTITIES, now, latest)
+        await _make_until(connection, RECORDS, now, latest)
         return made
     finally:
         await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(MAKING_PARTITIONS)))

@@ -2,9 +2,9 @@
 -- given here.
 -- parameters: shard_ids int8[], id_seqs int8[], seqs int8[], numbers int8[]
 -- columns: number, shard_id, id_seq, seq, publish_time, retracted_at, retracted_by, head, standings,
---     replacement_shard_id, replacement_id_seq
+--     replacement_shard_id, replacement_id_seq, cancelled
 SELECT w.number, r.shard_id, r.id_seq, r.seq, r.publish_time, r.retracted_at, r.retracted_by, r.head,
-       r.standings::text AS standings, r.replacement_shard_id, r.replacement_id_seq
+       r.standings::text AS standings, r.replacement_shard_id, r.replacement_id_seq, r.cancelled
 FROM unnest(%(shard_ids)s::int8[], %(id_seqs)s::int8[], %(seqs)s::int8[], %(numbers)s::int8[])
     AS w (shard_id, id_seq, seq, number)
 CROSS JOIN LATERAL (

@@ -1,7 +1,7 @@
 """What is known of messages that were retracted; this module alone writes `retracted_messages` (J6)."""
 
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -23,6 +23,8 @@ _DELETE_ON_NODES = statements.load("delete_retractions_on_nodes")
 
 _decode_standings = msgspec.json.Decoder(dict[Standing, list[int]]).decode
 _encode_json = msgspec.json.Encoder().encode
+
+_KEPT = timedelta(days=1)
 
 Id = tuple[int, int]  # a shard, and what an id is made of
 
@@ -52,6 +54,7 @@ def _retraction(row: Any) -> Retraction:
         head=row.head,
         standings={subscription_id: each for each, some in standings.items() for subscription_id in some},
         replaced_by=(row.replacement_shard_id, row.replacement_id_seq) if replaced else None,
+        cancelled=bool(row.cancelled),
     )
 
 
@@ -99,7 +102,7 @@ async def name_replacement(connection: HotConnection, *, of: Id, replacement: Id
 
 
 async def delete_retractions(connection: Connection, *, now: datetime) -> int:
-    """Delete what is known of messages that the log would have no more.  Returns how many."""
-    del now  # what has no partition any more is old, whatever the time
+    """Delete what is known of messages that the log would have no more, after a day.  Returns how many."""
     is_distributed = (await find_engine(connection)).is_distributed
-    return await delete_behind_log(connection, _DELETE_ON_NODES if is_distributed else _DELETE_RETRACTIONS)
+    statement = _DELETE_ON_NODES if is_distributed else _DELETE_RETRACTIONS
+    return await delete_behind_log(connection, statement, until=now - _KEPT)

@@ -181,9 +181,12 @@ async def delete_closed_schedules(connection: HotConnection, *, shard_id: int) -
     await connection.run((_DELETE_CLOSED_SCHEDULES, {"shard_id": shard_id, "limit": BATCH}))
 
 
-async def cancel_scheduled(connection: HotConnection, *, shard_id: int, id_seq: int) -> bool:
+async def cancel_scheduled(
+    connection: HotConnection, *, shard_id: int, id_seq: int, now: datetime, by: str = ""
+) -> bool:
     """Let a message never come; False: it does not wait (any more)."""
-    [rows] = await connection.run((_CANCEL_SCHEDULED_MESSAGE, {"shard_id": shard_id, "id_seq": id_seq}))
+    wanted = {"shard_id": shard_id, "id_seq": id_seq, "now": now, "by": by}
+    [rows] = await connection.run((_CANCEL_SCHEDULED_MESSAGE, wanted))
     return bool(rows)
 
 

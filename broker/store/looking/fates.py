@@ -19,6 +19,7 @@ from broker.store.log.scheduled_messages import id_seqs_at, sequence_of
 from broker.store.looking.standing_messages import standing_in, with_ids
 
 _FIND_MESSAGE = statements.hot("find_message")
+_FIND_GAP = statements.hot("find_gap")
 _READ_FATES = statements.hot("read_fates")
 _MATCH_MESSAGE = statements.hot("match_message")
 _FIND_LETTERS = statements.hot("find_letters_of_message")
@@ -47,6 +48,12 @@ async def read_message(connection: HotConnection, *, shard_id: int, id_seq: int)
         return None
     [rows] = await connection.run((_FIND_MESSAGE, {"shard_id": shard_id, "seq": seq}))
     return LoggedMessage(shard_id, seq, *rows[0]) if rows else None
+
+
+async def find_gap(connection: HotConnection, *, shard_id: int, seq: int) -> tuple[datetime, datetime] | None:
+    """When a message was published that the log does not have between others that it has; None: that is not so."""
+    [rows] = await connection.run((_FIND_GAP, {"shard_id": shard_id, "seq": seq}))
+    return tuple(rows[0]) if rows else None
 
 
 async def read_facts(

@@ -1,28 +1,35 @@
-"""What the journal tells of one message for one subscription (F3)."""
+"""What the journal and the record of deliveries tell of one message for one subscription (F3)."""
 
+from broker.domain.delivery_record import By, Recorded, find_in_row, with_recorded
 from broker.domain.journal import BUCKET, Author, Entry, Event, settlement
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 
 MAX_ENTRIES = 1_000  # of a message: the newest
 
+_MAX_RECORDS = 20_000  # rows of a bucket, which has some thousand messages
+
 _READ_JOURNAL = statements.hot("read_journal")
+_READ_RECORDS = statements.hot("read_delivery_records")
 
 
 async def read_entries(connection: HotConnection, *, subscription_id: int, shard_id: int, seq: int) -> list[Entry]:
-    """What happened to it, the oldest first; the newest MAX_ENTRIES of it."""
-    asked = {
-        "shard_id": shard_id,
-        "subscription_id": subscription_id,
-        "seq": seq,
-        "bucket": seq // BUCKET,
-        "limit": MAX_ENTRIES,
-    }
-    [rows] = await connection.run((_READ_JOURNAL, asked))
-    return [
+    """What happened to it, the oldest first; the newest MAX_ENTRIES of it, and its acknowledgements."""
+    bucket = seq // BUCKET
+    where = {"shard_id": shard_id, "subscription_id": subscription_id, "bucket": bucket}
+    told, records = await connection.run(
+        (_READ_JOURNAL, {**where, "seq": seq, "limit": MAX_ENTRIES}),
+        (_READ_RECORDS, {**where, "limit": _MAX_RECORDS}),
+    )
+    entries = [
         Entry(row.time, Event(row.event), row.attempt, Author(row.principal, row.client), row.answer)
-        for row in reversed(rows)
+        for row in reversed(told)
     ]
+    recorded: list[Recorded] = []
+    for row in records:
+        by = By(Author(row.principal, row.client), row.answer)
+        recorded += find_in_row(row.entries, bucket=bucket, seq=seq, recorded_at=row.recorded_at, by=by)
+    return with_recorded(entries, recorded)
 
 
 async def read_settlement(

@@ -2,6 +2,7 @@
 
 from broker.store.schema import (
     access_tables,
+    delivery_record_tables,
     event_tables,
     identity_tables,
     import_tables,
@@ -37,4 +38,5 @@ DECLARED_IN = (
     tick_tables,
     identity_tables,
     retraction_tables,
+    delivery_record_tables,
 )

@@ -1,6 +1,6 @@
 """What is known of messages that were retracted (J6).  A part of the metadata of tables.py."""
 
-from sqlalchemy import BigInteger, Column, DateTime, Index, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Index, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from broker.store.schema.tables import metadata
@@ -21,6 +21,7 @@ retracted_messages = Table(
     Column("standings", JSONB(none_as_null=True)),
     Column("replacement_shard_id", BigInteger),
     Column("replacement_id_seq", BigInteger),
+    Column("cancelled", Boolean),  # before its time came; null: it was retracted
     Index("retracted_messages_seq_idx", "shard_id", "seq"),
     Index("retracted_messages_publish_time_idx", "publish_time"),
 )

@@ -26,10 +26,15 @@ _AT_WORK = timedelta(seconds=10)
 _PARTITIONS = r"""
     SELECT c.relname
     FROM pg_class AS c
-    JOIN pg_class AS parent ON parent.oid IN ('message_batches'::regclass, 'message_identities'::regclass)
-                           AND parent.relnamespace = c.relnamespace
+    JOIN pg_class AS parent ON parent.oid IN (
+        'message_batches'::regclass, 'message_identities'::regclass, 'delivery_records'::regclass
+    ) AND parent.relnamespace = c.relnamespace
     WHERE c.relkind = 'r' AND (
-        c.relname ~ CASE parent.relname WHEN 'message_batches' THEN '^messages_' ELSE '^identities_' END
+        c.relname ~ CASE parent.relname
+            WHEN 'message_batches' THEN '^messages_'
+            WHEN 'message_identities' THEN '^identities_'
+            ELSE '^records_'
+        END
         AND c.relname ~ '_\d{8}_\d{6}$' AND NOT c.relispartition
         OR EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid AND inhparent = parent.oid)
     )

@@ -196,6 +196,10 @@ TRANSFORM_SECONDS: Final = PROCESS.histogram(
 SANDBOX_DEATHS: Final = PROCESS.counter(
     "broker_transform_sandbox_deaths", "Sandboxes that ended, or were ended, while they transformed messages."
 )
+RECORDS_DROPPED: Final = PROCESS.counter(
+    "broker_delivery_records_dropped",
+    "Acknowledged messages without a record of their delivery, because the database did not take it in time.",
+)
 LATENESS: Final = PROCESS.histogram(
     "pubsub_scheduled_message_lateness_seconds",
     "Time from when a delayed message was due until it was published, by this process.",

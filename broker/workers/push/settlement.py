@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class _Outcomes:
     """What is to be written for the endpoints of a project, of one shard; acks by what is told of them."""
 
-    acks: dict[Told | None, dict[AttemptName, set[int]]] = field(default_factory=dict)
+    acks: dict[Told, dict[AttemptName, set[int]]] = field(default_factory=dict)
     deadlines: dict[NewDeadline, dict[AttemptName, set[int]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -52,8 +52,8 @@ class Settlement:
         self._closing = asyncio.Event()
 
     def acknowledge(self, endpoint: Endpoint, items: Iterable[Item], answer: str = "") -> None:
-        """They were delivered; `answer`: what the endpoint said, for the journal."""
-        told = _told(endpoint, answer)
+        """They were delivered; `answer`: what the endpoint said, for the record of deliveries and the journal."""
+        told = Told(endpoint.subscription.journal, PUSH, answer)
         for item in items:
             acks = self._of(endpoint.payer, item.name.shard_id).acks.setdefault(told, {})
             acks.setdefault(item.name, set()).add(item.ordinal)
@@ -145,6 +145,6 @@ class Settlement:
             kept.setdefault(name, set()).update(ordinals)
 
 
-def _told(endpoint: Endpoint, answer: str = "") -> Told | None:
+def _told(endpoint: Endpoint) -> Told | None:
     journal = endpoint.subscription.journal
-    return None if journal is None else Told(journal, PUSH, answer)
+    return None if journal is None else Told(journal, PUSH)

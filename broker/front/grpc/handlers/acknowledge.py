@@ -3,6 +3,7 @@
 from broker.front.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
 from broker.front.grpc.call import UnaryCall, allow, turn_to_read
 from broker.front.grpc.codec.requests import decode_request
+from broker.front.peer import host_of
 from broker.front.resources.requests import resource_name
 from broker.front.steps import LONG_BODY
 
@@ -15,7 +16,8 @@ async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
     await allow(call, "Subscriber.Acknowledge", subscription)
     if len(body) >= LONG_BODY:
         await turn_to_read(call, subscription, body)
-    await call.services.acknowledge.acknowledge(subscription, list(request.ack_ids), call.caller.member)
+    client = f"gRPC client {host_of(call.peer())}"
+    await call.services.acknowledge.acknowledge(subscription, list(request.ack_ids), call.caller.member, client)
     return EMPTY
 
 

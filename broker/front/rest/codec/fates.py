@@ -6,7 +6,7 @@ import msgspec
 
 from broker.domain.delay import ScheduledMessage
 from broker.domain.endpoint_failure import endpoint_failure_fields
-from broker.domain.fate import MessageFate, fate_until_due, retracted_verdict
+from broker.domain.fate import DROPPED_VERDICT, GONE_VERDICT, MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
 from broker.domain.lag import HeldBy
 from broker.domain.message import PubsubMessage
@@ -16,7 +16,7 @@ from broker.domain.retraction import Retraction
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.schedule import scheduled_json
-from broker.services.fates import MessageFates, Timeline
+from broker.services.fates import DroppedMessage, GoneMessage, MessageFates, Timeline
 
 _TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRY_AT: "retryTime"}
 
@@ -32,6 +32,9 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
         body["message"] = shown
     elif isinstance(message, Retraction):
         body |= _retracted(found.message_id, message)
+    elif isinstance(message, GoneMessage | DroppedMessage):
+        verdict = GONE_VERDICT if isinstance(message, GoneMessage) else DROPPED_VERDICT
+        body |= {"message": {"messageId": found.message_id}, "verdict": verdict}
     else:
         body["message"] = PubsubMessage(
             data=message.data,
@@ -47,13 +50,13 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
 def _retracted(message_id_: str, retraction: Retraction) -> dict[str, Any]:
     body: dict[str, Any] = {
         "message": {"messageId": message_id_, "publishTime": format_timestamp(retraction.publish_time)},
-        "retractTime": format_timestamp(retraction.retracted_at),
+        "cancelTime" if retraction.cancelled else "retractTime": format_timestamp(retraction.retracted_at),
         "verdict": f"{retracted_verdict(retraction)}.",
     }
     if retraction.seq is None:
         del body["message"]["publishTime"]
     if retraction.by:
-        body["retractedBy"] = retraction.by
+        body["cancelledBy" if retraction.cancelled else "retractedBy"] = retraction.by
     if retraction.replaced_by is not None:
         body["replacementId"] = message_id(*retraction.replaced_by)
     return body
@@ -87,6 +90,10 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
             body[_TIMES[standing.state]] = format_timestamp(standing.at)
     if fate.endpoint is not None:
         body |= {"heldBy": HeldBy.ENDPOINT_FAILING, "endpointFailure": endpoint_failure_fields(fate.endpoint)}
+    if fate.entry is not None:
+        told = entry_json(fate.entry)
+        body |= {"endTime": told.pop("time"), **told}
+        del body["event"]
     if fate.held_by_message_id:
         body["heldByMessageId"] = fate.held_by_message_id
     if letter is not None:

@@ -1,5 +1,6 @@
 """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline; Nack and Reject, extensions."""
 
+from broker.front.peer import host_of
 from broker.front.rest.call import Call
 from broker.front.rest.codec.acknowledge import (
     decode_acknowledge,
@@ -15,7 +16,10 @@ EMPTY = b"{}\n"
 async def acknowledge(call: Call) -> bytes:
     if len(call.body) >= LONG_BODY:
         await call.turn_to_read()
-    await call.services.acknowledge.acknowledge(call.name, decode_acknowledge(call.body), call.caller.member)
+    client = f"REST client {host_of(call.exchange.peer)}"
+    await call.services.acknowledge.acknowledge(
+        call.name, decode_acknowledge(call.body), call.caller.member, client
+    )
     return EMPTY
 
 

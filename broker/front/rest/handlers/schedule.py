@@ -31,5 +31,5 @@ async def update_scheduled(call: Call) -> bytes:
 
 async def cancel_scheduled(call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/scheduled/")
-    await call.services.acting.schedule.cancel_scheduled(topic, message_id)
+    await call.services.acting.schedule.cancel_scheduled(topic, message_id, by=call.caller.member)
     return encode_resource({})
