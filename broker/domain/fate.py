@@ -7,7 +7,8 @@ from enum import StrEnum
 from broker.domain.dead_letter import DEADLINE, EXPIRED
 from broker.domain.delay import ScheduledMessage
 from broker.domain.durations import format_duration
-from broker.domain.journal import Author, Entry, Event
+from broker.domain.journal import DISCARDED, EDITED_INTO, Author, Entry, Event
+from broker.domain.letter_standing import Settled
 from broker.domain.message_id import message_id
 from broker.domain.message_state import MessageState
 from broker.domain.retraction import Retraction, Standing
@@ -46,12 +47,13 @@ _WITH_SOMEBODY = frozenset({Fate.OUTSTANDING, Fate.EXHAUSTED})  # who may still 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFact:
-    """Where a message went that was given up."""
+    """Where a message went that was given up, and what became of it there (None: nothing that is recorded)."""
 
     message_id: str
     publish_time: datetime
     reason: str
     delivery_attempts: int
+    settled: Settled | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,8 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
     if entry is None:
         return fate
     at = format_timestamp(entry.time)
+    if entry.event is Event.ACKED and entry.answer == DISCARDED:
+        return replace(fate, state=Fate.ACKNOWLEDGED, verdict=f"It was discarded at {at}{_by(entry.author)}.")
     if entry.event is Event.ACKED:
         how = f", pushed and answered {entry.answer}" if entry.answer else _by(entry.author)
         verdict = f"It was acked at {at}{how} (attempt {entry.attempt})."
@@ -169,6 +173,10 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
         return replace(fate, state=Fate.EXPIRED, verdict=verdict)
     if entry.event is Event.RETRACTED:
         return fate
+    if entry.event is Event.WITHDRAWN and entry.answer.startswith(EDITED_INTO):
+        successor = entry.answer.removeprefix(EDITED_INTO)
+        verdict = f"Its dead letter was edited at {at}{_by(entry.author)}, and came back as message {successor}."
+        return replace(fate, verdict=verdict)
     if entry.event is Event.WITHDRAWN and entry.answer:
         return replace(fate, verdict=f"It was sent to {entry.answer} at {at}, as a new message.")
     if entry.event is Event.WITHDRAWN:
@@ -249,4 +257,6 @@ def _dead_lettered(letter: DeadLetterFact, subscription: Subscription) -> Messag
         f"It went{where} as message {letter.message_id} at {format_timestamp(letter.publish_time)}, after "
         f"{letter.delivery_attempts} attempts: {letter.reason}."
     )
+    if letter.settled is not None:
+        verdict += f" The dead letter {letter.settled.verdict()}."
     return MessageFate(state=Fate.DEAD_LETTERED, verdict=verdict, dead_letter=letter)

@@ -2,6 +2,7 @@
 
 from broker.store.schema import (
     access_tables,
+    dead_letter_tables,
     event_tables,
     identity_tables,
     import_tables,
@@ -21,6 +22,7 @@ metadata = tables.metadata
 DECLARED_IN = (
     tables,
     access_tables,
+    dead_letter_tables,
     event_tables,
     journal_tables,
     quota_tables,

@@ -110,10 +110,8 @@ def redrive(
         body["target"] = session.topic(target)
     started = session.api.call("POST", f"{name}:redrive", body)
     if dry_run:
-        count, new = started["metadata"].get("total", "0"), started["metadata"].get("unrecorded")
         what = f"be sent to {target}" if target else f"come back to {leaf(name)}"
-        as_new = f", {new} of them as new messages" if new and not target else ""
-        session.out.show(Shown(data=started, line=f"{count} would {what}{as_new}."))
+        session.out.show(Shown(data=started, line=_planned(started["metadata"], what, sent=bool(target))))
         return DONE
     if no_wait:
         return finished(session.out, started)
@@ -201,6 +199,16 @@ def edit(
     return Shown(
         data=found, line=f"{old} comes back to {leaf(name)} as a new message, {found['messageId']}{order}."
     )
+
+
+def _planned(metadata: Json, what: str, *, sent: bool) -> str:
+    """What a redrive would do."""
+    outstanding = int(metadata.get("counts", {}).get("outstanding", "0"))
+    count, new = int(metadata.get("total", "0")) - outstanding, metadata.get("unrecorded")
+    most = ("About " if new else "Up to ") if metadata.get("totalIsEstimate") else ""
+    as_new = f", {new} of them as new messages" if new and not sent else ""
+    stay = f"; {outstanding} are outstanding just now, and would stay" if outstanding else ""
+    return f"{most}{count} would {what}{as_new}{stay}."
 
 
 def _nothing(*chosen: str | None) -> str:

@@ -7,6 +7,7 @@ import msgspec
 from broker.domain.delay import ScheduledMessage
 from broker.domain.fate import MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
+from broker.domain.letter_standing import Settled
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
 from broker.domain.message_state import MessageState
@@ -74,6 +75,15 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     return body | {name: text for name, text in said.items() if text}
 
 
+def _settled(settled: Settled) -> dict[str, Any]:
+    body = {"deadLetterSettlement": settled.settlement, "deadLetterSettleTime": format_timestamp(settled.at)}
+    if settled.by:
+        body["deadLetterSettledBy"] = settled.by
+    if settled.successor is not None:
+        body["deadLetterSuccessorId"] = message_id(*settled.successor)
+    return body
+
+
 def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
     body: dict[str, Any] = {"subscription": subscription.name, "state": fate.state, "verdict": fate.verdict}
     standing, letter = fate.standing, fate.dead_letter
@@ -89,4 +99,6 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
         body["deadLetterMessageId"] = letter.message_id
         body["deadLetterTime"] = format_timestamp(letter.publish_time)
         body["deadLetterReason"] = letter.reason
+        if letter.settled is not None:
+            body |= _settled(letter.settled)
     return body
