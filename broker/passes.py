@@ -81,7 +81,7 @@ class Passes:
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states)
         self.janitor = RetentionJanitor(
-            *parts, states, audit_days=config.audit_days, operation_days=config.operation_days
+            *parts, states, counters, audit_days=config.audit_days, operation_days=config.operation_days
         )
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
         targets = Targets(clock, resources, quotas, schemas)

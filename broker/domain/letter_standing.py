@@ -71,10 +71,12 @@ def kept_since(topic_retention: timedelta | None, now: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """Who settled a dead letter (`by` "": not known), how and when; `successor`: the message that it became."""
+    """Who settled a dead letter (`by` "": not known), how and when (None: not known); `successor`: the message that
+    it became.
+    """
 
     settlement: Settlement
-    at: datetime
+    at: datetime | None = None
     by: str = ""
     successor: tuple[int, int] | None = None
 
@@ -82,4 +84,5 @@ class Settled:
         """As the end of a sentence about the letter: "was discarded at …"."""
         by = f" by {self.by}" if self.by else ""
         as_new = f", and came back as message {message_id(*self.successor)}" if self.successor is not None else ""
-        return f"was {self.settlement} at {format_timestamp(self.at)}{by}{as_new}"
+        at = f" at {format_timestamp(self.at)}" if self.at is not None else ""
+        return f"was {self.settlement}{at}{by}{as_new}"

@@ -243,9 +243,9 @@ def settling(
     letters: Sequence[Any],
     settlement: Settlement,
     asked: Discard,
-    successor: Id | tuple[None, None] = (None, None),
+    successor: Id = (0, 0),
 ) -> list[Bound]:
-    """What writes down how these letters were settled, by whom, and as which message they came back.
+    """What writes down how these letters were settled, by whom, and as which message they came back, if they did.
 
     Their rows come back, of all that nobody else has edited.
     """

@@ -328,7 +328,7 @@ async def lock_piles(
     if connection.is_distributed:
         cursors = await lock_on_nodes(connection, shard_ids, *own, locked=locked)
     else:
-        asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": own[1]}
+        asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": list(own[1])}
         [cursors] = await connection.run((_LOCK_PILES if locked else _READ_PILES, asked))
     piles: dict[int, list[Pile]] = {}
     for cursor in cursors:

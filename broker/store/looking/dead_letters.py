@@ -149,7 +149,7 @@ class _Place(NamedTuple):
 
 
 def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:
-    """The letter that stands for a message: the newest, of those that match and, if any, that a subscription has."""
+    """The letter that stands for a message: the newest that matches, and first of those that a subscription has."""
 
     def rank(letter: Any) -> tuple[bool, datetime]:
         piles = found.piles.get(letter.shard_id, ())

@@ -76,7 +76,9 @@ def entry_json(entry: Entry) -> dict[str, Any]:
 
 
 def _settled(settled: Settled) -> dict[str, Any]:
-    body = {"deadLetterSettlement": settled.settlement, "deadLetterSettleTime": format_timestamp(settled.at)}
+    body: dict[str, Any] = {"deadLetterSettlement": settled.settlement}
+    if settled.at is not None:
+        body["deadLetterSettleTime"] = format_timestamp(settled.at)
     if settled.by:
         body["deadLetterSettledBy"] = settled.by
     if settled.successor is not None:
