@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, exists, func, literal, select, text, update
+from sqlalchemy import ARRAY, Row, Select, Text, and_, any_, delete, exists, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -42,7 +42,10 @@ from broker.store.schema.tables import (
 )
 
 _SHARDS = shards_with_levels(of_subscription())
-_dead_letter_topics = topics.alias()
+_dead_letter_topics, _dead_letter_readers = topics.alias(), subscriptions.alias()
+_reads_dead_letters = and_(
+    _dead_letter_readers.c.topic_id == _dead_letter_topics.c.topic_id, _dead_letter_readers.c.detached.is_(False)
+)
 _SUBSCRIPTION: Select[Any] = (
     select(
         subscriptions,
@@ -59,6 +62,10 @@ _SUBSCRIPTION: Select[Any] = (
         .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
         .scalar_subquery()
         .label("dead_letter_topic_id"),
+        select(~exists(_dead_letter_readers.select().where(_reads_dead_letters)))
+        .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
+        .scalar_subquery()
+        .label("dead_letters_unread"),
     )
     .outerjoin(topics, topics.c.topic_id == subscriptions.c.topic_id)
     .outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
@@ -92,6 +99,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         filter_path=row.filter_path,
         body_path=row.body_path,
         dead_letter_topic_id=row.dead_letter_topic_id or 0,
+        dead_letters_unread=bool(row.dead_letters_unread),
         dead_letter_policy=None
         if row.dead_letter_topic is None
         else DeadLetterPolicy(

@@ -145,6 +145,7 @@ def _project(session: Session, *, is_broker: bool) -> Iterator[Finding]:
         if is_broker:
             lags = session.api.call("GET", f"{session.project}/lag", params={"pageSize": 1000})
             yield from _lagging(lags.get("subscriptions", []))
+            yield from _warned(lags.get("subscriptions", []))
             yield from _clock(lags.get("subscriptions", []))
     except Refused as error:
         yield Finding("project", "mend", error.reason, _WHO_MAY.get(error.status, "what it says"))
@@ -173,6 +174,17 @@ def _orphans(subscriptions: list[Json]) -> Iterator[Finding]:
     if gone:
         names = ", ".join(gone[:5]) + (", …" if len(gone) > 5 else "")
         yield Finding("topics", "look", f"deleted, of {names}", "`broker sub delete`, once they are read")
+
+
+def _warned(lags: list[Json]) -> Iterator[Finding]:
+    """Those whose dead-letter topic has no subscription."""
+    warned = [one for one in lags if one.get("warnings")]
+    for one in warned[:5]:
+        name = leaf(one["subscription"])
+        mend = f"`broker sub create` one for that topic; `broker dlq summary {name}` counts them"
+        yield Finding(name, "look", " ".join(one["warnings"]), mend)
+    if len(warned) > 5:
+        yield Finding("dead letters", "look", f"{len(warned) - 5} more have warnings", "`broker lag` has them all")
 
 
 def _lagging(lags: list[Json]) -> Iterator[Finding]:
