@@ -112,8 +112,8 @@ def unread_dead_letters(subscription: "Subscription") -> str:
         return ""
     topic = subscription.dead_letter_policy.dead_letter_topic
     return (
-        f"its dead-letter topic {topic} has no subscription; dead letters are kept for {KEPT.days} days, or as long "
-        "as the topic retains messages, and are lost then"
+        f"its dead-letter topic {topic} has no subscription; dead letters are kept for {KEPT.days} days, or as "
+        "long as the topic retains messages, and are lost then"
     )
 
 
@@ -128,8 +128,8 @@ class Subscription:
     `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter), `body_path` what reads bodies
     for it, if anything does.  `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages
     are then retried without end rather than lost; `dead_letters_unread`: there is one, and nobody subscribes to it.
-    `pause`: nothing is handed out (None: it is not paused); an update leaves it alone.  `kept` holds the fields that are stored and given back without effect, keyed by their
-    JSON name.
+    `pause`: nothing is handed out (None: it is not paused); an update leaves it alone.  `kept` holds fields that
+    are stored and given back without effect, keyed by their JSON name.
     """
 
     subscription_id: int = 0

@@ -50,7 +50,7 @@ class Pile:
     rows: list[Any] = field(default_factory=list)
     _open: dict[int, Any] = field(default_factory=dict)  # by sequence: its row
     _waiting: dict[int, Any] = field(default_factory=dict)
-    _matching: Collection[int] = ()  # of what it is done with: what its filter matches
+    _matching: Collection[int] | None = None  # what its filter matches; None: it was not asked
     _ahead: Sequence[Any] = ()  # what the cursor may pass, and how far that was read
     _read_until: tuple[datetime, int] | None = None
     _passed: Sequence[Any] = ()  # and what it passes
@@ -76,24 +76,23 @@ class Pile:
             return Hold.OUT if _is_out(row, now) else Hold.HELD
         if letter.seq in self._waiting:
             return Hold.HELD
+        if self._matching is not None and letter.seq not in self._matching:
+            return Hold.NEVER
         if letter.seq >= self.cursor.next_seq:
             return Hold.NEVER if letter.publish_time < self.retained_since else Hold.HELD
         had_it = self.cursor.first_seq is None or letter.seq >= self.cursor.first_seq
-        return Hold.OVER if had_it and self._matches(letter) else Hold.NEVER
-
-    def _matches(self, letter: Any) -> bool:
-        return self.cursor.filter_path is None or letter.seq in self._matching
+        is_known = self.cursor.filter_path is None or self._matching is not None
+        return Hold.OVER if had_it and is_known else Hold.NEVER
 
     async def ask_filter(self, connection: HotConnection, letters: Sequence[Any]) -> None:
-        """Read which of these letters its filter matches, of those that the cursor has passed."""
-        next_seq = self.cursor.next_seq
-        passed = [letter for letter in letters if letter.seq < next_seq and letter.seq not in self._open]
-        if self.cursor.filter_path is None or not passed:
+        """Read which of these letters its filter matches, if it has one, of those that are in none of its rows."""
+        unknown = [letter for letter in letters if letter.seq not in self._open]
+        if self.cursor.filter_path is None or not unknown:
             return
         asked = {
-            "shard_ids": [self.shard_id] * len(passed),
-            "publish_times": [letter.publish_time for letter in passed],
-            "seqs": [letter.seq for letter in passed],
+            "shard_ids": [self.shard_id] * len(unknown),
+            "publish_times": [letter.publish_time for letter in unknown],
+            "seqs": [letter.seq for letter in unknown],
             "filter_path": self.cursor.filter_path,
             "body_path": self.cursor.body_path,
         }
