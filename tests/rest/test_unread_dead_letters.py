@@ -1,4 +1,4 @@
-"""Dead letters of a topic that nobody subscribes to: kept, reported, acted on, and counted if they are lost (G2)."""
+"""Dead letters of a topic that nobody subscribes to: kept, reported, acted on, counted if they are lost (G2)."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -26,10 +26,14 @@ class Given:
 
     async def give_up(self, *texts: str) -> list[str]:
         ids = await self.rest.publish(*(message(each) for each in texts))
+        await self.fail()
+        return ids
+
+    async def fail(self) -> None:
+        """All that can be pulled."""
         await self.rest.modify_ack_deadline(await self.rest.pull(max_messages=1000), 0)
         while await self.broker.passes.dead_letter_forwarder.run_once():
             pass
-        return ids
 
     async def pass_time(self, by: timedelta) -> None:
         """And the janitor tidies up, with the partitions that it has made before."""
@@ -122,8 +126,8 @@ async def test_what_is_older_than_seven_days_is_lost_and_the_metric_and_the_log_
     assert given.lost() == 2, "one was discarded"
     [said] = [each.getMessage() for each in caplog.records if "are lost, and nobody" in each.getMessage()]
     assert said == (
-        f"2 dead letters of {given.rest.subscription()} are lost, and nobody had dealt with them: they are kept for 7 "
-        "days, or as long as their topic retains messages"
+        f"2 dead letters of {given.rest.subscription()} are lost, and nobody had dealt with them: they are kept for "
+        "7 days, or as long as their topic retains messages"
     )
 
 
@@ -191,7 +195,7 @@ async def test_a_subscription_with_a_filter_settles_what_it_matches_alone(given:
     rest = given.rest
     await rest.create_subscription("even", "dead", filter="attributes:even")
     await rest.publish(message("a", {"even": "1"}), message("b"))
-    await given.give_up()
+    await given.fail()
     assert await given.counts() == (2, 2, 2)
     assert [text(each) for each in await rest.drain("even")] == ["a"]
     assert await given.counts() == (1, 1, 1)
@@ -240,13 +244,12 @@ async def test_while_nobody_subscribes_the_log_and_the_lag_say_so(
     change = {"subscription": {"deadLetterPolicy": policy}, "updateMask": "deadLetterPolicy"}
     await rest.ok("PATCH", rest.subscription("third"), change)
     why = (
-        f"its dead-letter topic {rest.topic('dead')} has no subscription; dead letters are kept for 7 days, or as long "
-        "as the topic retains messages, and are lost then"
+        f"its dead-letter topic {rest.topic('dead')} has no subscription; dead letters are kept for 7 days, or as "
+        "long as the topic retains messages, and are lost then"
     )
     said = [each.getMessage() for each in caplog.records]
-    assert said == [
-        f"nobody reads dead letters of {rest.subscription(name)}: {why}" for name in ("second", "third")
-    ]
+    both = rest.subscription("second"), rest.subscription("third")
+    assert said == [f"nobody reads dead letters of {name}: {why}" for name in both]
     assert {each["subscription"]: each["warnings"] for each in await _lags(rest)} == {
         rest.subscription(name): [f"{why[0].upper()}{why[1:]}."] for name in ("sub", "second", "third")
     }
@@ -254,13 +257,8 @@ async def test_while_nobody_subscribes_the_log_and_the_lag_say_so(
     assert not [each for each in await _lags(rest) if "warnings" in each]
     given.broker._resources.drop(rest.subscription("second"))
     await rest.pull("second")
-    assert (
-        caplog.records[-1]
-        .getMessage()
-        .startswith(
-            f"{rest.topic('dead')}, which gets dead letters of {rest.subscription('second')}, has a subscription, after "
-        )
-    )
+    ended = f"{rest.topic('dead')}, which gets dead letters of {both[0]}, has a subscription, after "
+    assert caplog.records[-1].getMessage().startswith(ended)
     await rest.ok("POST", f"{rest.subscription('reader')}:detach", {})
     assert len([each for each in await _lags(rest) if "warnings" in each]) == 3
 
