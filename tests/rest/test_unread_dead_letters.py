@@ -126,8 +126,8 @@ async def test_what_is_older_than_seven_days_is_lost_and_the_metric_and_the_log_
     assert given.lost() == 2, "one was discarded"
     [said] = [each.getMessage() for each in caplog.records if "are lost, and nobody" in each.getMessage()]
     assert said == (
-        f"2 dead letters of {given.rest.subscription()} are lost, and nobody had dealt with them: they are kept for "
-        "7 days, or as long as their topic retains messages"
+        f"2 dead letters of {given.rest.subscription()} are lost, and nobody had dealt with them: they are kept "
+        "for 7 days, or as long as their topic retains messages"
     )
 
 

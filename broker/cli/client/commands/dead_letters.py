@@ -42,6 +42,8 @@ def summary(session: Session, *, subscription: str, by: str, filter_text: str | 
         for one in found.get("groups", [])
     ]
     columns = (by, "count", "oldest", "newest")
+    if found.get("atLeast"):
+        session.out.note(f"Of the first {found['scannedDeadLetterCount']:,} dead letters; there are more.")
     return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_nothing(filter_text))
 
 
