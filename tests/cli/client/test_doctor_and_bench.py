@@ -53,9 +53,10 @@ def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
 
 
 def test_a_dead_letter_topic_that_nobody_subscribes_to_is_warned_of(
-    terminal: Terminal, broker_url: str, project: str
+    terminal: Terminal, broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal.variables |= {"BROKER_URL": broker_url, "BROKER_PROJECT": project.removeprefix("projects/")}
+    monkeypatch.setenv("BROKER_URL", broker_url)
+    monkeypatch.setenv("BROKER_PROJECT", project.removeprefix("projects/"))
     for name in ("orders", "failed"):
         assert terminal.pipe(f"broker topic create {name}").code == 0
     warning = "Warning: failed has no subscription: nobody reads the dead letters"
