@@ -103,11 +103,11 @@ class LetterPage:
 
 @dataclass(frozen=True, slots=True)
 class LetterList:
-    """`scanned` letters were read, of which `settled` cannot be acted on; `rest`: where to go on, if anywhere."""
+    """`scanned` letters were read, of which `resolved` cannot be acted on; `rest`: where to go on, if anywhere."""
 
     found: Sequence[DeadLetter]
     scanned: int
-    settled: int
+    resolved: int
     rest: LetterPosition | None
 
 

@@ -8,7 +8,7 @@ from broker.domain.dead_letter import DEADLINE, EXPIRED
 from broker.domain.delay import ScheduledMessage
 from broker.domain.durations import format_duration
 from broker.domain.journal import DISCARDED, EDITED_INTO, Author, Entry, Event
-from broker.domain.letter_standing import Settled
+from broker.domain.letter_standing import Resolved
 from broker.domain.message_id import message_id
 from broker.domain.message_state import MessageState
 from broker.domain.retraction import Retraction, Standing
@@ -53,7 +53,7 @@ class DeadLetterFact:
     publish_time: datetime
     reason: str
     delivery_attempts: int
-    settled: Settled | None = None
+    resolved: Resolved | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +257,6 @@ def _dead_lettered(letter: DeadLetterFact, subscription: Subscription) -> Messag
         f"It went{where} as message {letter.message_id} at {format_timestamp(letter.publish_time)}, after "
         f"{letter.delivery_attempts} attempts: {letter.reason}."
     )
-    if letter.settled is not None:
-        verdict += f" The dead letter {letter.settled.verdict()}."
+    if letter.resolved is not None:
+        verdict += f" The dead letter {letter.resolved.verdict()}."
     return MessageFate(state=Fate.DEAD_LETTERED, verdict=verdict, dead_letter=letter)

@@ -27,7 +27,7 @@ class Hold(Enum):
     NEVER = auto()
 
 
-class Settlement(StrEnum):
+class Resolution(StrEnum):
     """What the record of a dead letter says became of it.  ACKNOWLEDGED: by a subscription that is gone since."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -41,7 +41,7 @@ class Standing:
     subscription of its topic has it.
     """
 
-    settlement: str | None
+    resolution: str | None
     is_kept: bool
     holds: Collection[Hold]
 
@@ -49,17 +49,17 @@ class Standing:
 def can_be_acted_on(newest_first: Iterable[Standing]) -> bool:
     """Whether a message that was given up is a dead letter still, by all letters that it has become.
 
-    It has several if it was sought back and failed again: whatever settled a letter has settled the earlier ones.
+    It has several if it was sought back and failed again: whatever resolved a letter has resolved the earlier ones.
     """
-    settled = False
+    resolved = False
     for standing in newest_first:
-        if standing.settlement == Settlement.EDITED:  # the message came back as another one
-            settled = True
+        if standing.resolution == Resolution.EDITED:  # the message came back as another one
+            resolved = True
         elif Hold.HELD in standing.holds or Hold.OUT in standing.holds:
             return True
-        elif standing.settlement is not None or Hold.OVER in standing.holds:
-            settled = True
-        elif standing.is_kept and not settled:
+        elif standing.resolution is not None or Hold.OVER in standing.holds:
+            resolved = True
+        elif standing.is_kept and not resolved:
             return True
     return False
 
@@ -70,12 +70,13 @@ def kept_since(topic_retention: timedelta | None, now: datetime) -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """Who settled a dead letter (`by` "": not known), how and when (None: not known); `successor`: the message that
-    it became.
+class Resolved:
+    """Who resolved a dead letter (`by` "": not known), how and when (None: not known).
+
+    `successor`: the message that it became.
     """
 
-    settlement: Settlement
+    resolution: Resolution
     at: datetime | None = None
     by: str = ""
     successor: tuple[int, int] | None = None
@@ -85,4 +86,4 @@ class Settled:
         by = f" by {self.by}" if self.by else ""
         as_new = f", and came back as message {message_id(*self.successor)}" if self.successor is not None else ""
         at = f" at {format_timestamp(self.at)}" if self.at is not None else ""
-        return f"was {self.settlement}{at}{by}{as_new}"
+        return f"was {self.resolution}{at}{by}{as_new}"

@@ -71,7 +71,7 @@ class Chosen:
         return not self.reasons or UNKNOWN in self.reasons
 
     @property
-    def takes_settled(self) -> bool:
+    def takes_resolved(self) -> bool:
         """Whether letters that were acknowledged or discarded come back as well: who names a message means it."""
         return bool(self.ids)
 

@@ -9,7 +9,7 @@ import msgspec
 from broker.domain.edit import Edited, LetterEdit, check_edit
 from broker.domain.errors import Aborted, FailedPrecondition, NotFound
 from broker.domain.journal import Author
-from broker.domain.letter_standing import Settlement
+from broker.domain.letter_standing import Resolution
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
 from broker.domain.publish_limits import check_messages, named
@@ -25,7 +25,7 @@ from broker.services.redrive import MayConsume, consumable
 from broker.services.subscriptions import attached_subscription
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.chosen_letters import settled_of
+from broker.store.log.chosen_letters import resolved_of
 from broker.store.log.discard import Discard, Done, find_letters, find_piles
 from broker.store.log.edits import Replacement, not_edited, replace_letter
 from broker.store.log.scheduled_messages import located
@@ -132,11 +132,11 @@ class EditService:
 
 def _why_not(letter: Any, edit: LetterEdit) -> str:
     """Why a dead letter cannot be edited: it was, or the log does not have it any more."""
-    settled = settled_of(letter)
-    if settled is None:
+    resolved = resolved_of(letter)
+    if resolved is None:
         return f"Its dead letter is not retained (messageId={edit.message_id})."
-    kept = "" if settled.settlement is Settlement.EDITED else ", and is not retained"
-    return f"Its dead letter {settled.verdict()}{kept} (messageId={edit.message_id})."
+    kept = "" if resolved.resolution is Resolution.EDITED else ", and is not retained"
+    return f"Its dead letter {resolved.verdict()}{kept} (messageId={edit.message_id})."
 
 
 def _edited(source: LoggedMessage, edit: LetterEdit) -> NewMessage:

@@ -40,7 +40,7 @@ ELSEWHERE = {
     "discard._FIND_LETTERS": _MANY,
     "discard._LOCATE_MESSAGES": _BY_SHARD,
     "discard._NAME_PILES": _MANY,
-    "discard._SETTLE_LETTERS": _BY_SHARD,
+    "discard._RESOLVE_LETTERS": _BY_SHARD,
     "expired._INSERT_EXPIRED": _SENT,
     "expired._INSERT_EXPIRED_OF_KEYS": _SENT,
     "expired._INSERT_GONE": _SENT,

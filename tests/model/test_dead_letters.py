@@ -32,7 +32,7 @@ class Letter:
     reason: str
     at: datetime
     readers: dict[str, str]
-    settled: bool = False
+    resolved: bool = False
     edited: bool = False
 
     def is_open(self, now: datetime) -> bool:
@@ -40,7 +40,7 @@ class Letter:
             return False
         if {"held", "out"} & {*self.readers.values()}:
             return True
-        return not self.settled and "acked" not in self.readers.values()
+        return not self.resolved and "acked" not in self.readers.values()
 
 
 @dataclass
@@ -130,7 +130,7 @@ class History:
             await self.rest.ok(verb, f"{self.rest.subscription(name)}{path}")
             wanted = self.filters.pop(name)
             for letter in self.letters.values():
-                letter.settled |= letter.readers.pop(name, "") == "acked"
+                letter.resolved |= letter.readers.pop(name, "") == "acked"
             assert wanted in ("", "odd")
 
     async def read(self) -> None:
@@ -193,7 +193,7 @@ class History:
         expected = {id_: "discarded" if id_ in was_open else "alreadySettled" for id_ in ids if id_ not in gone}
         assert {id_: outcome for id_, outcome in outcomes.items() if id_ not in gone} == expected
         for id_ in {*ids} & was_open:
-            self.letters[id_].settled = True
+            self.letters[id_].resolved = True
             self.letters[id_].readers = dict.fromkeys(self.letters[id_].readers, "acked")
 
     async def _discard(self, body: Json) -> list[Json]:

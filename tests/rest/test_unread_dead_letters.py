@@ -131,6 +131,21 @@ async def test_what_is_older_than_seven_days_is_lost_and_the_metric_and_the_log_
     )
 
 
+async def test_more_than_can_be_moved_aside_keep_their_partition_until_they_are_dealt_with(
+    given: Given, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.store.log.retention.MAX_STRAGGLERS", 2)
+    ids = await given.give_up("a", "b", "c")
+    await given.pass_time(HOUR)
+    assert await _stored(database, b"SELECT count(*) FROM messages") > 0
+    assert await given.counts() == (3, 3, 3)
+    assert "3 are dead letters that nobody has dealt with; up to 2 would be moved aside" in caplog.text
+    await given.rest.ok("POST", f"{given.rest.subscription()}:discard", {"messageIds": ids[:1]})
+    await given.pass_time(HOUR)
+    assert await _stored(database, b"SELECT count(*) FROM messages") == 0
+    assert await given.counts() == (2, 2, 2)
+
+
 async def test_a_topic_that_retains_messages_longer_keeps_its_dead_letters_as_long(given: Given) -> None:
     change = {"topic": {"messageRetentionDuration": f"{14 * 86_400}s"}, "updateMask": "messageRetentionDuration"}
     await given.rest.ok("PATCH", given.rest.topic("dead"), change)
@@ -212,14 +227,14 @@ async def test_the_history_of_a_message_says_who_discarded_or_edited_its_dead_le
     await rest.ok("POST", f"{rest.subscription()}:discard", {"messageIds": [discarded]})
     answer = await rest.ok("POST", f"{rest.subscription()}:editDeadLetter", {"messageId": edited})
     fate = await rest.ok("GET", f"{rest.subscription()}/messages/{discarded}")
-    assert (fate["state"], fate["deadLetterSettlement"]) == ("DEAD_LETTERED", "discarded")
+    assert (fate["state"], fate["deadLetterResolution"]) == ("DEAD_LETTERED", "discarded")
     assert "The dead letter was discarded at 2" in fate["verdict"]
     assert [(one["event"], one.get("answer")) for one in fate["timeline"]] == [
         ("DEAD_LETTERED", "nack"),
         ("ACKED", "discarded"),
     ]
     fate = await rest.ok("GET", f"{rest.subscription()}/messages/{edited}")
-    assert (fate["deadLetterSettlement"], fate["deadLetterSuccessorId"]) == ("edited", answer["messageId"])
+    assert (fate["deadLetterResolution"], fate["deadLetterSuccessorId"]) == ("edited", answer["messageId"])
     assert fate["verdict"].endswith(f", and came back as message {answer['messageId']}.")
     assert [(one["event"], one.get("answer")) for one in fate["timeline"]] == [
         ("DEAD_LETTERED", "nack"),

@@ -12,7 +12,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from broker.domain.dead_letter_list import MAX_LETTERS
-from broker.domain.letter_standing import Hold, Settled, Settlement, Standing, can_be_acted_on, kept_since
+from broker.domain.letter_standing import Hold, Resolution, Resolved, Standing, can_be_acted_on, kept_since
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
@@ -108,15 +108,15 @@ async def read_letter_topics(connection: HotConnection, shard_ids: Sequence[int]
     return {row.shard_id: row for row in rows}
 
 
-def settled_of(letter: Any) -> Settled | None:
-    """How a letter was settled, as its record says (None: not at all)."""
-    if letter.settlement is None:
+def resolved_of(letter: Any) -> Resolved | None:
+    """How a letter was resolved, as its record says (None: not at all)."""
+    if letter.resolution is None:
         return None
     successor = None if letter.successor_shard is None else (letter.successor_shard, letter.successor_seq)
-    return Settled(
-        settlement=Settlement(letter.settlement),
-        at=letter.settled_at,
-        by=letter.settled_by or "",
+    return Resolved(
+        resolution=Resolution(letter.resolution),
+        at=letter.resolved_at,
+        by=letter.resolved_by or "",
         successor=successor,
     )
 
@@ -125,7 +125,7 @@ def standing_of(letter: Any, piles: Piles, topics: Mapping[int, Any], now: datet
     topic = topics.get(letter.shard_id)
     since = kept_since(None if topic is None else topic.retention, now)
     holds = [pile.holds(letter, now) for pile in piles.get(letter.shard_id, ())]
-    return Standing(letter.settlement, letter.publish_time >= since, holds)
+    return Standing(letter.resolution, letter.publish_time >= since, holds)
 
 
 def judge(groups: Sequence[Group], piles: Piles, topics: Mapping[int, Any], now: datetime) -> None:
@@ -134,7 +134,7 @@ def judge(groups: Sequence[Group], piles: Piles, topics: Mapping[int, Any], now:
         newest_first = sorted(group.letters, key=lambda letter: letter.publish_time, reverse=True)
         group.is_open = can_be_acted_on(standing_of(letter, piles, topics, now) for letter in newest_first)
         group.letter_count = len(group.letters)
-        group.letters = [letter for letter in group.letters if letter.settlement != Settlement.EDITED]
+        group.letters = [letter for letter in group.letters if letter.resolution != Resolution.EDITED]
 
 
 def is_outstanding(group: Group, piles: Piles, now: datetime) -> bool:

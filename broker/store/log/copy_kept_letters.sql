@@ -13,7 +13,7 @@ JOIN message_batches AS m
 WHERE d.publish_time >= %(start)s
   AND d.publish_time < %(end)s
   AND d.publish_time >= %(kept_since)s
-  AND d.settlement IS NULL
+  AND d.resolution IS NULL
   AND m.publish_time >= %(start)s
   AND m.publish_time < %(end)s
 ON CONFLICT DO NOTHING

@@ -4,4 +4,4 @@ FROM dead_letters
 WHERE publish_time >= %(start)s
   AND publish_time < %(end)s
   AND publish_time >= %(kept_since)s
-  AND settlement IS NULL
+  AND resolution IS NULL

@@ -19,7 +19,7 @@ FROM (
               WHERE (i.shard_id, i.seq) IN ((c.source_shard_id, c.source_seq), (c.shard_id, c.seq))
           )
       )
-      AND c.settlement IS DISTINCT FROM 'edited'
+      AND c.resolution IS DISTINCT FROM 'edited'
     GROUP BY c.reason, c.source_shard_id, c.source_seq
 ) AS m
 GROUP BY m.reason

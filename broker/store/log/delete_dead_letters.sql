@@ -8,7 +8,7 @@ WHERE publish_time >= %(since)s  -- stands here too, or older PostgreSQL reads t
     FROM dead_letters AS d
     WHERE d.publish_time >= %(since)s
       AND d.publish_time < %(until)s
-      AND (d.settlement IS NULL OR d.settlement = 'acknowledged' OR d.publish_time < %(kept_since)s)
+      AND (d.resolution IS NULL OR d.resolution = 'acknowledged' OR d.publish_time < %(kept_since)s)
       AND NOT EXISTS (
           SELECT FROM straggler_batches AS s
           WHERE s.shard_id = d.shard_id
@@ -19,4 +19,4 @@ WHERE publish_time >= %(since)s  -- stands here too, or older PostgreSQL reads t
     ORDER BY d.publish_time
     LIMIT %(limit)s
 )
-RETURNING subscription_id, subscription, settlement IS NULL AS is_lost
+RETURNING subscription_id, subscription, resolution IS NULL AS is_lost

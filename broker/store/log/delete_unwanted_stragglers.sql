@@ -23,5 +23,5 @@ AND NOT EXISTS (  -- a dead letter that nobody has dealt with is kept for a whil
       AND l.seq <= m.last_seq
       AND l.seq > m.last_seq - m.count
       AND l.publish_time >= %(kept_since)s
-      AND l.settlement IS NULL
+      AND l.resolution IS NULL
 )

@@ -14,7 +14,7 @@ from typing import Any
 from broker.domain.discard import IN_TURN, Outcome
 from broker.domain.errors import Aborted
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
-from broker.domain.letter_standing import Hold, Settlement, can_be_acted_on
+from broker.domain.letter_standing import Hold, Resolution, can_be_acted_on
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, run_by_shard
@@ -27,7 +27,7 @@ from broker.store.log.piles import Pile, lock_letters, lock_piles
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _FIND_LETTERS = statements.hot("find_letters")
 _NAME_PILES = statements.hot("name_piles")
-_SETTLE_LETTERS = statements.hot("settle_letters")
+_RESOLVE_LETTERS = statements.hot("resolve_letters")
 
 Id = tuple[int, int]  # shard, sequence
 
@@ -35,7 +35,7 @@ Id = tuple[int, int]  # shard, sequence
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
     """Of a subscription, whose own messages are in `shard_ids`.  `consumable`: the subscriptions that its letters
-    may be taken out of.  Not `settles`: what becomes of the letters themselves the caller writes down.
+    may be taken out of.  Not `resolves`: what becomes of the letters themselves the caller writes down.
     """
 
     subscription_id: int
@@ -44,7 +44,7 @@ class Discard:
     consumable: Collection[int]
     author: Author
     now: datetime
-    settles: bool = True
+    resolves: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
     judged = _judge(asked, found, piles)
     writes = _writes(asked, judged, attempt_ids)
     topics = await read_letter_topics(connection, sorted(locked_shards)) if locked_shards else {}
-    letters = _settle(asked, found, judged, in_shards, topics)
-    if asked.settles and letters:
-        writes += settling(connection, letters, Settlement.DISCARDED, asked)
+    letters = _resolve(asked, found, judged, in_shards, topics)
+    if asked.resolves and letters:
+        writes += resolving(connection, letters, Resolution.DISCARDED, asked)
         writes += _tells(asked, letters, judged)
     if writes:
         await connection.run(*writes)
@@ -220,13 +220,13 @@ def _writes(asked: Discard, judged: _Judged, attempt_ids: AttemptIds) -> list[Bo
     return writes
 
 
-def _settle(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topics: Mapping[int, Any]) -> list[Any]:
-    """The letters that are settled by this, also those that no subscription has: what is to be written of them."""
-    settled: dict[Id, Any] = {}
+def _resolve(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topics: Mapping[int, Any]) -> list[Any]:
+    """The letters that are resolved by this, also those that no subscription has: what is to be written of them."""
+    resolved: dict[Id, Any] = {}
     for id_ in asked.ids:
         outcomes = judged.outcomes.get(id_, set())
         for letter in found.letters.get(id_, ()):
-            if letter.settlement == Settlement.EDITED or Outcome.WAITING in outcomes:
+            if letter.resolution == Resolution.EDITED or Outcome.WAITING in outcomes:
                 continue
             if Outcome.LEFT_ALONE in outcomes:  # somebody else may still act on it
                 continue
@@ -234,18 +234,18 @@ def _settle(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topics
             if not can_be_acted_on([standing]):
                 continue
             judged.add(id_, Outcome.DISCARDED)
-            settled[letter.shard_id, letter.seq] = letter
-    return list(settled.values())
+            resolved[letter.shard_id, letter.seq] = letter
+    return list(resolved.values())
 
 
-def settling(
+def resolving(
     connection: HotConnection,
     letters: Sequence[Any],
-    settlement: Settlement,
+    resolution: Resolution,
     asked: Discard,
     successor: Id = (0, 0),
 ) -> list[Bound]:
-    """What writes down how these letters were settled, by whom, and as which message they came back, if they did.
+    """What writes down how these letters were resolved, by whom, and as which message they came back, if they did.
 
     Their rows come back, of all that nobody else has edited.
     """
@@ -253,13 +253,13 @@ def settling(
         "shard_ids": [letter.shard_id for letter in letters],
         "publish_times": [letter.publish_time for letter in letters],
         "seqs": [letter.seq for letter in letters],
-        "settlement": settlement,
+        "resolution": resolution,
         "now": asked.now,
-        "settled_by": asked.author.principal,
+        "resolved_by": asked.author.principal,
         "successor_shard": successor[0],
         "successor_seq": successor[1],
     }
-    return by_shard(connection, _SETTLE_LETTERS, given)
+    return by_shard(connection, _RESOLVE_LETTERS, given)
 
 
 def told_of(asked: Discard, letters: Sequence[Any], event: Event, answer: str) -> list[Bound]:

@@ -10,13 +10,13 @@ from psycopg.errors import CheckViolation
 from broker.domain.discard import Outcome
 from broker.domain.errors import Aborted, FailedPrecondition, Unavailable
 from broker.domain.journal import EDITED_INTO, Event
-from broker.domain.letter_standing import Settlement
+from broker.domain.letter_standing import Resolution
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.discard import Discard, Done, discard, find_letters, settling, told_of
+from broker.store.log.discard import Discard, Done, discard, find_letters, resolving, told_of
 from broker.store.log.messages import append_statements, encode_messages
 
 _OPEN_SHARD = statements.hot("open_shard")
@@ -39,7 +39,7 @@ async def replace_letter(
     Returns its sequence; None: too much stands before a letter, the cursors have gone a part of the way.  Raises
     FailedPrecondition (it lies where the caller may not take it from), Aborted, Unavailable.
     """
-    done = await discard(connection, replace(wanted.asked, settles=False), attempt_ids)
+    done = await discard(connection, replace(wanted.asked, resolves=False), attempt_ids)
     if done.left_alone:
         raise FailedPrecondition(
             f"Its dead letter lies in {', '.join(sorted(done.left_alone))}, which you may not consume."
@@ -66,16 +66,16 @@ async def replace_letter(
 
 def not_edited(letters: Sequence[Any]) -> list[Any]:
     """Those that have not come back as other messages."""
-    return [letter for letter in letters if letter.settlement != Settlement.EDITED]
+    return [letter for letter in letters if letter.resolution != Resolution.EDITED]
 
 
 async def _write_down(
     connection: HotConnection, wanted: Replacement, letters: Sequence[Any], successor: tuple[int, int]
 ) -> None:
     """That these letters were edited, and which message they became.  Raises Aborted."""
-    settles = settling(connection, letters, Settlement.EDITED, wanted.asked, successor)
+    resolves = resolving(connection, letters, Resolution.EDITED, wanted.asked, successor)
     answer = f"{EDITED_INTO}{message_id(*successor)}"
     told = told_of(wanted.asked, letters, Event.WITHDRAWN, answer)
-    results = await connection.run(*settles, *told)
-    if sum(map(len, results[: len(settles)])) != len(letters):
+    results = await connection.run(*resolves, *told)
+    if sum(map(len, results[: len(resolves)])) != len(letters):
         raise Aborted("Somebody else was at this dead letter; try it again.")

@@ -5,5 +5,5 @@ DELETE FROM dead_letters AS d
 USING unnest(%(shard_ids)s::int8[], %(publish_times)s::timestamptz[], %(seqs)s::int8[])
     AS w (shard_id, publish_time, seq)
 WHERE d.shard_id = w.shard_id AND d.publish_time = w.publish_time AND d.seq = w.seq
-  AND d.settlement IS DISTINCT FROM 'edited'
+  AND d.resolution IS DISTINCT FROM 'edited'
 RETURNING d.seq

@@ -51,7 +51,7 @@ class Group:
 
     def is_chosen(self, chosen: Chosen) -> bool:
         """Whether a redrive takes it up: who names a message means it also if its letter was dealt with."""
-        return self.is_open or (chosen.takes_settled and bool(self.letters))
+        return self.is_open or (chosen.takes_resolved and bool(self.letters))
 
     @property
     def goes(self) -> bool:

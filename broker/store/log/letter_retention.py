@@ -1,7 +1,7 @@
 """Dead letters are kept for a while, whether or not anybody subscribes to their topic (G2).
 
 What a subscription of the topic has acknowledged only its cursor and its attempts tell; before these go, or the
-letters do, it is written into the records of the letters.  So from then on a record that is not settled says that
+letters do, it is written into the records of the letters.  So from then on a record that is not resolved says that
 its letter is to be kept, and was lost if it is gone.
 """
 
@@ -14,14 +14,14 @@ from broker.domain.letter_standing import kept_since
 from broker.store.driver import statements
 from broker.store.driver.database import Connection
 
-_SETTLE_ACKNOWLEDGED = statements.load("settle_acknowledged")
+_RESOLVE_ACKNOWLEDGED = statements.load("resolve_acknowledged")
 _DELETE_DEAD_LETTERS = statements.load("delete_dead_letters")
 _READ_LONGEST = b"SELECT max(message_retention) FROM topics"
 _FIND_SHARDS = b"""
-    SELECT DISTINCT shard_id, subscription_id FROM dead_letters WHERE settlement IS NULL AND publish_time < %s
+    SELECT DISTINCT shard_id, subscription_id FROM dead_letters WHERE resolution IS NULL AND publish_time < %s
 """
 _FIND_OF_SHARDS = b"""
-    SELECT DISTINCT shard_id, subscription_id FROM dead_letters WHERE settlement IS NULL AND shard_id = ANY (%s)
+    SELECT DISTINCT shard_id, subscription_id FROM dead_letters WHERE resolution IS NULL AND shard_id = ANY (%s)
 """
 _READ_FILTERS = b"""
     SELECT s.subscription_id, s.filter_path::text, s.body_path::text
@@ -31,7 +31,7 @@ _READ_FILTERS = b"""
 """
 _READ_EXISTING = b"SELECT subscription_id FROM subscriptions WHERE subscription_id = ANY (%s)"
 _DELETE_OF_SHARDS = b"""
-    DELETE FROM dead_letters WHERE shard_id = ANY (%s) RETURNING subscription_id, subscription, settlement IS NULL
+    DELETE FROM dead_letters WHERE shard_id = ANY (%s) RETURNING subscription_id, subscription, resolution IS NULL
 """
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -45,20 +45,20 @@ async def read_kept_since(connection: Connection, *, now: datetime) -> datetime:
     return kept_since(row[0], now)
 
 
-async def settle_acknowledged(connection: Connection, *, before: datetime) -> None:
+async def resolve_acknowledged(connection: Connection, *, before: datetime) -> None:
     """Write down of which letters, published before a time, somebody is done with."""
     found = await (await connection.execute(_FIND_SHARDS, [before])).fetchall()
-    await _settle(connection, found, before)
+    await _resolve(connection, found, before)
 
 
-async def settle_in_shards(connection: Connection, shard_ids: Sequence[int]) -> None:
+async def resolve_in_shards(connection: Connection, shard_ids: Sequence[int]) -> None:
     """The same of all letters of some shards: before cursors go, in the transaction that has locked them."""
     if shard_ids:
         found = await (await connection.execute(_FIND_OF_SHARDS, [list(shard_ids)])).fetchall()
-        await _settle(connection, found, _NEVER)
+        await _resolve(connection, found, _NEVER)
 
 
-async def _settle(connection: Connection, found: Collection[Sequence[Any]], before: datetime) -> None:
+async def _resolve(connection: Connection, found: Collection[Sequence[Any]], before: datetime) -> None:
     owners = {owner for _, owner in found}
     gone = sorted(owners - await _existing(connection, owners))
     for shard_id in sorted({shard_id for shard_id, _ in found}):  # one at a time: each is on one node
@@ -71,7 +71,7 @@ async def _settle(connection: Connection, found: Collection[Sequence[Any]], befo
             "filter_paths": [path for _, path, _ in filters],
             "body_paths": [path for _, _, path in filters],
         }
-        await connection.execute(_SETTLE_ACKNOWLEDGED, wanted)
+        await connection.execute(_RESOLVE_ACKNOWLEDGED, wanted)
 
 
 async def _existing(connection: Connection, owners: Collection[int]) -> set[int]:

@@ -193,7 +193,7 @@ def _chosen_of(step: Redrive, groups: Sequence[Group], piles: Piles) -> list[Gro
     for group in groups:
         if is_outstanding(group, piles, step.now):
             group.outcome = Outcome.OUTSTANDING
-        elif step.chosen.takes_settled and not group.letters:
+        elif step.chosen.takes_resolved and not group.letters:
             group.outcome = Outcome.EDITED
         elif not group.is_chosen(step.chosen):
             continue

@@ -18,7 +18,7 @@ from broker.store.log.deleting import BATCH
 from broker.store.log.finished_attempts import delete_finished_attempts
 from broker.store.log.in_doubt import is_nothing_in_doubt
 from broker.store.log.journal import journal_parameters
-from broker.store.log.letter_retention import delete_letter_records, read_kept_since, settle_acknowledged
+from broker.store.log.letter_retention import delete_letter_records, read_kept_since, resolve_acknowledged
 from broker.store.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
 from broker.store.log.pins import read_oldest_pins
 from broker.telemetry.lost_letters import LostLetters
@@ -86,7 +86,7 @@ async def _drop_partitions(connection: Connection, now: datetime, states: StateC
     partitions = await list_partitions(connection)
     unwanted = [p for p in partitions if p.end <= min(now - _STILL_PUBLISHED, oldest) or p.detaching]
     if unwanted:
-        await settle_acknowledged(connection, before=unwanted[-1].end)
+        await resolve_acknowledged(connection, before=unwanted[-1].end)
     for partition in unwanted:
         has_attempts = oldest_attempt < partition.end
         if not await _move_stragglers(connection, partition, states, now=now, has_attempts=has_attempts):
@@ -158,7 +158,7 @@ async def _delete_stragglers(connection: Connection, now: datetime) -> None:
     """Those that nobody wants any more."""
     partitions = await list_partitions(connection)
     if partitions:  # letters that are among them are older than all partitions, but for gaps
-        await settle_acknowledged(connection, before=partitions[0].start)
+        await resolve_acknowledged(connection, before=partitions[0].start)
     kept_since = await read_kept_since(connection, now=now)
     await connection.execute(_DELETE_UNWANTED_STRAGGLERS, {"kept_since": kept_since})
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -60,8 +60,8 @@ async def list_dead_letters(connection: HotConnection, asked: AskedLetters) -> L
         from_seq = start.seq if start is not None and start.shard_id == shard_id else 0
         rest = await walk.shard(shard_id, from_seq)
         if rest is not None:
-            return LetterList(walk.found, walk.scanned, walk.settled, rest)
-    return LetterList(walk.found, walk.scanned, walk.settled, None)
+            return LetterList(walk.found, walk.scanned, walk.resolved, rest)
+    return LetterList(walk.found, walk.scanned, walk.resolved, None)
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class _Walk:
     asked: AskedLetters
     found: list[DeadLetter] = field(default_factory=list)
     scanned: int = 0
-    settled: int = 0
+    resolved: int = 0
     room: int = MAX_RESPONSE_BYTES
 
     @property
@@ -103,14 +103,14 @@ class _Walk:
                 return LetterPosition(shard_id, group.seq)
             self._count(group)
             if letter is not None:
-                self._add(_letter(letter, message, shard_id), found)
+                self._add(letter, _letter(letter, message, shard_id), found)
         self.scanned += found.left_out
         return None
 
     def _count(self, group: Group) -> None:
         self.scanned += group.letter_count
         if not group.is_open:
-            self.settled += group.letter_count
+            self.resolved += group.letter_count
 
     async def _messages(self, letters: Sequence[Any]) -> dict[tuple[int, int], Any]:
         """As they lie in the dead-letter topic, by their places there; of those that do still."""
@@ -127,25 +127,15 @@ class _Walk:
             for row in await read_sharing(self.connection, _READ_LETTER_MESSAGES, asked)
         }
 
-    def _add(self, letter: DeadLetter, found: ChosenGroups) -> None:
+    def _add(self, row: Any, letter: DeadLetter, found: ChosenGroups) -> None:
         if not self.asked.page.takes(letter):
             return
         topic = found.topics.get(letter.letter_shard)
-        holding = [
-            pile.name
-            for pile in found.piles.get(letter.letter_shard, ())
-            if pile.holds(_Place(letter.letter_seq, letter.publish_time), self.asked.now) in _HAS
-        ]
+        piles = found.piles.get(letter.letter_shard, ())
+        holding = [pile.name for pile in piles if pile.holds(row, self.asked.now) in _HAS]
         name = DELETED_TOPIC if topic is None else topic.topic
         self.found.append(replace(letter, topic=name, subscriptions=sorted(holding)))
         self.room -= len(letter.data or b"") + len(letter.attributes_text)
-
-
-class _Place(NamedTuple):
-    """Of a letter in its shard."""
-
-    seq: int
-    publish_time: datetime
 
 
 def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:

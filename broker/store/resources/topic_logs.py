@@ -10,7 +10,7 @@ from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
 from broker.store.driver.database import driver_of
 from broker.store.log.due_attempt import first_due_floor
-from broker.store.log.letter_retention import Lost, delete_letters_of_shards, settle_in_shards
+from broker.store.log.letter_retention import Lost, delete_letters_of_shards, resolve_in_shards
 from broker.store.resources.cursor_locks import lock_cursors
 from broker.store.resources.shard_levels import insert_shards, made_shards
 from broker.store.schema.known_tables import held_claims, known_shards
@@ -133,7 +133,7 @@ async def _take_cursors(connection: AsyncConnection, shard_ids: Sequence[int]) -
     ids = await _subscriptions_of(connection, shard_ids)
     of_them = cursors.c.shard_id.in_(shard_ids) & cursors.c.subscription_id.in_(ids)
     await lock_cursors(connection, shard_ids=shard_ids, subscription_ids=ids)
-    await settle_in_shards(await driver_of(connection), shard_ids)
+    await resolve_in_shards(await driver_of(connection), shard_ids)
     gone = delete(cursors).where(of_them).returning(cursors.c.subscription_id, cursors.c.paused)
     rows = await connection.execute(gone)
     return {row.subscription_id: row.paused for row in rows}

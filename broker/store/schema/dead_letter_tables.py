@@ -5,8 +5,8 @@ from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, Table, Text
 from broker.store.schema.tables import metadata
 
 # Where a dead letter stands (shard_id, publish_time, seq), where its message was, and why that was given up
-# (domain/dead_letter.py).  `settlement` (null: nobody has settled it) and what follows: domain/letter_standing.py.
-# A row that is not settled goes with its letter, one that is no sooner than KEPT after it.
+# (domain/dead_letter.py).  `resolution` (null: nobody has resolved it) and what follows: domain/letter_standing.py.
+# A row that is not resolved goes with its letter, one that is no sooner than KEPT after it.
 dead_letters = Table(
     "dead_letters",
     metadata,
@@ -21,9 +21,9 @@ dead_letters = Table(
     Column("subscription", Text, nullable=False),
     Column("delivery_attempts", Integer, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("settlement", Text),
-    Column("settled_at", DateTime(timezone=True)),
-    Column("settled_by", Text),
+    Column("resolution", Text),
+    Column("resolved_at", DateTime(timezone=True)),
+    Column("resolved_by", Text),
     Column("successor_shard", BigInteger),
     Column("successor_seq", BigInteger),
     Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),

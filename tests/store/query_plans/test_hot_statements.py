@@ -155,7 +155,7 @@ EXPECTED = {
     "unrecorded._READ_RECORDED_SINCE": set(),
     "unrecorded._OPEN_SHARD": {"shards_pkey"},
     "edits._OPEN_SHARD": {"shards_pkey"},
-    "discard._SETTLE_LETTERS": set(),
+    "discard._RESOLVE_LETTERS": set(),
     "discard._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
     "discard._FIND_LETTERS": {"_pkey", "straggler_batches_pkey"},
     "discard._NAME_PILES": {"cursors_pkey"},

@@ -7,7 +7,7 @@ import msgspec
 from broker.domain.delay import ScheduledMessage
 from broker.domain.fate import MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
-from broker.domain.letter_standing import Settled
+from broker.domain.letter_standing import Resolved
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
 from broker.domain.message_state import MessageState
@@ -75,14 +75,14 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     return body | {name: text for name, text in said.items() if text}
 
 
-def _settled(settled: Settled) -> dict[str, Any]:
-    body: dict[str, Any] = {"deadLetterSettlement": settled.settlement}
-    if settled.at is not None:
-        body["deadLetterSettleTime"] = format_timestamp(settled.at)
-    if settled.by:
-        body["deadLetterSettledBy"] = settled.by
-    if settled.successor is not None:
-        body["deadLetterSuccessorId"] = message_id(*settled.successor)
+def _resolved(resolved: Resolved) -> dict[str, Any]:
+    body: dict[str, Any] = {"deadLetterResolution": resolved.resolution}
+    if resolved.at is not None:
+        body["deadLetterResolveTime"] = format_timestamp(resolved.at)
+    if resolved.by:
+        body["deadLetterResolvedBy"] = resolved.by
+    if resolved.successor is not None:
+        body["deadLetterSuccessorId"] = message_id(*resolved.successor)
     return body
 
 
@@ -101,6 +101,6 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
         body["deadLetterMessageId"] = letter.message_id
         body["deadLetterTime"] = format_timestamp(letter.publish_time)
         body["deadLetterReason"] = letter.reason
-        if letter.settled is not None:
-            body |= _settled(letter.settled)
+        if letter.resolved is not None:
+            body |= _resolved(letter.resolved)
     return body

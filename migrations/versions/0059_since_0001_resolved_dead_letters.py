@@ -1,4 +1,4 @@
-"""How a dead letter was settled: by whom, when, and as which message it came back, if it was edited.
+"""How a dead letter was resolved: by whom, when, and as which message it came back, if it was edited.
 
 Locks: `dead_letters` for a moment, as any new column without a default does.
 """
@@ -13,8 +13,8 @@ depends_on = None
 
 def upgrade() -> None:
     op.execute(
-        "ALTER TABLE dead_letters ADD COLUMN settlement text, ADD COLUMN settled_at timestamptz, "
-        "ADD COLUMN settled_by text, ADD COLUMN successor_shard bigint, ADD COLUMN successor_seq bigint"
+        "ALTER TABLE dead_letters ADD COLUMN resolution text, ADD COLUMN resolved_at timestamptz, "
+        "ADD COLUMN resolved_by text, ADD COLUMN successor_shard bigint, ADD COLUMN successor_seq bigint"
     )
 
 

@@ -1,15 +1,15 @@
 -- Letters of a shard, published before a time, whose records say nothing yet: those that some subscription of their topic is
--- done with (domain/letter_standing.py: OVER), and those of subscriptions that are `gone`, are settled from then on,
+-- done with (domain/letter_standing.py: OVER), and those of subscriptions that are `gone`, are resolved from then on,
 -- whatever becomes of who has read them.  `filtering`: subscriptions with filters, and these.
 UPDATE dead_letters AS d
-SET settlement = 'acknowledged'
+SET resolution = 'acknowledged'
 WHERE d.shard_id = %(shard_id)s
   AND d.publish_time < %(before)s
-  AND d.settlement IS NULL
+  AND d.resolution IS NULL
   AND (d.publish_time, d.seq) IN (  -- who has one locked says himself what becomes of it
       SELECT l.publish_time, l.seq
       FROM dead_letters AS l
-      WHERE l.shard_id = %(shard_id)s AND l.publish_time < %(before)s AND l.settlement IS NULL
+      WHERE l.shard_id = %(shard_id)s AND l.publish_time < %(before)s AND l.resolution IS NULL
       FOR UPDATE SKIP LOCKED
   )
   AND (
