@@ -53,5 +53,5 @@ def test_what_became_of_it_is_said_as_far_as_it_is_known() -> None:
     assert Resolved(resolution=Resolution.ACKNOWLEDGED).verdict() == "was acknowledged"
     edited = Resolved(resolution=Resolution.EDITED, at=NOW, by="user:ada@example.com", successor=(3, 1))
     assert edited.verdict() == (
-        "was edited at 2026-11-26T00:00:00Z by user:ada@example.com, and came back as message 3000000000000001"
+        "was edited at 2026-11-26T00:00:00.000Z by user:ada@example.com, and came back as message 3000000000000001"
     )
