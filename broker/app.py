@@ -239,7 +239,7 @@ class Broker:
     def _subscription_service(self) -> SubscriptionService:
         parts = self._database, self._clock, self._wake_ups, self.quotas, self.transforms.checks
         return SubscriptionService(
-            *parts,
+            *(*parts, self._dead_letter_news),
             secrets=self._secrets,
             min_delivery_attempts=self._config.min_delivery_attempts,
             only_own_accounts=self.access is not None,

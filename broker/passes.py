@@ -88,7 +88,7 @@ class Passes:
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states, storage)
-        self.janitor = RetentionJanitor(*parts, states, **_retention(config))
+        self.janitor = RetentionJanitor(*parts, states, counters, **_retention(config))
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
         targets = Targets(clock, resources, quotas, schemas)
         kinds = _kinds(clock, resources, targets, wake_ups, attempt_ids, counters)

@@ -17,7 +17,7 @@ from broker.domain.refusals import refuse_nul
 MAX_LETTERS = 10_000  # that one call looks at
 MAX_GROUPS = 1_000  # that one call tells of
 _PUSH = "push "
-_TOKEN = struct.Struct(">qqqq")
+_TOKEN = struct.Struct(">qq")
 
 By = Literal["reason", "status", "hour", "attribute"]
 
@@ -26,7 +26,7 @@ By = Literal["reason", "status", "hour", "attribute"]
 class DeadLetter:
     """A message (`shard_id`, `seq`) that was given up, and where it lies in its dead-letter topic.
 
-    `subscriptions` hold it there: they have neither acked it nor let it expire.  `data` None: it was not read.
+    `subscriptions` have it there: they have neither acked it nor let it expire.  `data` None: it was not read.
     """
 
     shard_id: int
@@ -82,12 +82,10 @@ class Trait:
 
 @dataclass(frozen=True, slots=True)
 class LetterPosition:
-    """Behind this letter, in the order of where the messages were."""
+    """From this message on."""
 
     shard_id: int
-    seq: int = -1
-    letter_shard: int = 0
-    letter_seq: int = 0
+    seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +103,11 @@ class LetterPage:
 
 @dataclass(frozen=True, slots=True)
 class LetterList:
-    """`gone` of those that were looked at are held by nobody any more; `rest`: where to go on, if anywhere."""
+    """`scanned` letters were read, of which `resolved` cannot be acted on; `rest`: where to go on, if anywhere."""
 
     found: Sequence[DeadLetter]
     scanned: int
-    gone: int
+    resolved: int
     rest: LetterPosition | None
 
 
@@ -161,5 +159,5 @@ def parse_letter_page(size: int, token: str, *, chosen: Mapping[Trait, str], fil
 
 def letter_page_token(p: LetterPosition) -> str:
     """The token of the page that goes on there."""
-    raw = _TOKEN.pack(p.shard_id, p.seq, p.letter_shard, p.letter_seq)
+    raw = _TOKEN.pack(p.shard_id, p.seq)
     return urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -7,7 +7,17 @@ from enum import StrEnum
 from broker.domain.dead_letter import DEADLINE, EXPIRED
 from broker.domain.delay import ScheduledMessage
 from broker.domain.durations import format_duration
-from broker.domain.journal import DEFAULT_RETENTION, PUSH, TRANSFORM, Author, Entry, Event
+from broker.domain.journal import (
+    DEFAULT_RETENTION,
+    DISCARDED,
+    EDITED_INTO,
+    PUSH,
+    TRANSFORM,
+    Author,
+    Entry,
+    Event,
+)
+from broker.domain.letter_standing import Resolved
 from broker.domain.message_id import message_id
 from broker.domain.message_state import MessageState
 from broker.domain.push_state import PushState
@@ -53,12 +63,13 @@ _WITH_SOMEBODY = frozenset({Fate.OUTSTANDING, Fate.EXHAUSTED})  # who may still 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFact:
-    """Where a message went that was given up."""
+    """Where a message went that was given up, and what became of it there (None: nothing that is recorded)."""
 
     message_id: str
     publish_time: datetime
     reason: str
     delivery_attempts: int
+    resolved: Resolved | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +201,8 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
         return fate
     fate = replace(fate, entry=entry)
     at = format_timestamp(entry.time)
+    if entry.event is Event.ACKED and entry.answer == DISCARDED:
+        return replace(fate, state=Fate.ACKNOWLEDGED, verdict=f"It was discarded at {at}{_by(entry.author)}.")
     if entry.event is Event.ACKED:
         return _acked(fate, entry, at)
     if entry.event is Event.DEAD_LETTERED:
@@ -201,6 +214,10 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
         return replace(fate, state=Fate.EXPIRED, verdict=verdict)
     if entry.event is Event.RETRACTED:
         return fate
+    if entry.event is Event.WITHDRAWN and entry.answer.startswith(EDITED_INTO):
+        successor = entry.answer.removeprefix(EDITED_INTO)
+        verdict = f"Its dead letter was edited at {at}{_by(entry.author)}, and came back as message {successor}."
+        return replace(fate, verdict=verdict)
     if entry.event is Event.WITHDRAWN and entry.answer:
         return replace(fate, verdict=f"It was sent to {entry.answer} at {at}, as a new message.")
     if entry.event is Event.WITHDRAWN:
@@ -296,4 +313,6 @@ def _dead_lettered(letter: DeadLetterFact, subscription: Subscription) -> Messag
         f"It went{where} as message {letter.message_id} at {format_timestamp(letter.publish_time)}, after "
         f"{letter.delivery_attempts} attempts: {letter.reason}."
     )
+    if letter.resolved is not None:
+        verdict += f" The dead letter {letter.resolved.verdict()}."
     return MessageFate(state=Fate.DEAD_LETTERED, verdict=verdict, dead_letter=letter)

@@ -9,7 +9,7 @@ from broker.domain.durations import format_duration
 from broker.domain.endpoint_failure import describe_failing_endpoint, describe_failing_message
 from broker.domain.pause import Pause
 from broker.domain.push_state import PushState
-from broker.domain.subscription import Subscription
+from broker.domain.subscription import Subscription, unread_dead_letters
 from broker.domain.timestamps import format_timestamp
 
 # What is looked at of one subscription in one shard: some milliseconds.  Beyond, figures are estimates.
@@ -103,7 +103,8 @@ class Lag:
 
     `undelivered` messages are not acked, `outstanding` of them are out or wait to be tried again, `held` wait for
     their ordering keys.  `undelivered_bytes` is an estimate always, `undelivered` if it says so.  `verdict` is
-    `held_by` as a sentence.  `endpoint`: the state of the endpoint if it fails.
+    `held_by` as a sentence; `warnings` are others, of what holds nothing and loses something.  `endpoint`: the
+    state of the endpoint if it fails.
     """
 
     subscription: Subscription
@@ -117,6 +118,7 @@ class Lag:
     held: int = 0
     holder: KeyHolder | None = None
     endpoint: PushState | None = None
+    warnings: Sequence[str] = ()
 
     def rank(self) -> tuple[float, int, str]:
         """Lags in this order have the oldest message first."""
@@ -149,7 +151,14 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
         held=held,
         holder=holder if held_by is HeldBy.STUCK_KEY else None,
         endpoint=state.as_of(now) if held_by is HeldBy.ENDPOINT_FAILING and state is not None else None,
+        warnings=_warnings(subscription),
     )
+
+
+def _warnings(subscription: Subscription) -> list[str]:
+    """Sentences about what is wrong though it holds nothing."""
+    unread = unread_dead_letters(subscription)
+    return [f"{unread[0].upper()}{unread[1:]}."] if unread else []
 
 
 def _judge(

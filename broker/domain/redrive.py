@@ -39,7 +39,7 @@ class Outcome(StrEnum):
     REDRIVEN_AS_NEW = "redrivenAsNew"
     ALREADY_THERE = "alreadyThere"
     OUTSTANDING = "outstanding"  # somebody has its dead letter just now
-    ACKED = "acked"  # its dead letter was dealt with
+    EDITED = "edited"  # its dead letter was edited, and came back as another message
     GONE = "gone"  # neither it nor its dead letter is retained any more
     REFUSED = "refused"
     LEFT_ALONE = "leftAlone"
@@ -71,8 +71,8 @@ class Chosen:
         return not self.reasons or UNKNOWN in self.reasons
 
     @property
-    def takes_acked(self) -> bool:
-        """Whether those that were dealt with come back as well: who names a message means it."""
+    def takes_resolved(self) -> bool:
+        """Whether letters that were acknowledged or discarded come back as well: who names a message means it."""
         return bool(self.ids)
 
 

@@ -12,6 +12,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.journal import NO_JOURNAL, Journal, check_journal
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
+from broker.domain.letter_standing import KEPT
 from broker.domain.pause import Pause
 from broker.domain.priority import Priorities
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
@@ -105,6 +106,17 @@ class Extensions:
 EXTENSION_NAMES = tuple(each.name for each in fields(Extensions))
 
 
+def unread_dead_letters(subscription: "Subscription") -> str:
+    """What is said while nobody subscribes to the dead-letter topic of a subscription; "" of all others."""
+    if subscription.dead_letter_policy is None or not subscription.dead_letters_unread:
+        return ""
+    topic = subscription.dead_letter_policy.dead_letter_topic
+    return (
+        f"its dead-letter topic {topic} has no subscription; dead letters are kept for {KEPT.days} days, or as "
+        "long as the topic retains messages, and are lost then"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A subscription as stored.
@@ -115,9 +127,9 @@ class Subscription:
     `expiration_ttl` None means the subscription never expires.
     `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter), `body_path` what reads bodies
     for it, if anything does.  `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages
-    are then retried without end rather than lost.  `pause`: nothing is handed out (None: it is not paused); an
-    update leaves it alone.  `kept` holds the fields that are stored and given back without effect, keyed by their
-    JSON name.
+    are then retried without end rather than lost; `dead_letters_unread`: there is one, and nobody subscribes to it.
+    `pause`: nothing is handed out (None: it is not paused); an update leaves it alone.  `kept` holds fields that
+    are stored and given back without effect, keyed by their JSON name.
     """
 
     subscription_id: int = 0
@@ -141,6 +153,7 @@ class Subscription:
     body_path: str | None = None
     dead_letter_policy: DeadLetterPolicy | None = None
     dead_letter_topic_id: int = 0
+    dead_letters_unread: bool = False
     retry_policy: RetryPolicy | None = None
     detached: bool = False
     push_config: PushConfig = PULL

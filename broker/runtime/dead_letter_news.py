@@ -1,10 +1,11 @@
-"""What the log says of dead-letter policies whose topic is missing: such messages are delivered without end."""
+"""What the log says of dead-letter policies whose topic is missing, or has no subscription."""
 
-from broker.domain.subscription import Subscription
+from broker.domain.subscription import Subscription, unread_dead_letters
 from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 
-_KIND = "subscriptions without their dead-letter topic"
+_MISSING = "subscriptions without their dead-letter topic"
+_UNREAD = "subscriptions whose dead-letter topic has no subscription"
 
 
 class DeadLetterNews:
@@ -17,18 +18,26 @@ class DeadLetterNews:
         """This is how it is now."""
         name, policy = subscription.name, subscription.dead_letter_policy
         if policy is None:
-            self._states.forget(_KIND, name)
-        elif subscription.dead_letter_topic_id:
-            self._states.ends(_KIND, name, f"dead letters of {name} go to {policy.dead_letter_topic} again")
+            self.gone(name)
+            return
+        topic = policy.dead_letter_topic
+        fields = fields_of(dead_letter_topic=topic)
+        if subscription.dead_letter_topic_id:
+            self._states.ends(_MISSING, name, f"dead letters of {name} go to {topic} again")
         else:
-            why = f"there is no topic {policy.dead_letter_topic}; what fails is delivered again and again"
-            fields = fields_of(dead_letter_topic=policy.dead_letter_topic)
-            self._states.begins(_KIND, name, f"dead letters of {name} go nowhere", why, fields=fields)
+            why = f"there is no topic {topic}; what fails is delivered again and again"
+            self._states.begins(_MISSING, name, f"dead letters of {name} go nowhere", why, fields=fields)
+        why = unread_dead_letters(subscription)
+        if why:
+            self._states.begins(_UNREAD, name, f"nobody reads dead letters of {name}", why, fields=fields)
+        else:
+            self._states.ends(_UNREAD, name, f"{topic}, which gets dead letters of {name}, has a subscription")
 
     def is_told(self, name: str) -> bool:
         """Whether something was told of it that is not over."""
-        return self._states.lasts(_KIND, name)
+        return self._states.lasts(_MISSING, name) or self._states.lasts(_UNREAD, name)
 
     def gone(self, name: str) -> None:
-        """There is no such subscription any more."""
-        self._states.forget(_KIND, name)
+        """There is no such subscription any more, or it has no such policy."""
+        for kind in (_MISSING, _UNREAD):
+            self._states.forget(kind, name)

@@ -114,11 +114,11 @@ class DiscardService:
         letters = options.letters
         if letters.message_ids:
             return list(dict.fromkeys(parse_message_ids(letters.message_ids))), None
-        paths = compiled(letters.filter)
+        paths, now = compiled(letters.filter), self._clock.now()
         chosen = Chosen(
             subscription_id=subscription.subscription_id,
             since=max(letters.start_time or EVER, EVER),
-            until=until(letters, self._clock.now()),
+            until=until(letters, now),
             reasons=tuple(letters.reasons),
             filter_path=paths.filter_path,
             body_path=paths.body_path,
@@ -132,7 +132,7 @@ class DiscardService:
             for number, shard_id in enumerate(later):
                 from_seq = start[1] if start is not None and start[0] == shard_id else 1
                 seqs, next_seq = await choose_letters(
-                    hot, chosen=chosen, shard_id=shard_id, from_seq=from_seq, most=MAX_DISCARDED
+                    hot, chosen=chosen, shard_id=shard_id, from_seq=from_seq, most=MAX_DISCARDED, now=now
                 )
                 found += [(shard_id, seq) for seq in seqs]
                 if next_seq is not None:

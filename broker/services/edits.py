@@ -9,6 +9,7 @@ import msgspec
 from broker.domain.edit import Edited, LetterEdit, check_edit
 from broker.domain.errors import Aborted, FailedPrecondition, NotFound
 from broker.domain.journal import Author
+from broker.domain.letter_standing import Resolution
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
 from broker.domain.publish_limits import check_messages, named
@@ -25,8 +26,9 @@ from broker.services.redrive import MayConsume, consumable
 from broker.services.subscriptions import attached_subscription
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.chosen_letters import resolved_of
 from broker.store.log.discard import Discard, Done, find_letters, find_piles
-from broker.store.log.edits import Replacement, replace_letter
+from broker.store.log.edits import Replacement, not_edited, replace_letter
 from broker.store.log.scheduled_messages import located
 from broker.store.looking.fates import LoggedMessage, read_message
 from broker.telemetry.log import fields_of
@@ -106,13 +108,17 @@ class EditService:
             letters = await find_letters(hot, asked)
             if not letters:
                 raise NotFound(f"The subscription has no such dead letter (messageId={edit.message_id}).")
+            newest = max(letters, key=lambda each: each.publish_time)
+            letters = not_edited(letters)
+            if not letters:
+                raise FailedPrecondition(_why_not(newest, edit))
             piles = await find_piles(hot, asked)
             for letter in sorted(letters, key=lambda each: each.publish_time, reverse=True):
                 source = await read_message(hot, shard_id=letter.shard_id, id_seq=letter.seq)
                 if source is not None:
                     break
             else:
-                raise FailedPrecondition(f"Its dead letter is not retained (messageId={edit.message_id}).")
+                raise FailedPrecondition(_why_not(newest, edit))
         return letters, source, frozenset(await consumable(piles, may_consume))
 
     async def _replace(self, wanted: Replacement) -> int:
@@ -127,6 +133,15 @@ class EditService:
     async def _step(self, wanted: Replacement) -> tuple[int | None, Done]:
         async with hot_transaction(self._database) as connection:
             return await replace_letter(connection, wanted, self._attempt_ids)
+
+
+def _why_not(letter: Any, edit: LetterEdit) -> str:
+    """Why a dead letter cannot be edited: it was, or the log does not have it any more."""
+    resolved = resolved_of(letter)
+    if resolved is None:
+        return f"Its dead letter is not retained (messageId={edit.message_id})."
+    kept = "" if resolved.resolution is Resolution.EDITED else ", and is not retained"
+    return f"Its dead letter {resolved.verdict()}{kept} (messageId={edit.message_id})."
 
 
 def _edited(source: LoggedMessage, edit: LetterEdit) -> NewMessage:

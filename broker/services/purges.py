@@ -15,6 +15,7 @@ from broker.store.log.copying import read_ends
 from broker.store.log.purging import read_oldest_standing
 from broker.store.resources import topic_logs, topics
 from broker.telemetry.log import fields_of
+from broker.telemetry.lost_letters import LostLetters
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PURGES
 from broker.telemetry.state_changes import StateChanges
@@ -40,6 +41,7 @@ class PurgeService:
         self._operations = operations
         self._states = states
         self._counts = counters.process
+        self._lost = LostLetters(states, counters)
 
     async def purge_topic(self, name: str, *, by: str = "") -> None:
         """Forget all that was published before, for the topic, its subscriptions and its snapshots, which go.
@@ -50,11 +52,12 @@ class PurgeService:
             topic = await topics.lock_topic(connection, name=name)
             if topic is None:
                 raise topic_not_found(name)
-            names = await topic_logs.replace_logs(connection, topic=topic, now=self._clock.now())
+            names, lost = await topic_logs.replace_logs(connection, topic=topic, now=self._clock.now())
         self._counts[PURGES["topic"]] += 1
         self._states.tell(
             "purged topics", f"{name} is purged{f' by {by}' if by else ''}", fields=fields_of(name, principal=by)
         )
+        self._lost.tell(lost, f"their topic, {name}, was purged")
         await self._wake_ups.announce(name, *names)
 
     async def purge_matching(self, name: str, options: PurgeOptions, *, started_by: str) -> Operation:

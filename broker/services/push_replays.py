@@ -15,9 +15,9 @@ from broker.services.operations import OperationService
 from broker.services.redrive import ChosenLetters, MayConsume, RedrivePlan, RedriveService
 from broker.services.subscriptions import attached_subscription
 from broker.store.driver.database import Database
+from broker.store.log.chosen_letters import count_letters
 from broker.store.log.copying import read_ends
 from broker.store.log.push_replay import find_expired
-from broker.store.log.redrive import count_letters
 from broker.store.resources import subscriptions
 
 

@@ -1,6 +1,6 @@
 """Redrive: dead letters go back to the subscription that gave them up, or to a topic (G2); an extension."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from broker.domain.log_page import LogPosition
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.names import leaf
 from broker.domain.operation import Operation, Verb, check_rate
-from broker.domain.redrive import Chosen, RedriveOptions, Unrecorded, check_redrive, chosen_by, to_json
+from broker.domain.redrive import Chosen, Outcome, RedriveOptions, Unrecorded, check_redrive, chosen_by, to_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
@@ -21,7 +21,8 @@ from broker.services.operations import OperationService
 from broker.services.private_shards import private_shard_of
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
-from broker.store.log.redrive import count_letters, list_piles, name_piles
+from broker.store.log.chosen_letters import LetterCount, count_chosen
+from broker.store.log.redrive import list_piles, name_piles
 from broker.store.log.scheduled_messages import located
 from broker.store.log.unrecorded import UnrecordedStep, find_unrecorded, read_recorded_since
 from broker.store.resources import topics
@@ -46,11 +47,15 @@ class RedrivePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenLetters:
-    """What the operation is to know of the letters, and about how many messages they are of; the rest as above."""
+    """What the operation is to know of the letters, and about how many messages they are of; the rest as above.
+
+    `outstanding` of these somebody has just now; `is_estimate`: there are at most so many.
+    """
 
     request: Mapping[str, Any]
     total: int
     is_estimate: bool
+    outstanding: int = 0
     taken_from: Sequence[str]
     left_alone: Sequence[str]
 
@@ -86,6 +91,8 @@ class RedriveService:
             total=letters.total,
             is_estimate=letters.is_estimate,
         )
+        if request.validate_only and letters.outstanding:
+            operation = replace(operation, counts={Outcome.OUTSTANDING: letters.outstanding})
         return RedrivePlan(
             operation=operation,
             validate_only=request.validate_only,
@@ -105,15 +112,17 @@ class RedriveService:
         )
         chosen = await self._located(chosen)
         unrecorded = await self._unrecorded(subscription, chosen)
-        counts, piles = await self._look(subscription, chosen, unrecorded)
+        piles = await self._piles(subscription, unrecorded)
         allowed = await consumable(piles, may_consume)
+        count = await self._count(subscription, chosen, allowed)
         if unrecorded is not None and target is None and not request.validate_only:
             shard_id = await private_shard_of(name, self._database, self._clock, self._wake_ups)
             unrecorded = replace(unrecorded, private_shard=shard_id)
         return ChosenLetters(
             request=_stored(request, chosen, allowed, target, unrecorded),
-            total=sum(counts.values()) + (0 if unrecorded is None else unrecorded.count),
-            is_estimate=bool(request.filter) or unrecorded is not None,
+            total=count.messages + (0 if unrecorded is None else unrecorded.count),
+            is_estimate=count.is_at_most or unrecorded is not None,
+            outstanding=count.outstanding,
             taken_from=sorted(allowed.values()),
             left_alone=sorted(pile_name for pile, pile_name in piles if pile not in allowed),
         )
@@ -170,17 +179,21 @@ class RedriveService:
                     looks += 1
         return count
 
-    async def _look(
-        self, subscription: Subscription, chosen: Chosen, unrecorded: Unrecorded | None
-    ) -> tuple[Mapping[str, int], Sequence[tuple[int, str]]]:
-        """How many messages are chosen, by reason, and the subscriptions that may have their letters."""
-        shard_ids = subscription.shard_ids
+    async def _piles(self, subscription: Subscription, unrecorded: Unrecorded | None) -> Sequence[tuple[int, str]]:
+        """The subscriptions that may have its dead letters."""
         async with self._database.hot() as hot:
-            counts = await count_letters(hot, chosen=chosen, shard_ids=shard_ids)
-            piles = await list_piles(hot, subscription_id=subscription.subscription_id, shard_ids=shard_ids)
+            piles = await list_piles(
+                hot, subscription_id=subscription.subscription_id, shard_ids=subscription.shard_ids
+            )
             if unrecorded is not None:
                 piles = sorted({*piles, *await name_piles(hot, unrecorded.shard_ids)})
-            return counts, piles
+            return piles
+
+    async def _count(self, subscription: Subscription, chosen: Chosen, allowed: Collection[int]) -> LetterCount:
+        async with self._database.hot() as hot:
+            return await count_chosen(
+                hot, chosen, shard_ids=subscription.shard_ids, consumable=allowed, now=self._clock.now()
+            )
 
 
 def _stored(

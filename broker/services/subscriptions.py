@@ -20,6 +20,7 @@ from broker.domain.subscription import (
 from broker.filtering.jsonpath import filter_paths
 from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.quotas import Quotas
 from broker.runtime.transforms import TransformChecks
 from broker.runtime.wake_ups import WakeUps
@@ -73,6 +74,7 @@ class SubscriptionService:
         wake_ups: WakeUps,
         quotas: Quotas,
         transforms: TransformChecks,
+        dead_letter_news: DeadLetterNews,
         *,
         secrets: Secrets,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
@@ -87,6 +89,7 @@ class SubscriptionService:
         self._secrets = secrets
         self._quotas = quotas
         self._transforms = transforms
+        self._dead_letter_news = dead_letter_news
         self._min_delivery_attempts = min_delivery_attempts
         self._only_own_accounts = only_own_accounts
 
@@ -124,6 +127,7 @@ class SubscriptionService:
                 await forget_policy(connection, schema=self._database.schema, resource=wanted.name)
         if subscription is None:
             raise AlreadyExists(f"Subscription already exists (resource={leaf(wanted.name)}).")
+        self._dead_letter_news.read(subscription)
         await self._wake_ups.announce(wanted.name)
         return subscription
 
@@ -156,6 +160,8 @@ class SubscriptionService:
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
             if "push_config" in fields:
                 await self._push_anew(connection, subscription, instead_of=current.push_config)
+            if "dead_letter_policy" in fields:
+                self._dead_letter_news.read(await existing_subscription(connection, subscription.name))
         await self._wake_ups.announce(subscription.name)
         return subscription
 

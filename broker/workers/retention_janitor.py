@@ -21,11 +21,13 @@ from broker.store.log.scheduled_messages import delete_scheduled_ids
 from broker.store.log.staged import delete_refused_messages
 from broker.store.resources.operations import delete_old_operations
 from broker.store.resources.snapshots import delete_expired_snapshots
+from broker.telemetry.lost_letters import LostLetters
+from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
 
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
 _PARTS = (
-    *(make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_dead_letters, delete_old_journal),
+    *(make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_old_journal),
     *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind, delete_retractions),
 )
 
@@ -38,6 +40,7 @@ class RetentionJanitor:
         database: Database,
         clock: DatabaseClock,
         states: StateChanges | None = None,
+        counters: Counters | None = None,
         *,
         audit_days: int = AUDIT_DAYS,
         operation_days: int = 7,
@@ -50,6 +53,7 @@ class RetentionJanitor:
         self._audit_days = audit_days
         self._operation_days = operation_days
         self._states = states or StateChanges()
+        self._lost = LostLetters(self._states, counters or Counters())
         self._database = database
         self._clock = clock
 
@@ -61,6 +65,7 @@ class RetentionJanitor:
                 return
             now = self._clock.now()
             kept = (
+                partial(delete_dead_letters, lost=self._lost),
                 partial(delete_old_audit_entries, days=self._audit_days),
                 partial(delete_old_operations, days=self._operation_days),
                 partial(delete_old_parts, days=self._operation_days),

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0061_since_0001"
-down_revision = "0058_since_0001"
+down_revision = "0059_since_0001"
 branch_labels = None
 depends_on = None
 

@@ -53,9 +53,7 @@ class Acts:
         early = not whole and self._dice.random() < _ENDED_EARLY
         for letter in letters[: len(letters) // 2] if early else letters:
             message = by_id[int(letter.attributes[DEAD_LETTER_ID])]
-            if (name, message.id) in self._discarded:
-                counts["acked"] += 1
-            else:
+            if (name, message.id) not in self._discarded:
                 self._bring_back(message, letter)
                 counts["redriven"] += 1
         self._count += 1

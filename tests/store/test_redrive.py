@@ -144,7 +144,7 @@ async def test_a_letter_that_is_out_is_left_alone_and_one_given_back_is_taken_ou
     assert await _acked(letters.log) == ["b", "c"]
     assert await letters.dead.acknowledge(delivery, [0]) == set()
     assert await _acked(letters.dead) == []
-    assert await letters.redrive() == [Outcome.ACKED]
+    assert await letters.redrive() == [], "a subscription of the dead-letter topic has dealt with it"
 
 
 @pytest.mark.parametrize("taken", [1, 2])

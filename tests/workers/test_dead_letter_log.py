@@ -33,7 +33,7 @@ async def test_dead_letters_are_counted_and_a_missing_topic_is_told(
             await rest.pull()
         await rest.create_topic("dead")
         await eventually(lambda: _ended(rest, caplog))
-    missing, again = _said(caplog, "broker.state")
+    missing, again, unread = _said(caplog, "broker.state")
     assert missing == (
         "dead letters of projects/p/subscriptions/sub go nowhere: there is no topic projects/p/topics/dead; "
         "what fails is delivered again and again"
@@ -42,6 +42,7 @@ async def test_dead_letters_are_counted_and_a_missing_topic_is_told(
     assert again.startswith(
         "dead letters of projects/p/subscriptions/sub go to projects/p/topics/dead again, after "
     )
+    assert unread.startswith("nobody reads dead letters of projects/p/subscriptions/sub: its dead-letter topic ")
     [count] = _said(caplog, "broker.tally")  # at the latest when the broker stops
     assert count.startswith(f"3 dead letters {sub} in ")
     assert count.endswith(" s: nack 3")
@@ -54,4 +55,4 @@ async def _has(rest: Rest, count: int) -> bool:
 
 async def _ended(rest: Rest, caplog: pytest.LogCaptureFixture) -> bool:
     await rest.pull()
-    return len(_said(caplog, "broker.state")) == 2
+    return len(_said(caplog, "broker.state")) == 3

@@ -19,6 +19,7 @@ from broker.store.engine.two_phases import parts_written
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _PARAMETERS = re.compile(r"^-- parameters: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
+_ROW_LOCKS = re.compile(r"^FOR UPDATE(?: OF \w+)?$", re.MULTILINE)
 _COLUMNS = re.compile(r"^-- columns: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
 
 
@@ -114,6 +115,18 @@ def hot_without(name: str, part: str, answer: str) -> Statement:
     if not found:
         raise ValueError(f"{name}.sql has no {part}")
     return hot_statement(f"{name}_without_{part}", f"{before}\n{answer}")
+
+
+@cache
+def hot_unlocked(name: str) -> Statement:
+    """`hot`, without its row locks: what only reads asks the same question.
+
+    Raises FileNotFoundError for an unknown name, ValueError if the statement locks nothing.
+    """
+    text, found = _ROW_LOCKS.subn("", _read(name))
+    if not found:
+        raise ValueError(f"{name}.sql locks no rows")
+    return hot_statement(f"{name}_unlocked", text)
 
 
 def hot_statement(name: str, text: str) -> Statement:

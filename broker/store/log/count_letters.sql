@@ -1,12 +1,14 @@
--- How many messages of a subscription are chosen, by the reason for which they were given up; of all its shards.
--- parameters: source_shard_ids int8[], subscription_id int8, since timestamptz, until timestamptz, reasons text[],
---     id_shards int8[], id_seqs int8[]
+-- How many messages of a subscription have letters that are chosen, from a sequence on and whether or not they can be acted
+-- on, by the reason for which they were given up.
+-- parameters: source_shard_ids int8[], subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
+--     reasons text[], id_shards int8[], id_seqs int8[]
 -- columns: reason, letters, messages
 SELECT m.reason, sum(m.letters)::int8 AS letters, count(*) AS messages
 FROM (
     SELECT c.reason, c.source_shard_id, c.source_seq, count(*) AS letters
     FROM dead_letters AS c
     WHERE c.source_shard_id = ANY (%(source_shard_ids)s::int8[])
+      AND c.source_seq >= %(from_seq)s
       AND c.subscription_id = %(subscription_id)s
       AND (c.publish_time BETWEEN %(since)s AND %(until)s) IS TRUE
       AND (cardinality(%(reasons)s::text[]) = 0 OR c.reason = ANY (%(reasons)s::text[]))
@@ -17,6 +19,7 @@ FROM (
               WHERE (i.shard_id, i.seq) IN ((c.source_shard_id, c.source_seq), (c.shard_id, c.seq))
           )
       )
+      AND c.resolution IS DISTINCT FROM 'edited'
     GROUP BY c.reason, c.source_shard_id, c.source_seq
 ) AS m
 GROUP BY m.reason

@@ -1,5 +1,5 @@
 -- What is known of letters that are in the log no more: no partition has their publish times, and they are not among the
--- messages that outlived theirs.
+-- messages that outlived theirs.  What an operator did with one is known until nothing so old is kept.
 DELETE FROM dead_letters
 WHERE publish_time >= %(since)s  -- stands here too, or older PostgreSQL reads the whole table to find what it deletes
   AND publish_time < %(until)s
@@ -8,6 +8,7 @@ WHERE publish_time >= %(since)s  -- stands here too, or older PostgreSQL reads t
     FROM dead_letters AS d
     WHERE d.publish_time >= %(since)s
       AND d.publish_time < %(until)s
+      AND (d.resolution IS NULL OR d.resolution = 'acknowledged' OR d.publish_time < %(kept_since)s)
       AND NOT EXISTS (
           SELECT FROM straggler_batches AS s
           WHERE s.shard_id = d.shard_id
@@ -18,3 +19,4 @@ WHERE publish_time >= %(since)s  -- stands here too, or older PostgreSQL reads t
     ORDER BY d.publish_time
     LIMIT %(limit)s
 )
+RETURNING subscription_id, subscription, resolution IS NULL AS is_lost

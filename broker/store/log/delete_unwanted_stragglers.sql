@@ -16,3 +16,12 @@ AND NOT EXISTS (
       AND o.last_publish_time >= m.publish_time
       AND int8range(m.last_seq - m.count, m.last_seq, '(]') && o.seqs
 )
+AND NOT EXISTS (  -- a dead letter that nobody has dealt with is kept for a while
+    SELECT FROM dead_letters AS l
+    WHERE l.shard_id = m.shard_id
+      AND l.publish_time = m.publish_time
+      AND l.seq <= m.last_seq
+      AND l.seq > m.last_seq - m.count
+      AND l.publish_time >= %(kept_since)s
+      AND l.resolution IS NULL
+)

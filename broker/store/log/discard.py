@@ -13,18 +13,21 @@ from typing import Any
 
 from broker.domain.discard import IN_TURN, Outcome
 from broker.domain.errors import Aborted
-from broker.domain.journal import Author
+from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
+from broker.domain.letter_standing import Hold, Resolution, can_be_acted_on
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
-from broker.store.driver.by_shard import run_by_shard
+from broker.store.driver.by_shard import by_shard, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.chosen_letters import read_letters
-from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
+from broker.store.log.chosen_letters import Piles, read_chosen, read_letter_topics, standing_of
+from broker.store.log.journal import journal_statement
+from broker.store.log.piles import Pile, lock_letters, lock_piles
 
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _FIND_LETTERS = statements.hot("find_letters")
 _NAME_PILES = statements.hot("name_piles")
+_RESOLVE_LETTERS = statements.hot("resolve_letters")
 
 Id = tuple[int, int]  # shard, sequence
 
@@ -32,7 +35,7 @@ Id = tuple[int, int]  # shard, sequence
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
     """Of a subscription, whose own messages are in `shard_ids`.  `consumable`: the subscriptions that its letters
-    may be taken out of.
+    may be taken out of.  Not `resolves`: what becomes of the letters themselves the caller writes down.
     """
 
     subscription_id: int
@@ -41,6 +44,7 @@ class Discard:
     consumable: Collection[int]
     author: Author
     now: datetime
+    resolves: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,10 @@ class _Found:
     @property
     def letter_shards(self) -> set[int]:
         return {letter.shard_id for letter in chain.from_iterable(self.letters.values())}
+
+    @property
+    def source_shards(self) -> set[int]:
+        return {letter.source_shard_id for letter in chain.from_iterable(self.letters.values())}
 
     def of(self, id_: Id, subscription_id: int, pile: Pile) -> list[Any]:
         """What an id means in a pile."""
@@ -101,51 +109,47 @@ async def find_letters(connection: HotConnection, asked: Discard) -> list[Any]:
 
 
 async def choose_letters(
-    connection: HotConnection, *, chosen: Chosen, shard_id: int, from_seq: int, most: int
+    connection: HotConnection, *, chosen: Chosen, shard_id: int, from_seq: int, most: int, now: datetime
 ) -> tuple[list[int], int | None]:
-    """The sequences of messages in a shard whose letters are chosen; where to go on (None: that was all)."""
-    asked = {
-        "source_shard_id": shard_id,
-        "subscription_id": chosen.subscription_id,
-        "from_seq": from_seq,
-        "since": chosen.since,
-        "until": chosen.until,
-        "reasons": list(chosen.reasons),
-        "id_shards": [],
-        "id_seqs": [],
-        "filter_path": chosen.filter_path,
-        "body_path": chosen.body_path,
-        "max_scanned": most,
-    }
-    rows = await read_letters(connection, asked)
-    seqs = list(dict.fromkeys(row.source_seq for row in rows if row.matches))
-    return seqs, rows[-1].source_seq + 1 if len(rows) == most else None
+    """The sequences of messages in a shard whose letters are chosen and can be acted on; where to go on (None: that
+    was all).
+    """
+    found = await read_chosen(connection, chosen, shard_id=shard_id, from_seq=from_seq, now=now, max_scanned=most)
+    return [group.seq for group in found.groups if group.is_open], found.next_seq
 
 
 async def discard(connection: HotConnection, asked: Discard, attempt_ids: AttemptIds) -> Done:
     """Within the caller's transaction.  Raises Aborted: letters have come to where nothing is locked."""
     found = await _find(connection, asked)
     locked_shards = found.letter_shards
-    by_shard = await lock_piles(
+    own_shards = {shard_id for shard_id, _ in asked.ids} | found.source_shards
+    in_shards = await lock_piles(
         connection,
         shard_ids=sorted(locked_shards),
-        own=(asked.subscription_id, sorted({shard_id for shard_id, _ in asked.ids} & {*asked.shard_ids})),
+        own=(asked.subscription_id, sorted(own_shards & {*asked.shard_ids})),
         consumable={*asked.consumable, asked.subscription_id},
         now=asked.now,
     )
-    for shard_id, piles in by_shard.items():  # what may be given up just now: it is known then whether it was
+    for shard_id, piles in in_shards.items():  # what may be given up just now: it is known then whether it was
         own = [message for message in found.own.values() if message.shard_id == shard_id]
         letters = [each for some in found.letters.values() for each in some if each.shard_id == shard_id]
         for pile in piles:
             if pile.may_consume:
                 await pile.look_ahead(connection, found.all_of(asked, pile))
         await lock_letters(connection, piles, [*own, *letters])
+        for pile in piles:
+            await pile.ask_filter(connection, letters)
     again = await _find(connection, asked)
     if _names(again) != _names(found):
         raise Aborted("Messages were given up, or came back, meanwhile; it is tried again.")
-    piles = list(chain.from_iterable(by_shard.values()))
+    piles = list(chain.from_iterable(in_shards.values()))
     judged = _judge(asked, found, piles)
     writes = _writes(asked, judged, attempt_ids)
+    topics = await read_letter_topics(connection, sorted(locked_shards)) if locked_shards else {}
+    letters = _resolve(asked, found, judged, in_shards, topics)
+    if asked.resolves and letters:
+        writes += resolving(connection, letters, Resolution.DISCARDED, asked)
+        writes += _tells(asked, letters, judged)
     if writes:
         await connection.run(*writes)
     known = {*found.own, *found.letters}
@@ -214,3 +218,79 @@ def _writes(asked: Discard, judged: _Judged, attempt_ids: AttemptIds) -> list[Bo
                     reached.append(letter)
         writes += pile.dropped(reached, attempt_ids, asked.now, asked.author)
     return writes
+
+
+def _resolve(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topics: Mapping[int, Any]) -> list[Any]:
+    """The letters that are resolved by this, also those that no subscription has: what is to be written of them."""
+    resolved: dict[Id, Any] = {}
+    for id_ in asked.ids:
+        outcomes = judged.outcomes.get(id_, set())
+        for letter in found.letters.get(id_, ()):
+            if letter.resolution == Resolution.EDITED or Outcome.WAITING in outcomes:
+                continue
+            if Outcome.LEFT_ALONE in outcomes:  # somebody else may still act on it
+                continue
+            standing = standing_of(letter, piles, topics, asked.now)
+            if not can_be_acted_on([standing]):
+                continue
+            judged.add(id_, Outcome.DISCARDED)
+            resolved[letter.shard_id, letter.seq] = letter
+    return list(resolved.values())
+
+
+def resolving(
+    connection: HotConnection,
+    letters: Sequence[Any],
+    resolution: Resolution,
+    asked: Discard,
+    successor: Id = (0, 0),
+) -> list[Bound]:
+    """What writes down how these letters were resolved, by whom, and as which message they came back, if they did.
+
+    Their rows come back, of all that nobody else has edited.
+    """
+    given = {
+        "shard_ids": [letter.shard_id for letter in letters],
+        "publish_times": [letter.publish_time for letter in letters],
+        "seqs": [letter.seq for letter in letters],
+        "resolution": resolution,
+        "now": asked.now,
+        "resolved_by": asked.author.principal,
+        "successor_shard": successor[0],
+        "successor_seq": successor[1],
+    }
+    return by_shard(connection, _RESOLVE_LETTERS, given)
+
+
+def told_of(asked: Discard, letters: Sequence[Any], event: Event, answer: str) -> list[Bound]:
+    """What tells of it in the journal, of the messages that these letters were."""
+    seqs: dict[int, set[int]] = {}
+    for letter in letters:
+        seqs.setdefault(letter.source_shard_id, set()).add(letter.source_seq)
+    return [
+        journal_statement(
+            shard_id,
+            list(
+                rows_of(
+                    None,
+                    asked.subscription_id,
+                    event,
+                    0,
+                    ranges_of(sorted(of_shard)),
+                    author=asked.author,
+                    answer=answer,
+                )
+            ),
+            asked.now,
+        )
+        for shard_id, of_shard in sorted(seqs.items())
+    ]
+
+
+def _tells(asked: Discard, letters: Sequence[Any], judged: _Judged) -> list[Bound]:
+    """Of what the subscription has besides, `dropped` tells."""
+    own = {
+        id_ for pile, held in judged.held.items() if pile.subscription_id == asked.subscription_id for id_ in held
+    }
+    others = [letter for letter in letters if (letter.source_shard_id, letter.source_seq) not in own]
+    return told_of(asked, others, Event.ACKED, DISCARDED)

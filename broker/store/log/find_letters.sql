@@ -1,17 +1,21 @@
 -- Dead letters of a subscription by the messages that they were (`source_`), and by themselves.
 -- parameters: subscription_id int8, source_shard_ids int8[], source_seqs int8[], shard_ids int8[],
 --     publish_times timestamptz[], seqs int8[]
--- columns: shard_id, publish_time, seq, source_shard_id, source_seq, ordering_key
-SELECT d.shard_id, d.publish_time, d.seq, d.source_shard_id, d.source_seq, l.ordering_key
+-- columns: shard_id, publish_time, seq, source_shard_id, source_seq, resolution, resolved_at, resolved_by, successor_shard,
+--     successor_seq, ordering_key
+SELECT d.shard_id, d.publish_time, d.seq, d.source_shard_id, d.source_seq, d.resolution, d.resolved_at, d.resolved_by,
+       d.successor_shard, d.successor_seq, l.ordering_key
 FROM (
-    SELECT a.shard_id, a.publish_time, a.seq, a.source_shard_id, a.source_seq
+    SELECT a.shard_id, a.publish_time, a.seq, a.source_shard_id, a.source_seq, a.resolution, a.resolved_at, a.resolved_by,
+           a.successor_shard, a.successor_seq
     FROM unnest(%(source_shard_ids)s::int8[], %(source_seqs)s::int8[]) AS w (source_shard_id, source_seq)
     JOIN dead_letters AS a
       ON a.source_shard_id = w.source_shard_id
      AND a.source_seq = w.source_seq
      AND a.subscription_id = %(subscription_id)s
     UNION
-    SELECT a.shard_id, a.publish_time, a.seq, a.source_shard_id, a.source_seq
+    SELECT a.shard_id, a.publish_time, a.seq, a.source_shard_id, a.source_seq, a.resolution, a.resolved_at, a.resolved_by,
+           a.successor_shard, a.successor_seq
     FROM unnest(%(shard_ids)s::int8[], %(publish_times)s::timestamptz[], %(seqs)s::int8[])
         AS w (shard_id, publish_time, seq)
     JOIN dead_letters AS a

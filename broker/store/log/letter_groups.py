@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from broker.domain.message import NewMessage
-from broker.domain.redrive import ADDED, DONE, Outcome
+from broker.domain.redrive import ADDED, DONE, Chosen, Outcome
 from broker.store.driver import statements
 from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import HotConnection
@@ -36,13 +36,22 @@ class Recipient(Protocol):
 
 @dataclass(slots=True)
 class Group:
-    """A message, and its letters: it has several if it was sought back and failed again."""
+    """A message, and its letters: it has several if it was sought back and failed again.
+
+    `is_open`: it can be acted on (domain/letter_standing.py), as far as that is known.
+    """
 
     seq: int
     letters: Sequence[Any]
+    is_open: bool = False
+    letter_count: int = 0  # with those that were edited, which `letters` are without once that is known
     outcome: Outcome | None = None
     ordering_key: str | None = None  # known once it is decided what becomes of it
     sent: NewMessage | None = None  # what is sent, or put back into the log of another node
+
+    def is_chosen(self, chosen: Chosen) -> bool:
+        """Whether a redrive takes it up: who names a message means it also if its letter was dealt with."""
+        return self.is_open or (chosen.takes_resolved and bool(self.letters))
 
     @property
     def goes(self) -> bool:

@@ -9,12 +9,13 @@ cannot leave it out: so the cursor passes it, and what it passes on the way wait
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from typing import Any
 
-from broker.domain.journal import Author, Event, ranges_of, rows_of
+from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
+from broker.domain.letter_standing import Hold
 from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
 from broker.store.driver import statements
+from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.due_attempt import attempt_numbers, due_attempt, replacements
@@ -23,8 +24,11 @@ from broker.store.log.pending_rows import Pending, PendingRows, multiranges
 from broker.store.log.piles_on_nodes import lock_on_nodes
 
 _LOCK_PILES = statements.hot("lock_piles")
+_READ_PILES = statements.hot_unlocked("lock_piles")
+_MATCH_LETTERS = statements.hot("match_letters")
 _ACKNOWLEDGE = statements.hot("acknowledge")
 _LOCK_HOLDING_ATTEMPTS = statements.hot("lock_holding_attempts")
+_READ_HOLDING_ATTEMPTS = statements.hot_unlocked("lock_holding_attempts")
 _FIND_PASSED = statements.hot("find_passed")
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _REPLACE_ORDERED_RUNS = statements.hot("replace_ordered_runs")
@@ -32,16 +36,6 @@ _STOP_WAITING = statements.hot("stop_waiting")
 _MOVE_CURSORS = statements.hot("move_cursors")
 
 MAX_PASSED = 10_000  # messages that a cursor passes in one transaction
-DISCARDED = "discarded"  # how the journal's ACKED is answered then
-
-
-class Hold(Enum):
-    """How a pile has a letter.  OVER: it had it, and has it no more.  NEVER: nothing says that it had it."""
-
-    OUT = auto()
-    HELD = auto()
-    OVER = auto()
-    NEVER = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +50,7 @@ class Pile:
     rows: list[Any] = field(default_factory=list)
     _open: dict[int, Any] = field(default_factory=dict)  # by sequence: its row
     _waiting: dict[int, Any] = field(default_factory=dict)
+    _matching: Collection[int] | None = None  # what its filter matches; None: it was not asked
     _ahead: Sequence[Any] = ()  # what the cursor may pass, and how far that was read
     _read_until: tuple[datetime, int] | None = None
     _passed: Sequence[Any] = ()  # and what it passes
@@ -81,12 +76,28 @@ class Pile:
             return Hold.OUT if _is_out(row, now) else Hold.HELD
         if letter.seq in self._waiting:
             return Hold.HELD
-        if letter.publish_time < self.retained_since:
+        if self._matching is not None and letter.seq not in self._matching:
             return Hold.NEVER
         if letter.seq >= self.cursor.next_seq:
-            return Hold.HELD
+            return Hold.NEVER if letter.publish_time < self.retained_since else Hold.HELD
         had_it = self.cursor.first_seq is None or letter.seq >= self.cursor.first_seq
-        return Hold.OVER if had_it and self.cursor.filter_path is None else Hold.NEVER
+        is_known = self.cursor.filter_path is None or self._matching is not None
+        return Hold.OVER if had_it and is_known else Hold.NEVER
+
+    async def ask_filter(self, connection: HotConnection, letters: Sequence[Any]) -> None:
+        """Read which of these letters its filter matches, if it has one, of those that are in none of its rows."""
+        unknown = [letter for letter in letters if letter.seq not in self._open]
+        if self.cursor.filter_path is None or not unknown:
+            return
+        asked = {
+            "shard_ids": [self.shard_id] * len(unknown),
+            "publish_times": [letter.publish_time for letter in unknown],
+            "seqs": [letter.seq for letter in unknown],
+            "filter_path": self.cursor.filter_path,
+            "body_path": self.cursor.body_path,
+        }
+        rows = await run_by_shard(connection, _MATCH_LETTERS, asked)
+        self._matching = {row.seq for row in rows if row.matches}
 
     def take_rows(self, rows: Iterable[Any], keys: Mapping[int, str | None]) -> None:
         """What holds any of the sequences, each with its key."""
@@ -308,16 +319,17 @@ async def lock_piles(
     consumable: Collection[int],
     now: datetime,
     own: tuple[int, Sequence[int]] = (0, ()),
+    locked: bool = True,
 ) -> dict[int, list[Pile]]:
     """By shard, in order: all subscriptions that read these shards, and `own` (a subscription, shards) in its.
 
-    `consumable`: those that letters may be taken out of.
+    `consumable`: those that letters may be taken out of.  Not `locked`: for who only reads.
     """
     if connection.is_distributed:
-        cursors = await lock_on_nodes(connection, shard_ids, *own)
+        cursors = await lock_on_nodes(connection, shard_ids, *own, locked=locked)
     else:
-        asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": own[1]}
-        [cursors] = await connection.run((_LOCK_PILES, asked))
+        asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": list(own[1])}
+        [cursors] = await connection.run((_LOCK_PILES if locked else _READ_PILES, asked))
     piles: dict[int, list[Pile]] = {}
     for cursor in cursors:
         retained_since = now - timedelta(seconds=cursor.retention)
@@ -326,16 +338,18 @@ async def lock_piles(
     return piles
 
 
-async def lock_letters(connection: HotConnection, piles: Sequence[Pile], letters: Sequence[Any]) -> None:
+async def lock_letters(
+    connection: HotConnection, piles: Sequence[Pile], letters: Sequence[Any], *, locked: bool = True
+) -> None:
     """What of these letters the piles of one shard have been handed out, or have waiting.  With the rows of all
-    keys that are written afterwards, so it comes after `look_ahead`.
+    keys that are written afterwards, so it comes after `look_ahead`.  Not `locked`: for who only reads.
     """
     if not piles or not letters:
         return
     keys = {letter.seq: letter.ordering_key for letter in letters}
     ahead = set().union(*(pile.keys_ahead for pile in piles))
     subscription_ids = [pile.subscription_id for pile in piles]
-    rows = await lock_holding(connection, piles[0].shard_id, subscription_ids, keys, ahead)
+    rows = await lock_holding(connection, piles[0].shard_id, subscription_ids, keys, ahead, locked=locked)
     for pile in piles:
         pile.take_rows([row for row in rows if row.subscription_id == pile.subscription_id], keys)
 
@@ -346,6 +360,8 @@ async def lock_holding(
     subscription_ids: Sequence[int],
     keys: Mapping[int, str | None],
     more_keys: Collection[str] = (),
+    *,
+    locked: bool = True,
 ) -> list[Any]:
     """The rows that hold any of some sequences, each with its key, and those of these keys and of `more_keys`."""
     asked = {
@@ -354,5 +370,5 @@ async def lock_holding(
         "seqs": to_multirange(sorted(keys)),
         "ordering_keys": sorted({key for key in keys.values() if key is not None}.union(more_keys)),
     }
-    [rows] = await connection.run((_LOCK_HOLDING_ATTEMPTS, asked))
+    [rows] = await connection.run((_LOCK_HOLDING_ATTEMPTS if locked else _READ_HOLDING_ATTEMPTS, asked))
     return rows

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
+from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
 from broker.domain.log_walk import LogWalk
 from broker.domain.purging import PurgeOutcome
@@ -17,7 +18,7 @@ from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.log_walk import read_matching
-from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
+from broker.store.log.piles import Pile, lock_letters, lock_piles
 
 _READ_OLDEST_STANDING = statements.hot("read_oldest_standing")
 

@@ -3,15 +3,17 @@
 -- A range of times is asked of each letter, and never looked up: all letters are in most, and would be sorted for each step.
 -- parameters: source_shard_id int8, subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[], filter_path jsonpath, body_path jsonpath, max_scanned int8
--- columns: shard_id, publish_time, seq, source_seq, source_publish_time, reason, is_there, ordering_key, matches
+-- columns: shard_id, publish_time, seq, source_seq, source_publish_time, reason, delivery_attempts,
+--     resolution, is_there, ordering_key, matches
 SELECT d.shard_id, d.publish_time, d.seq, d.source_seq, d.source_publish_time, d.reason,
+       d.delivery_attempts, d.resolution,
        l.seq IS NOT NULL AS is_there, l.ordering_key,
        (%(filter_path)s::jsonpath IS NULL OR coalesce(l.attributes @@ %(filter_path)s::jsonpath, false))
            AND (%(body_path)s::jsonpath IS NULL OR coalesce(
                body_matches(l.attributes, l.body, %(body_path)s::jsonpath), false
            )) AS matches
 FROM (
-    SELECT c.shard_id, c.publish_time, c.seq, c.source_seq, c.source_publish_time, c.reason
+    SELECT c.shard_id, c.publish_time, c.seq, c.source_seq, c.source_publish_time, c.reason, c.delivery_attempts, c.resolution
     FROM dead_letters AS c
     WHERE c.source_shard_id = %(source_shard_id)s
       AND c.source_seq >= %(from_seq)s

@@ -1,8 +1,9 @@
 -- As read_letters.sql, without what messages say: which letters are chosen by that comes from match_letters.sql.
 -- parameters: source_shard_id int8, subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[], max_scanned int8
--- columns: shard_id, publish_time, seq, source_seq, source_publish_time, reason
-SELECT c.shard_id, c.publish_time, c.seq, c.source_seq, c.source_publish_time, c.reason
+-- columns: shard_id, publish_time, seq, source_seq, source_publish_time, reason, delivery_attempts,
+--     resolution
+SELECT c.shard_id, c.publish_time, c.seq, c.source_seq, c.source_publish_time, c.reason, c.delivery_attempts, c.resolution
 FROM dead_letters AS c
 WHERE c.source_shard_id = %(source_shard_id)s
   AND c.source_seq >= %(from_seq)s

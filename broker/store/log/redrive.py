@@ -14,7 +14,6 @@ What the log still has is not copied; it stays there, since nothing is dropped b
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
 from broker.domain.errors import Aborted, FailedPrecondition
@@ -25,20 +24,27 @@ from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.chosen_letters import read_letters
+from broker.store.log.chosen_letters import (
+    Piles,
+    asked_of,
+    grouped,
+    is_outstanding,
+    judge,
+    read_letter_topics,
+    read_letters,
+)
 from broker.store.log.journal import journal_statement
 from broker.store.log.letter_groups import Group, Recipient, offer, read_groups
 from broker.store.log.letters_on_nodes import of_letters_alone
 from broker.store.log.lost_letters import put_back
 from broker.store.log.pending_rows import Pending, PendingRows
-from broker.store.log.piles import Hold, Pile, lock_holding, lock_letters, lock_piles
+from broker.store.log.piles import Pile, lock_holding, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
 _HOLD_RETENTION = statements.hot("hold_retention")
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
 _FIND_LOGGED = statements.hot("find_logged")
 _FORGET_LETTERS = statements.hot("forget_letters")
-_COUNT_LETTERS = statements.hot("count_letters")
 _LIST_PILES = statements.hot("list_piles")
 _NAME_PILES = statements.hot("name_piles")
 
@@ -86,7 +92,10 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     if not groups:
         return Redriven({}, next_seq)
     await _lock_rows(connection, groups, piles)
-    _judge(step, groups, piles)
+    judge(groups, piles, await read_letter_topics(connection, list(piles)), step.now)
+    groups = _chosen_of(step, groups, piles)
+    if not groups:
+        return Redriven({}, next_seq)
     logged: set[int] = set()
     if step.recipient is None:
         logged = await _decide(connection, step, groups, own.next_seq)
@@ -127,42 +136,20 @@ async def _write(
 
 
 def _asked(step: Redrive) -> dict[str, Any]:
-    return {
-        **_chosen(step.chosen),
-        "source_shard_id": step.shard_id,
-        "from_seq": step.from_seq,
-        "filter_path": step.chosen.filter_path,
-        "body_path": step.chosen.body_path,
-        "max_scanned": _max_scanned(step),
-    }
+    return asked_of(step.chosen, shard_id=step.shard_id, from_seq=step.from_seq, max_scanned=_max_scanned(step))
 
 
 def _max_scanned(step: Redrive) -> int:
     return _MAX_SCANNED if step.chosen.filter_path is not None else step.max_messages + _MORE
 
 
-def _chosen(chosen: Chosen) -> dict[str, Any]:
-    return {
-        "subscription_id": chosen.subscription_id,
-        "since": chosen.since,
-        "until": chosen.until,
-        "reasons": list(chosen.reasons),
-        "id_shards": [shard_id for shard_id, _ in chosen.ids],
-        "id_seqs": [seq for _, seq in chosen.ids],
-    }
-
-
 def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[Group], int | None]:
     """The messages of this step, and where the next one goes on."""
-    all_groups = [Group(seq, list(some)) for seq, some in groupby(letters, lambda letter: letter.source_seq)]
-    is_all = len(letters) < _max_scanned(step)
-    if not is_all and len(all_groups) > 1:
-        all_groups.pop()  # it may have more letters
-    chosen = [group for group in all_groups if any(letter.matches for letter in group.letters)]
-    if len(chosen) > step.max_messages:
-        chosen = chosen[: step.max_messages]
-        return chosen, chosen[-1].seq + 1
-    return chosen, None if is_all else all_groups[-1].seq + 1
+    groups, next_seq = grouped(letters, _max_scanned(step))
+    if len(groups) > step.max_messages:
+        groups = groups[: step.max_messages]
+        next_seq = groups[-1].seq + 1
+    return groups, next_seq
 
 
 async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Any, dict[int, list[Pile]]]:
@@ -196,20 +183,22 @@ async def _lock_rows(
             if pile.may_consume:
                 await pile.look_ahead(connection, in_shard)
         await lock_letters(connection, of_shard, in_shard)
+        for pile in of_shard:
+            await pile.ask_filter(connection, in_shard)
 
 
-def _judge(step: Redrive, groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]) -> None:
-    """Which messages are left alone because of how their letters stand."""
+def _chosen_of(step: Redrive, groups: Sequence[Group], piles: Piles) -> list[Group]:
+    """Those that can be acted on, or were named; of some it is clear what becomes of them."""
+    chosen = []
     for group in groups:
-        holds = [
-            (pile, pile.holds(letter, step.now)) for letter in group.letters for pile in piles[letter.shard_id]
-        ]
-        if any(hold is Hold.OUT and pile.may_consume for pile, hold in holds):
+        if is_outstanding(group, piles, step.now):
             group.outcome = Outcome.OUTSTANDING
+        elif step.chosen.takes_resolved and not group.letters:
+            group.outcome = Outcome.EDITED
+        elif not group.is_chosen(step.chosen):
             continue
-        held = any(hold in (Hold.HELD, Hold.OUT) for _, hold in holds)
-        if not held and not step.chosen.takes_acked and any(hold is Hold.OVER for _, hold in holds):
-            group.outcome = Outcome.ACKED
+        chosen.append(group)
+    return chosen
 
 
 async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Group], next_seq: int) -> set[int]:
@@ -346,13 +335,6 @@ def _named(letters: Sequence[Any]) -> dict[str, Any]:
         "publish_times": [letter.publish_time for letter in letters],
         "seqs": [letter.seq for letter in letters],
     }
-
-
-async def count_letters(connection: HotConnection, *, chosen: Chosen, shard_ids: Sequence[int]) -> dict[str, int]:
-    """How many messages are chosen but for the filter, by reason."""
-    asked = {**_chosen(chosen), "source_shard_ids": list(shard_ids)}
-    [rows] = await connection.run((_COUNT_LETTERS, asked))
-    return {row.reason: row.messages for row in rows}
 
 
 async def list_piles(

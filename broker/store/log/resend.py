@@ -12,6 +12,7 @@ from typing import Any
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
+from broker.domain.letter_standing import Hold
 from broker.domain.resend import ANSWER, Outcome
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
@@ -19,7 +20,7 @@ from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
-from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
+from broker.store.log.piles import Pile, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
 _HOLD_RETENTION = statements.hot("hold_retention")

@@ -1,6 +1,7 @@
 """Giving space back: what is dropped, moved aside or deleted once nobody wants it (A10)."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,23 +9,27 @@ from typing import Any
 from psycopg import sql
 
 from broker.domain.journal import Event, Row, ranges_of, rows_of
+from broker.domain.letter_standing import KEPT
 from broker.domain.sequences import from_bits, from_multirange
 from broker.store.driver import statements
 from broker.store.driver.advisory_locks import DROPPING, TIDYING, lock_key
 from broker.store.driver.database import Connection
-from broker.store.log.deleting import BATCH, delete_in_batches
+from broker.store.log.deleting import BATCH
 from broker.store.log.finished_attempts import delete_finished_attempts
 from broker.store.log.in_doubt import is_nothing_in_doubt
 from broker.store.log.journal import journal_parameters
+from broker.store.log.letter_retention import delete_letter_records, read_kept_since, resolve_acknowledged
 from broker.store.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
 from broker.store.log.pins import read_oldest_pins
+from broker.telemetry.lost_letters import LostLetters
 from broker.telemetry.state_changes import StateChanges
 
 _COUNT_STRAGGLERS = statements.load("count_stragglers")
 _COPY_STRAGGLERS = statements.load("copy_stragglers")
 _DELETE_UNWANTED_STRAGGLERS = statements.load("delete_unwanted_stragglers")
 _INSERT_JOURNAL = statements.load("insert_journal")
-_DELETE_DEAD_LETTERS = statements.load("delete_dead_letters")
+_COUNT_KEPT_LETTERS = statements.load("count_kept_letters")
+_COPY_KEPT_LETTERS = statements.load("copy_kept_letters")
 _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
 
 # No publish can be on its way into a partition that ended so long ago: its statement would have timed out.
@@ -78,10 +83,13 @@ async def _drop_partitions(connection: Connection, now: datetime, states: StateC
     pins = await read_oldest_pins(connection, now=now)
     oldest, oldest_attempt = (pin or _NEVER for pin in pins)
     dropped = 0
-    for partition in await list_partitions(connection):
-        if partition.end > min(now - _STILL_PUBLISHED, oldest) and not partition.detaching:
-            continue
-        if oldest_attempt < partition.end and not await _move_stragglers(connection, partition, states):
+    partitions = await list_partitions(connection)
+    unwanted = [p for p in partitions if p.end <= min(now - _STILL_PUBLISHED, oldest) or p.detaching]
+    if unwanted:
+        await resolve_acknowledged(connection, before=unwanted[-1].end)
+    for partition in unwanted:
+        has_attempts = oldest_attempt < partition.end
+        if not await _move_stragglers(connection, partition, states, now=now, has_attempts=has_attempts):
             continue
         if await drop_partition(connection, partition):
             dropped += 1
@@ -94,23 +102,36 @@ def _described(partition: Partition) -> str:
     return f"the messages published from {partition.start:%Y-%m-%dT%H:%MZ} to {partition.end:%Y-%m-%dT%H:%MZ}"
 
 
-async def _move_stragglers(connection: Connection, partition: Partition, states: StateChanges) -> bool:
-    """Copy the messages of a partition that are still out; False if they are too many to move.
+async def _move_stragglers(
+    connection: Connection, partition: Partition, states: StateChanges, *, now: datetime, has_attempts: bool
+) -> bool:
+    """Copy the messages of a partition that are outstanding (none unless it `has_attempts`), and the dead letters
+    that nobody has dealt with; False if they are too many to move.
 
     All cursors are past the partition, so no new attempt can want a message of it: those that exist, and what
     they are split into or redelivered as, hold the same sequences.
     """
     bounds = {"start": partition.start, "end": partition.end}
-    cursor = await connection.execute(_COUNT_STRAGGLERS, bounds)
-    row = await cursor.fetchone()
-    assert row is not None
-    if row[0] > MAX_STRAGGLERS:
-        why = f"{row[0]:,} are delivered and not acknowledged; up to {MAX_STRAGGLERS:,} would be moved aside"
+    of_letters = bounds | {"kept_since": await read_kept_since(connection, now=now)}
+    outstanding = await _count(connection, _COUNT_STRAGGLERS, bounds) if has_attempts else 0
+    letters = await _count(connection, _COUNT_KEPT_LETTERS, of_letters)
+    if outstanding + letters > MAX_STRAGGLERS:
+        counts = [f"{outstanding:,} are delivered and not acknowledged"] if outstanding else []
+        counts += [f"{letters:,} are dead letters that nobody has dealt with"] if letters else []
+        why = f"{', '.join(counts)}; up to {MAX_STRAGGLERS:,} would be moved aside"
         states.begins(_KEPT, partition.name, f"{_described(partition)} keep their space", why)
         return False
-    if row[0]:
+    if outstanding:
         await connection.execute(_COPY_STRAGGLERS, bounds)
+    if letters:
+        await connection.execute(_COPY_KEPT_LETTERS, of_letters)
     return True
+
+
+async def _count(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> int:
+    row = await (await connection.execute(statement, parameters)).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
@@ -125,12 +146,21 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
             break
     async with _dropping(connection) as may_drop:
         if may_drop:
-            await connection.execute(_DELETE_UNWANTED_STRAGGLERS)
+            await _delete_stragglers(connection, now)
     async with connection.transaction():
         cursor = await connection.execute(_DELETE_CLOSED_SHARDS)
         gone = [shard_id for (shard_id,) in await cursor.fetchall()]
         await connection.execute(b"DELETE FROM known_shards WHERE shard_id = ANY (%s)", [gone])
     return deleted
+
+
+async def _delete_stragglers(connection: Connection, now: datetime) -> None:
+    """Those that nobody wants any more."""
+    partitions = await list_partitions(connection)
+    if partitions:  # letters that are among them are older than all partitions, but for gaps
+        await resolve_acknowledged(connection, before=partitions[0].start)
+    kept_since = await read_kept_since(connection, now=now)
+    await connection.execute(_DELETE_UNWANTED_STRAGGLERS, {"kept_since": kept_since})
 
 
 async def _tell_expired(connection: Connection, attempts: Sequence[tuple[Any, ...]], now: datetime) -> None:
@@ -145,14 +175,23 @@ async def _tell_expired(connection: Connection, attempts: Sequence[tuple[Any, ..
             await connection.execute(_INSERT_JOURNAL, journal_parameters(shard_id, rows, now))
 
 
-async def delete_dead_letters(connection: Connection, *, now: datetime) -> int:
-    """Delete what is known of dead letters that are in the log no more.  Returns how many."""
-    del now  # what has no partition any more is old, whatever the time
+async def delete_dead_letters(connection: Connection, *, now: datetime, lost: LostLetters | None = None) -> int:
+    """Delete what is known of dead letters that are in the log no more, and tell `lost` of those that nobody had
+    dealt with.  Returns how many were deleted.
+    """
     deleted = 0
+    gone: Counter[str] = Counter()
     since = _EVER
     for partition in await list_partitions(connection):
-        if since < partition.start:
-            bounds = {"since": since, "until": partition.start}
-            deleted += await delete_in_batches(connection, _DELETE_DEAD_LETTERS, bounds, batch=BATCH)
+        more = since < partition.start
+        while more:
+            count, of_subscriptions = await delete_letter_records(
+                connection, since=since, until=partition.start, now=now, limit=BATCH
+            )
+            gone.update(of_subscriptions)
+            deleted += count
+            more = count == BATCH
         since = partition.end
+    if lost is not None:
+        lost.tell(gone, f"they are kept for {KEPT.days} days, or as long as their topic retains messages")
     return deleted

@@ -14,6 +14,7 @@ from psycopg.errors import CheckViolation
 
 from broker.domain.errors import Aborted, FailedPrecondition, Unavailable
 from broker.domain.journal import Author
+from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
 from broker.domain.message import NewMessage
 from broker.domain.redrive import ADDED, Chosen, Outcome, Unrecorded
@@ -23,7 +24,7 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.letter_groups import Recipient, read_letter_bodies
 from broker.store.log.messages import append_statements, encode_messages
-from broker.store.log.piles import Hold, Pile, lock_letters, lock_piles
+from broker.store.log.piles import Pile, lock_letters, lock_piles
 
 _FIND_UNRECORDED = statements.hot("find_unrecorded")
 _READ_RECORDED_SINCE = statements.hot("read_recorded_since")

@@ -15,6 +15,7 @@ from broker.domain.subscription import Subscription
 from broker.filtering.body import MAX_BODY_BYTES
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.chosen_letters import resolved_of
 from broker.store.log.scheduled_messages import id_seqs_at, sequence_of
 from broker.store.looking.standing_messages import standing_in, with_ids
 
@@ -167,4 +168,5 @@ def _dead_letter(row: Any) -> DeadLetterFact:
         publish_time=row.publish_time,
         reason=row.reason,
         delivery_attempts=row.delivery_attempts,
+        resolved=resolved_of(row),
     )

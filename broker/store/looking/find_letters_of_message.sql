@@ -1,7 +1,9 @@
 -- The dead letters that a message has become, the newest last.
 -- parameters: shard_id int8, seq int8, subscription_ids int8[]
--- columns: subscription_id, shard_id, seq, publish_time, reason, delivery_attempts
-SELECT subscription_id, shard_id, seq, publish_time, reason, delivery_attempts
+-- columns: subscription_id, shard_id, seq, publish_time, reason, delivery_attempts, resolution, resolved_at,
+--     resolved_by, successor_shard, successor_seq
+SELECT subscription_id, shard_id, seq, publish_time, reason, delivery_attempts, resolution, resolved_at, resolved_by,
+       successor_shard, successor_seq
 FROM dead_letters
 WHERE source_shard_id = %(shard_id)s
   AND source_seq = %(seq)s

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, exists, func, literal, select, text, update
+from sqlalchemy import ARRAY, Row, Select, Text, and_, any_, delete, exists, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,6 +16,7 @@ from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.driver.database import driver_of
 from broker.store.log.due_attempt import first_due_floor
 from broker.store.log.in_doubt import wait_until_heard
+from broker.store.log.letter_retention import resolve_in_shards
 from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.resources.shard_levels import (
     PRIORITIES,
@@ -40,7 +41,10 @@ from broker.store.schema.tables import (
 )
 
 _SHARDS = shards_with_levels(of_subscription())
-_dead_letter_topics = topics.alias()
+_dead_letter_topics, _dead_letter_readers = topics.alias(), subscriptions.alias()
+_reads_dead_letters = and_(
+    _dead_letter_readers.c.topic_id == _dead_letter_topics.c.topic_id, _dead_letter_readers.c.detached.is_(False)
+)
 _SUBSCRIPTION: Select[Any] = (
     select(
         subscriptions,
@@ -57,6 +61,10 @@ _SUBSCRIPTION: Select[Any] = (
         .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
         .scalar_subquery()
         .label("dead_letter_topic_id"),
+        select(~exists(_dead_letter_readers.select().where(_reads_dead_letters)))
+        .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
+        .scalar_subquery()
+        .label("dead_letters_unread"),
     )
     .outerjoin(topics, topics.c.topic_id == subscriptions.c.topic_id)
     .outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
@@ -90,11 +98,8 @@ def _subscription(row: Row[Any]) -> Subscription:
         filter_path=row.filter_path,
         body_path=row.body_path,
         dead_letter_topic_id=row.dead_letter_topic_id or 0,
-        dead_letter_policy=None
-        if row.dead_letter_topic is None
-        else DeadLetterPolicy(
-            dead_letter_topic=row.dead_letter_topic, max_delivery_attempts=row.max_delivery_attempts
-        ),
+        dead_letters_unread=bool(row.dead_letters_unread),
+        dead_letter_policy=_dead_letter_policy(row),
         retry_policy=None
         if row.minimum_backoff is None
         else RetryPolicy(minimum_backoff=row.minimum_backoff, maximum_backoff=row.maximum_backoff),
@@ -104,6 +109,14 @@ def _subscription(row: Row[Any]) -> Subscription:
         kept=row.kept,
         created_at=row.created_at,
         transforms=decode_transforms(row.message_transforms),
+    )
+
+
+def _dead_letter_policy(row: Row[Any]) -> DeadLetterPolicy | None:
+    if row.dead_letter_topic is None:
+        return None
+    return DeadLetterPolicy(
+        dead_letter_topic=row.dead_letter_topic, max_delivery_attempts=row.max_delivery_attempts
     )
 
 
@@ -242,7 +255,7 @@ async def delete_subscription(connection: AsyncConnection, *, subscription_id: i
 
     Its delivery attempts are left to the janitor, so that this is quick whatever the backlog.
     """
-    await lock_cursors_of(connection, subscription_id)
+    await _lock_and_resolve(connection, subscription_id)
     for table in (subscriptions, cursors, push_states, push_failures, held_claims):
         await connection.execute(delete(table).where(table.c.subscription_id == subscription_id))
 
@@ -254,9 +267,18 @@ async def detach_subscription(connection: AsyncConnection, *, subscription_id: i
         .where(subscriptions.c.subscription_id == subscription_id)
         .values(detached=True, last_active_at=now)
     )
-    await lock_cursors_of(connection, subscription_id)
+    await _lock_and_resolve(connection, subscription_id)
     for table in (cursors, held_claims):
         await connection.execute(delete(table).where(table.c.subscription_id == subscription_id))
+
+
+async def _lock_and_resolve(connection: AsyncConnection, subscription_id: int) -> None:
+    """Before its cursors go: which dead letters it has read, if it reads any, nobody could tell afterwards."""
+    await lock_cursors_of(connection, subscription_id)
+    shard_ids = await connection.scalars(
+        select(cursors.c.shard_id).where(cursors.c.subscription_id == subscription_id)
+    )
+    await resolve_in_shards(await driver_of(connection), shard_ids.all())
 
 
 async def list_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> list[Subscription]:

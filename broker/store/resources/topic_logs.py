@@ -8,7 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
+from broker.store.driver.database import driver_of
 from broker.store.log.due_attempt import first_due_floor
+from broker.store.log.letter_retention import Lost, delete_letters_of_shards, resolve_in_shards
 from broker.store.resources.cursor_locks import lock_cursors
 from broker.store.resources.shard_levels import insert_shards, made_shards
 from broker.store.schema.known_tables import held_claims, known_shards
@@ -26,11 +28,12 @@ from broker.store.schema.tables import (
 _NOBODY = 0  # the topic of a log that nothing refers to: the janitor deletes it
 
 
-async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: datetime) -> Sequence[str]:
+async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: datetime) -> tuple[Sequence[str], Lost]:
     """Give a topic new shards, at whose beginnings its subscriptions stand; the caller has locked its row.
 
-    Returns the names of the subscriptions.  Waits for claims and publishes under way; later ones find the old
-    shards closed, or without a cursor, and read the topic again.
+    Returns the names of the subscriptions, and the dead letters in the old shards that nobody had dealt with.
+    Waits for claims and publishes under way; later ones find the old shards closed, or without a cursor, and read
+    the topic again.
     """
     waiting = await _take_cursors(connection, topic.shard_ids)
     await connection.execute(delete(delivery_attempts).where(delivery_attempts.c.shard_id.in_(topic.shard_ids)))
@@ -39,13 +42,14 @@ async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: dateti
         closed = update(shards).where(shards.c.shard_id == shard_id).values(open=False, topic_id=_NOBODY)
         await connection.execute(closed)
         await connection.execute(delete(known_shards).where(known_shards.c.shard_id == shard_id))
+    lost = await delete_letters_of_shards(await driver_of(connection), topic.shard_ids)
     # Nothing of a key is left that what is published from now on could overtake: keys may spread.
     count, known = len(topic.plain_shard_ids), topic.extensions.priorities
     await _keep_keys(connection, topic, None if known is None else count)
     levels = () if known is None else range(known.least)
     await _begin(connection, topic, waiting, now, plain=range(count), levels=levels)
     names = select(subscriptions.c.name).where(subscriptions.c.topic_id == topic.topic_id)
-    return (await connection.scalars(names)).all()
+    return (await connection.scalars(names)).all(), lost
 
 
 async def add_shards(connection: AsyncConnection, *, topic: Topic, count: int, now: datetime) -> Sequence[str]:
@@ -129,6 +133,7 @@ async def _take_cursors(connection: AsyncConnection, shard_ids: Sequence[int]) -
     ids = await _subscriptions_of(connection, shard_ids)
     of_them = cursors.c.shard_id.in_(shard_ids) & cursors.c.subscription_id.in_(ids)
     await lock_cursors(connection, shard_ids=shard_ids, subscription_ids=ids)
+    await resolve_in_shards(await driver_of(connection), shard_ids)
     gone = delete(cursors).where(of_them).returning(cursors.c.subscription_id, cursors.c.paused)
     rows = await connection.execute(gone)
     return {row.subscription_id: row.paused for row in rows}

@@ -2,6 +2,7 @@
 
 from broker.store.schema import (
     access_tables,
+    dead_letter_tables,
     delivery_record_tables,
     event_tables,
     identity_tables,
@@ -24,6 +25,7 @@ metadata = tables.metadata
 DECLARED_IN = (
     tables,
     access_tables,
+    dead_letter_tables,
     event_tables,
     journal_tables,
     quota_tables,

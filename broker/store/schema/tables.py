@@ -345,23 +345,3 @@ delivery_attempts = Table(
     ),
     postgresql_with={"fillfactor": "70"},
 )
-
-# Where a dead letter stands (shard_id, publish_time, seq), where its message was, and why that was given up
-# (domain/dead_letter.py).  Rows go with the letters.
-dead_letters = Table(
-    "dead_letters",
-    metadata,
-    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("publish_time", DateTime(timezone=True), primary_key=True),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("source_shard_id", BigInteger, nullable=False),
-    Column("source_seq", BigInteger, nullable=False),
-    Column("source_publish_time", DateTime(timezone=True), nullable=False),
-    Column("source_topic", Text, nullable=False),
-    Column("subscription_id", BigInteger, nullable=False),
-    Column("subscription", Text, nullable=False),
-    Column("delivery_attempts", Integer, nullable=False),
-    Column("reason", Text, nullable=False),
-    Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
-    Index("dead_letters_publish_time_idx", "publish_time"),
-)

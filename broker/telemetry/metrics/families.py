@@ -70,6 +70,10 @@ EXPIRED_MESSAGES: Final = SUBSCRIPTION.counter(
 DEAD_LETTERED: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_dead_letter_messages", "Messages moved to the dead-letter topic."
 )
+LOST_DEAD_LETTERS: Final = SUBSCRIPTION.counter(
+    "pubsub_subscription_lost_dead_letter_messages",
+    "Dead letters of the subscription that are gone though nobody had dealt with them.",
+)
 REDRIVEN: Final = SUBSCRIPTION.counter(
     "pubsub_subscription_redriven_messages", "Messages that came back from a dead-letter topic."
 )

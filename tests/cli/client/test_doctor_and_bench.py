@@ -52,6 +52,29 @@ def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
     assert found["database"]["state"] == "mend"
 
 
+def test_a_dead_letter_topic_that_nobody_subscribes_to_is_warned_of(
+    terminal: Terminal, broker_url: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKER_URL", broker_url)
+    monkeypatch.setenv("BROKER_PROJECT", project.removeprefix("projects/"))
+    for name in ("orders", "failed"):
+        assert terminal.pipe(f"broker topic create {name}").code == 0
+    warning = "Warning: failed has no subscription: nobody reads the dead letters"
+    made = terminal.pipe("broker sub create billing --topic orders --dead-letter-topic failed")
+    assert (made.code, warning in made.text) == (0, True), made.text
+    changed = terminal.pipe("broker sub update billing --max-attempts 7")
+    assert (changed.code, warning in changed.text) == (0, True), changed.text
+    assert warning not in terminal.pipe("broker sub update billing --ack-deadline 20").text
+    said = f"Its dead-letter topic {project}/topics/failed has no subscription"
+    assert said in terminal.pipe("broker lag").text
+    found = _checks(terminal)
+    assert (found["billing"]["state"], said in found["billing"]["finding"]) == ("look", True)
+    assert terminal.pipe("broker sub create failed --topic failed").code == 0
+    assert warning not in terminal.pipe("broker sub update billing --max-attempts 8").text
+    assert said not in terminal.pipe("broker lag").text
+    assert "billing" not in _checks(terminal)
+
+
 @pytest.fixture(scope="module")
 def emulator_url() -> Iterator[str]:
     """Of Google's emulator, where it is installed."""

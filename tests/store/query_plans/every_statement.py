@@ -285,9 +285,8 @@ async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
         now=now,
     )
     await dead_letters.list_dead_letters(session, asked)
-    where = {"shard_id": log.shard_id, "subscription_id": log.subscription.subscription_id, "max_rows": 10}
-    await session.run((dead_letters._READ_PILED, where))
-    await session.run((dead_letters._READ_PILES, {"shard_ids": [log.shard_id]}))
+    where = {"shard_ids": [log.shard_id], "publish_times": [log.start], "seqs": [1]}
+    await session.run((piles._MATCH_LETTERS, where | {"filter_path": '$.a == "b"', "body_path": None}))
 
 
 async def _list_messages(log: Log, session: Any, later: datetime) -> None:
@@ -349,7 +348,10 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
         await letters.dead.nack(delivery)
         await source.execute(f"DELETE FROM message_batches WHERE shard_id = {source.shard_id} AND last_seq < 3")
         chosen = letters.wanted().chosen
-        await redrive.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
+        await chosen_letters.count_chosen(
+            session, chosen, shard_ids=[source.shard_id], consumable=(), now=source.start
+        )
+        await chosen_letters.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
         await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
         groups = [letter_groups.Group(1, await letters.read(connection=session))]
         await letter_groups.read_groups(session, source.shard_id, groups, groups)
@@ -424,7 +426,9 @@ async def _replay_pushes(log: Log, session: Any) -> None:
 
 async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
     source = letters.log
-    await discard.choose_letters(session, chosen=chosen, shard_id=source.shard_id, from_seq=1, most=9)
+    await discard.choose_letters(
+        session, chosen=chosen, shard_id=source.shard_id, from_seq=1, most=9, now=source.start
+    )
     asked = discard.Discard(
         subscription_id=chosen.subscription_id,
         shard_ids=[source.shard_id],

@@ -43,7 +43,8 @@ async def plan_of(connection: Connection, statement: str, parameters: dict[str, 
 
 async def test_rows_of_letters_that_are_gone_are_found_by_their_time(crowded: Log) -> None:
     since = crowded.start - timedelta(hours=10)
-    parameters = {"since": since, "until": since + timedelta(minutes=10), "limit": 1_000}
+    parameters: dict[str, object] = {"since": since, "until": since + timedelta(minutes=10), "limit": 1_000}
+    parameters["kept_since"] = since
     async with crowded.database.connection() as connection:
         plan = await plan_of(connection, statements.load("delete_dead_letters"), parameters)
     assert "dead_letters_publish_time_idx" in plan, plan

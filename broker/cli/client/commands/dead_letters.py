@@ -42,6 +42,8 @@ def summary(session: Session, *, subscription: str, by: str, filter_text: str | 
         for one in found.get("groups", [])
     ]
     columns = (by, "count", "oldest", "newest")
+    if found.get("atLeast"):
+        session.out.note(f"Of the first {found['scannedDeadLetterCount']:,} dead letters; there are more.")
     return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_nothing(filter_text))
 
 
@@ -110,10 +112,8 @@ def redrive(
         body["target"] = session.topic(target)
     started = session.api.call("POST", f"{name}:redrive", body)
     if dry_run:
-        count, new = started["metadata"].get("total", "0"), started["metadata"].get("unrecorded")
         what = f"be sent to {target}" if target else f"come back to {leaf(name)}"
-        as_new = f", {new} of them as new messages" if new and not target else ""
-        session.out.show(Shown(data=started, line=f"{count} would {what}{as_new}."))
+        session.out.show(Shown(data=started, line=_planned(started["metadata"], what, sent=bool(target))))
         return DONE
     if no_wait:
         return finished(session.out, started)
@@ -201,6 +201,16 @@ def edit(
     return Shown(
         data=found, line=f"{old} comes back to {leaf(name)} as a new message, {found['messageId']}{order}."
     )
+
+
+def _planned(metadata: Json, what: str, *, sent: bool) -> str:
+    """What a redrive would do."""
+    outstanding = int(metadata.get("counts", {}).get("outstanding", "0"))
+    count, new = int(metadata.get("total", "0")) - outstanding, metadata.get("unrecorded")
+    most = ("About " if new else "Up to ") if metadata.get("totalIsEstimate") else ""
+    as_new = f", {new} of them as new messages" if new and not sent else ""
+    stay = f"; {outstanding} are outstanding just now, and would stay" if outstanding else ""
+    return f"{most}{count} would {what}{as_new}{stay}."
 
 
 def _nothing(*chosen: str | None) -> str:

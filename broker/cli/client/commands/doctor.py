@@ -243,7 +243,19 @@ def _lags(session: Session) -> Iterator[Finding]:
     after = machine_time()
     lags = answer.get("subscriptions", [])
     yield from _lagging(lags, answer.get("totalSize", len(lags)))
+    yield from _unread_dead_letters(lags)
     yield from _clock(lags, before, after)
+
+
+def _unread_dead_letters(lags: list[Json]) -> Iterator[Finding]:
+    """Subscriptions whose dead-letter topic has no subscription."""
+    warned = [one for one in lags if one.get("warnings")]
+    for one in warned[:5]:
+        name = leaf(one["subscription"])
+        mend = f"`broker sub create` one for that topic; `broker dlq summary {name}` counts them"
+        yield Finding(name, LOOK, " ".join(one["warnings"]), mend)
+    if len(warned) > 5:
+        yield Finding("dead letters", LOOK, f"{len(warned) - 5} more have warnings", "`broker lag` has them all")
 
 
 def _lagging(lags: list[Json], total: int) -> Iterator[Finding]:

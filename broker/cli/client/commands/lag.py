@@ -29,7 +29,7 @@ def lag_rows(found: list[Json]) -> list[list[str]]:
             f"{'about ' if one.get('undeliveredMessagesEstimated') else ''}{one.get('undeliveredMessages', 0)}",
             str(one.get("outstandingMessages", 0)),
             one.get("heldBy", ""),
-            one.get("verdict", ""),
+            " ".join([one.get("verdict", ""), *one.get("warnings", ())]),
         ]
         for one in found
     ]

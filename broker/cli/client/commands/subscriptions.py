@@ -13,7 +13,7 @@ from broker.cli.client.output import Shown
 from broker.cli.client.updates import update_resource
 from broker.cli.client.words import duration_text, leaf, pairs
 from broker.cli.command_line import Group
-from broker.cli.stop import Misuse
+from broker.cli.stop import Misuse, Stop
 
 COMMANDS = Group("sub", help="Subscriptions: who gets the messages of a topic, and how.")
 
@@ -82,6 +82,7 @@ def create(
     if ordered:
         first["enableMessageOrdering"] = True
     made = session.api.call("PUT", name, first | _body(session, **options))
+    _warn_if_unread(session, made)
     return Shown(data=made, line=f"Created the subscription {name}.")
 
 
@@ -109,6 +110,8 @@ def update(session: Session, *, subscription: str, cleared: tuple[str, ...], **o
         raise Misuse("nothing to change: give an option such as --ack-deadline, --set or --clear")
     name = session.subscription(subscription)
     changed = update_resource(session.api, name, "subscription", body, cleared)
+    if "deadLetterPolicy" in body:
+        _warn_if_unread(session, changed)
     return Shown(data=changed, line=f"Changed the subscription {name}.")
 
 
@@ -158,6 +161,22 @@ def _body(session: Session, *, labels: tuple[str, ...], assigned: tuple[str, ...
     if endpoint is not None:
         body["pushConfig"] = {"pushEndpoint": endpoint} if endpoint else {}
     return assign(body, assigned)
+
+
+def _warn_if_unread(session: Session, subscription: Json) -> None:
+    """Ask who subscribes to its dead-letter topic: Google's answer has no room for a warning."""
+    topic = subscription.get("deadLetterPolicy", {}).get("deadLetterTopic", "")
+    if not topic:
+        return
+    try:
+        readers = session.api.call("GET", f"{topic}/subscriptions", params={"pageSize": 1})
+    except Stop:  # whoever may create a subscription may not be allowed to list those of that topic
+        return
+    if not readers.get("subscriptions"):
+        session.out.note(
+            f"Warning: {leaf(topic)} has no subscription: nobody reads the dead letters, and they are lost after "
+            f"seven days. `broker sub create {leaf(topic)} --topic {leaf(topic)}` makes one."
+        )
 
 
 def _how(subscription: Json) -> str:

@@ -48,7 +48,7 @@ def groups_json(groups: Sequence[Group], found: LetterList) -> dict[str, Any]:
 
 
 def _looked_at(found: LetterList) -> dict[str, Any]:
-    return {"scannedDeadLetterCount": found.scanned, "settledDeadLetterCount": found.gone}
+    return {"scannedDeadLetterCount": found.scanned, "settledDeadLetterCount": found.resolved}
 
 
 def _group(group: Group) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from broker.domain.endpoint_failure import endpoint_failure_fields
 from broker.domain.fate import DROPPED_VERDICT, GONE_VERDICT, MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
 from broker.domain.lag import HeldBy
+from broker.domain.letter_standing import Resolved
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
 from broker.domain.message_state import MessageState
@@ -79,6 +80,17 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     return body | {name: text for name, text in said.items() if text}
 
 
+def _resolved(resolved: Resolved) -> dict[str, Any]:
+    body: dict[str, Any] = {"deadLetterResolution": resolved.resolution}
+    if resolved.at is not None:
+        body["deadLetterResolveTime"] = format_timestamp(resolved.at)
+    if resolved.by:
+        body["deadLetterResolvedBy"] = resolved.by
+    if resolved.successor is not None:
+        body["deadLetterSuccessorId"] = message_id(*resolved.successor)
+    return body
+
+
 def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
     body: dict[str, Any] = {"subscription": subscription.name, "state": fate.state, "verdict": fate.verdict}
     standing, letter = fate.standing, fate.dead_letter
@@ -100,4 +112,6 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
         body["deadLetterMessageId"] = letter.message_id
         body["deadLetterTime"] = format_timestamp(letter.publish_time)
         body["deadLetterReason"] = letter.reason
+        if letter.resolved is not None:
+            body |= _resolved(letter.resolved)
     return body

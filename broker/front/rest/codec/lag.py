@@ -29,6 +29,8 @@ def _lag(lag: Lag, now: datetime) -> dict[str, Any]:
     body |= {"heldBy": lag.held_by, "verdict": lag.verdict}
     if lag.endpoint is not None:
         body["endpointFailure"] = endpoint_failure_fields(lag.endpoint)
+    if lag.warnings:
+        body["warnings"] = list(lag.warnings)
     if lag.subscription.pause is not None:
         body |= {"paused": True, **pause_json(lag.subscription.pause)}
     return body | ({} if lag.holder is None else {"stuckKey": _holder(lag.holder)})

@@ -1,0 +1,89 @@
+"""Which dead letters can be acted on: one rule for all that counts, lists, redrives, discards and edits them (G2).
+
+A dead letter is read by the subscriptions of its topic, if there are any.  One that a subscription has yet to
+acknowledge can be acted on for as long as that subscription retains it; one that no subscription has received can
+be acted on for KEPT, or for the retention of its topic if that is longer.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum, auto
+
+from broker.domain.message_id import message_id
+from broker.domain.timestamps import format_timestamp
+
+KEPT = timedelta(days=7)  # a dead letter that no subscription of its topic has received
+
+
+class Hold(Enum):
+    """How a subscription has a message of its topic: it is outstanding; it is in the backlog; the subscription is
+    done with it (acknowledged it, or let it expire); or, the subscription never had it.
+    """
+
+    OUT = auto()
+    HELD = auto()
+    OVER = auto()
+    NEVER = auto()
+
+
+class Resolution(StrEnum):
+    """What the record of a dead letter says became of it.  ACKNOWLEDGED: by a subscription that is gone since."""
+
+    ACKNOWLEDGED = "acknowledged"
+    DISCARDED = "discarded"
+    EDITED = "edited"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One dead letter: what its record says, whether it is within the time for which letters are kept, and how each
+    subscription of its topic has it.
+    """
+
+    resolution: str | None
+    is_kept: bool
+    holds: Collection[Hold]
+
+
+def can_be_acted_on(newest_first: Iterable[Standing]) -> bool:
+    """Whether a message that was given up is a dead letter still, by all letters that it has become.
+
+    It has several if it was sought back and failed again: whatever resolved a letter has resolved the earlier ones.
+    """
+    resolved = False
+    for standing in newest_first:
+        if standing.resolution == Resolution.EDITED:  # the message came back as another one
+            resolved = True
+        elif Hold.HELD in standing.holds or Hold.OUT in standing.holds:
+            return True
+        elif standing.resolution is not None or Hold.OVER in standing.holds:
+            resolved = True
+        elif standing.is_kept and not resolved:
+            return True
+    return False
+
+
+def kept_since(topic_retention: timedelta | None, now: datetime) -> datetime:
+    """Which letters are kept though no subscription has received them: those published from then on."""
+    return now - max(KEPT, topic_retention or KEPT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """Who resolved a dead letter (`by` "": not known), how and when (None: not known).
+
+    `successor`: the message that it became.
+    """
+
+    resolution: Resolution
+    at: datetime | None = None
+    by: str = ""
+    successor: tuple[int, int] | None = None
+
+    def verdict(self) -> str:
+        """As the end of a sentence about the letter: "was discarded at …"."""
+        by = f" by {self.by}" if self.by else ""
+        as_new = f", and came back as message {message_id(*self.successor)}" if self.successor is not None else ""
+        at = f" at {format_timestamp(self.at)}" if self.at is not None else ""
+        return f"was {self.resolution}{at}{by}{as_new}"
