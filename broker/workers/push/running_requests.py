@@ -59,13 +59,13 @@ class RunningRequests:
         else:
             del self._running[attempt]
 
-    def stuck_at(self, position: int, latency: float) -> float | None:
-        """When the request at this position, counted from the oldest, will be stuck if it is not answered.
+    def stuck_at(self, index: int, latency: float) -> float | None:
+        """When the request at this index, counted from the oldest, will be stuck if it is not answered.
 
         `latency`: of successes.  None: not before a later one has succeeded, or too many are stuck already.
         """
-        attempt = next(islice(self._running, position, None), None)
-        if attempt is None or self._stuck + position >= _MAX_STUCK or attempt.number >= self.last_success:
+        attempt = next(islice(self._running, index, None), None)
+        if attempt is None or self._stuck + index >= _MAX_STUCK or attempt.number >= self.last_success:
             return None
         return attempt.began + _longest(latency)
 
