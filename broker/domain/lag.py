@@ -188,12 +188,14 @@ def _judge(
     if holder is not None and (holder.attempt_number > 1 or now - holder.delivered_at > SLOW_AFTER):
         return HeldBy.STUCK_KEY, _stuck(holder, sum(shard.held for shard in shards))
     if retrying and retrying == sum(shard.outstanding + shard.wanted for shard in shards):
-        return HeldBy.RETRYING, f"All {retrying} have failed, up to {tries} times, and are tried again later."
+        verdict = f"All {retrying} have failed, up to {tries} times, and are tried again later."
+        return HeldBy.RETRYING, verdict + _longest_failing(delivering.push_state)
     age = now - oldest
     if age < SLOW_AFTER:
         return HeldBy.NOTHING, "Nothing holds it: its messages are young."
     if retrying and subscription.is_push and not _is_backlog_old(shards, now):
-        return HeldBy.RETRYING, _retried_beside_others(delivering.push_state, retrying, tries)
+        verdict = f"{retrying} have failed, up to {tries} times, and are tried again later; others are delivered."
+        return HeldBy.RETRYING, verdict + _longest_failing(delivering.push_state)
     out = sum(shard.outstanding for shard in shards)
     figures = f"{out} are out, the oldest message is {_short(age)} old."
     return _slow(subscription, delivering.readers, figures)
@@ -205,13 +207,13 @@ def _is_backlog_old(shards: Sequence[ShardLag], now: datetime) -> bool:
     return any(now - publish_time >= SLOW_AFTER for publish_time in waiting)
 
 
-def _retried_beside_others(state: PushState | None, retrying: int, tries: int) -> str:
-    verdict = f"{retrying} have failed, up to {tries} times, and are tried again later; the others are delivered."
+def _longest_failing(state: PushState | None) -> str:
+    """A sentence about the message that has failed longest although the endpoint works, if one was reported."""
     if state is None or not state.failing_messages:
-        return verdict
+        return ""
     message = state.failing_messages[0]
     since = format_timestamp(message.since)
-    return f"{verdict} Message {message.message_id} since {since}: {describe_failing_message(message)}."
+    return f" Message {message.message_id} since {since}: {describe_failing_message(message)}."
 
 
 def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[HeldBy, str]:

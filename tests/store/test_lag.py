@@ -217,7 +217,7 @@ async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoi
     lag = await looked.only(MINUTE + SECOND)
     assert (lag.held_by, lag.verdict) == (
         HeldBy.RETRYING,
-        "1 have failed, up to 1 times, and are tried again later; the others are delivered. "
+        "1 have failed, up to 1 times, and are tried again later; others are delivered. "
         f"Message {poison} since {format_timestamp(log.start)}: 12 failed attempts while other messages are "
         "delivered; the last one: status 422 (Unprocessable Entity).",
     )
