@@ -68,3 +68,15 @@ async def test_what_any_process_of_a_broker_has_counted_leaves_by_its_first_one(
         for _ in range(2):  # seen to be gone, and gone for a while
             await SeriesJanitor(database, counters).run_once()
         assert [each for each, entry in book.names("subscription") if entry] == left
+
+
+async def test_a_name_that_nothing_can_have_leaves_as_well(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.telemetry.metrics.book.REUSE_SECONDS", -1.0)
+    counters = Counters()
+    counters.project("projects/a\0b")
+    counters.topic("projects/p/topics/a\0b")
+    for _ in range(2):
+        await SeriesJanitor(database, counters).run_once()
+    assert [name for kind in ("project", "topic") for name, entry in counters.book.names(kind) if entry] == []

@@ -75,6 +75,9 @@ async def find_names(connection: ResourceConnection, *, kind: str, names: Sequen
     """Those of these full names of a kind ("topic", "subscription", "project") that have series: all that exist,
     but not subscriptions that are detached, nor projects that have neither a topic nor a subscription.
     """
+    names = [
+        name for name in names if "\0" not in name
+    ]  # callers name what cannot exist, and PostgreSQL refuses it
     if kind == "project":
         return set(await connection.scalars(_PROJECTS, {"names": names}))
     table = topics if kind == "topic" else subscriptions
