@@ -18,7 +18,7 @@ from broker.domain.fate import (
     fate_until_due,
     settled_by,
 )
-from broker.domain.journal import Entry
+from broker.domain.journal import Entry, settlement
 from broker.domain.lag import endpoint_verdict
 from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
 from broker.domain.names import project_of
@@ -152,7 +152,7 @@ class FateService:
             fates = [] if message is None else await self._fates(subscription.topic, message, [subscription])
             if not fates and not entries:
                 raise _no_message(message_id, f"of {subscription_name}, or it is not retained any more")
-            return Timeline(subscription, message_id, fates[0][1] if fates else None, entries)
+            return Timeline(subscription, message_id, fates[0][1] if fates else _fate_of_gone(entries), entries)
 
     async def _subscriptions(self, topic_name: str, page: Page) -> tuple[Topic, Sequence[Subscription], str]:
         async with self._database.transaction() as connection:
@@ -270,6 +270,11 @@ async def _read(
     seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
     retractions = await read_retractions(hot, {(shard_id, id_seq): seq})
     return retractions.get((shard_id, id_seq))
+
+
+def _fate_of_gone(entries: Sequence[Entry]) -> MessageFate | None:
+    entry = settlement(entries)
+    return None if entry is None else fate_of_gone(entry)
 
 
 def _are_all_there(partitions: Sequence[Partition], low: datetime, high: datetime) -> bool:
