@@ -18,7 +18,7 @@ from broker.domain.fate import (
     fate_until_due,
     settled_by,
 )
-from broker.domain.journal import Entry
+from broker.domain.journal import Entry, settlement
 from broker.domain.lag import HeldBy, endpoint_verdict
 from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
 from broker.domain.names import project_of
@@ -153,7 +153,7 @@ class FateService:
             fates = [] if message is None else await self._fates(subscription.topic, message, [subscription])
             if not fates and not entries:
                 raise _no_message(message_id, f"of {subscription_name}, or it is not retained any more")
-            return Timeline(subscription, message_id, fates[0][1] if fates else None, entries)
+            return Timeline(subscription, message_id, fates[0][1] if fates else _fate_of_gone(entries), entries)
 
     async def _subscriptions(self, topic_name: str, page: Page) -> tuple[Topic, Sequence[Subscription], str]:
         async with self._database.transaction() as connection:
@@ -279,6 +279,11 @@ def _with_endpoint(fate: MessageFate, state: PushState | None, now: datetime) ->
     held_by, verdict = stopped
     endpoint = state.as_of(now) if held_by is HeldBy.ENDPOINT_FAILING else None
     return replace(fate, verdict=f"{fate.verdict} {verdict}", endpoint=endpoint)
+
+
+def _fate_of_gone(entries: Sequence[Entry]) -> MessageFate | None:
+    entry = settlement(entries)
+    return None if entry is None else fate_of_gone(entry)
 
 
 def _are_all_there(partitions: Sequence[Partition], low: datetime, high: datetime) -> bool:

@@ -325,6 +325,25 @@ class Both:
         ]
         assert (told["event"], told["deliveryAttempt"]) == (event, standing.attempts), standing.message
 
+    def compare_end(self, subscription: Subscription, standing: Standing) -> None:
+        """How a message ended is told for a day, and as long as it is retained.  The clock stands still: what
+        happened at the same time as a seek may have been before or behind it.
+        """
+        at, message = standing.ended_at, standing.message
+        if not standing.acked or standing.ended is None or at is None or message.retracted or subscription.detached:
+            return
+        if message.message_id is None or at in subscription.sought_at - (
+            {at} if standing.acked_at != at else set()
+        ):
+            return
+        code, answer = self._call("GET", f"{subscription.name}/messages/{message.message_id}")
+        if code != "OK":
+            assert (code, self.model.now - at >= timedelta(days=1)) == ("NOT_FOUND", True), (message, answer)
+            return
+        assert answer["state"] == standing.ended, (message, answer)
+        if standing.ended == "ACKNOWLEDGED":
+            assert (answer["deliveryAttempt"], parse_time(answer["endTime"])) == (standing.attempts, at)
+
     def _identify(self, subscription: Subscription, body: Json) -> Message:
         for message in subscription.topic.log:
             if message.message_id == body["messageId"]:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.model.later import Later
 from tests.model.model import MILLISECOND, SECOND, Filter, Options, Subscription
@@ -78,6 +78,7 @@ class PubSub(RuleBasedStateMachine):
     """`broker` is shared; each run works in a project of its own."""
 
     broker: RunningBroker
+    looks = 0
     number = 0
 
     @initialize(
@@ -95,6 +96,18 @@ class PubSub(RuleBasedStateMachine):
         self.both.create_subscription("sub2", "topic", second)
         self.both.create_subscription("sub3", "topic", third)
         self.both.create_subscription("letters", DEAD_LETTER_TOPIC)
+
+    @invariant()
+    def how_messages_ended_is_on_record(self) -> None:
+        """Of two that have ended, others after each step."""
+        if not hasattr(self, "both"):
+            return
+        self.looks += 1
+        ended = [
+            (s, each) for s in self.both.model.subscriptions.values() for each in s.standings.values() if each.ended
+        ]
+        for number in range(min(2, len(ended))):
+            self.both.compare_end(*ended[(2 * self.looks + number) % len(ended)])
 
     def teardown(self) -> None:
         if hasattr(self, "both"):

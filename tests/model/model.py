@@ -118,7 +118,8 @@ class Standing:
     """How a subscription stands with a message.
 
     `due`: an out message's ack deadline, or when a waiting one may be delivered; `sure` is False if it may as well
-    be acked.  `repeat_until`: so long an ack that succeeded succeeds again (exactly-once).
+    be acked.  `repeat_until`: so long an ack that succeeded succeeds again (exactly-once).  `ended`: what the
+    record of deliveries says of one that is acked, and since when (None: several things may be true).
     """
 
     message: Message
@@ -130,6 +131,9 @@ class Standing:
     repeat_until: datetime | None = None
     early: bool = False  # acked, but an earlier message of its ordering key is not
     sure: bool = True
+    ended: str | None = None
+    ended_at: datetime | None = None
+    acked_at: datetime | None = None  # by its ack id, for the last time
 
     def __repr__(self) -> str:
         return repr(self.message)
@@ -139,9 +143,12 @@ class Standing:
         self.due, self.attempts, self.out, self.ack_id = now, 0, False, None
         self.acked, self.early, self.repeat_until = False, False, None
         self.sure = sure and not self.message.doubtful
+        self.ended = None
 
-    def settle(self) -> None:
+    def settle(self, ended: str | None = None, at: datetime | None = None) -> None:
         """Acked, by something else than its ack id."""
+        if not self.acked:
+            self.ended, self.ended_at = ended if self.sure else None, at
         self.acked, self.out, self.early, self.ack_id, self.repeat_until = True, False, False, None, None
 
 
@@ -166,6 +173,7 @@ class Subscription:
         self.standings: dict[Message, Standing] = {}
         self.ack_ids: dict[str, Standing] = {}  # all that it ever gave out
         self.sought: set[str] = set()  # those from before a seek
+        self.sought_at: set[datetime] = set()
         self.detached = False
         # Whether the broker knows for sure if there is a dead-letter topic (it may be late to notice a change).
         self.dead_letter_topic_changed = False
@@ -276,6 +284,7 @@ class Subscription:
             ordering.settle(self, standing.message.key, now)
         else:
             standing.acked = True
+            standing.ended, standing.ended_at, standing.acked_at = "ACKNOWLEDGED", now, now
 
     def modify_ack_deadline(self, ack_ids: Iterable[str], seconds: int, now: datetime, jitter: float) -> None:
         named = [self.ack_ids[a] for a in ack_ids if self.ack_ids[a].ack_id == a and not self.ack_ids[a].acked]
@@ -293,11 +302,12 @@ class Subscription:
 
     def seek_to_time(self, time: datetime, now: datetime) -> None:
         self.sought.update(self.ack_ids)
+        self.sought_at.add(now)
         for message in filter(self.matches, self.topic.log):
             standing = self.standings.get(message)
             if message.publish_time < time:
                 if standing:
-                    standing.settle()
+                    standing.settle("SEEKED_PAST" if self.retained(message, now) else None, now)
             elif standing and not standing.acked:
                 standing.renew(now, sure=standing.sure)
             else:
@@ -327,13 +337,16 @@ class Subscription:
 
     def purge(self, chosen: Filter, now: datetime) -> None:
         """Whoever has it just now acks nothing any more."""
-        for standing in (s for some in self.purgeable(chosen, now) for s in some):
+        sure, perhaps = self.purgeable(chosen, now)
+        self.sought_at.add(now)
+        for standing in [*sure, *perhaps]:
             if standing.ack_id is not None:
                 self.sought.add(standing.ack_id)
-            standing.settle()
+            standing.settle("PURGED" if standing in sure else None, now)
 
     def seek_to_snapshot(self, snapshot: Snapshot, now: datetime) -> None:
         self.sought.update(self.ack_ids)
+        self.sought_at.add(now)
         for index, message in enumerate(self.topic.log):
             if not self.matches(message):
                 continue

@@ -342,7 +342,12 @@ async def test_what_became_of_a_message_that_waits_says_until_when_and_where_it_
     told = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
     assert (told["state"], told["messageId"], told["timeline"]) == ("WAITING", id_, [])
     await rest.ok("DELETE", f"{rest.topic()}/scheduled/{id_}")
-    assert (await rest.error("GET", f"{rest.topic()}/messages/{id_}"))[0] == "NOT_FOUND"
+    told = await rest.ok("GET", f"{rest.topic()}/messages/{id_}")
+    assert told["message"] == {"messageId": id_}
+    assert told["verdict"] == f"It was cancelled at {told['cancelTime']}."
+    assert [(each["state"], each["verdict"]) for each in told["subscriptions"]] == [
+        ("CANCELLED", f"It was cancelled at {told['cancelTime']}, before its time came.")
+    ]
 
 
 async def test_a_purge_and_a_reset_of_the_project_take_what_waits_with_them(rest: Rest) -> None:
