@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import threading
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from broker.embedded_postgres import cluster as clusters
 from broker.embedded_postgres.cluster import Cluster
 from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
+from broker.embedded_postgres.server_processes import is_up_or_recovers
 from tests.fixtures.broker import eventually
 
 
@@ -72,3 +74,35 @@ def test_a_program_that_a_signal_meets_at_its_start_is_ended(
     finally:
         signal.signal(signal.SIGINT, handler)
     assert psutil.Process().children() == before
+
+
+async def test_a_postmaster_that_neither_serves_nor_recovers_is_ended_and_started_again(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL 18 was seen so after a full disk; here a healthy one is taken for such."""
+    told: list[str] = []
+    cluster = Cluster(data_dir)
+    await asyncio.to_thread(cluster.open)
+    assert cluster._process is not None
+    first = cluster._process.pid
+    assert is_up_or_recovers(first)
+    assert not is_up_or_recovers(os.getpid()), "it has no such process"
+    monkeypatch.setattr(clusters, "is_up_or_recovers", lambda pid: pid != first)
+    monkeypatch.setattr(clusters, "_STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(clusters, "_LOOK_SECONDS", 0.1)
+    keeper = asyncio.create_task(cluster.keep_running(told.append))
+    try:
+
+        def answers() -> bool:
+            assert cluster._process is not None
+            with contextlib.suppress(psycopg.OperationalError), psycopg.connect(cluster.url):
+                return cluster._process.pid != first
+            return False
+
+        await eventually(lambda: asyncio.to_thread(answers), seconds=60)
+        await eventually(lambda: told and told[-1] == "")
+        assert "exit code 0" in told[0] or "signal" in told[0]
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+        await asyncio.to_thread(cluster.close)

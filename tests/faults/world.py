@@ -33,6 +33,7 @@ ENVIRONMENT = {
     "BROKER_PULL_WAIT_SECONDS": "1",
     "BROKER_SHARDS_PER_TOPIC": "2",
     "BROKER_MIN_DELIVERY_ATTEMPTS": "1",
+    "BROKER_DISK_FREE_MIN": "0",  # a fault fills the disk altogether; what pauses before has tests of its own
     "PYTHONFAULTHANDLER": "1",  # a worker that gets SIGABRT says where it stands
 }
 WORKERS = 2  # of a lone broker; each of several has one
