@@ -197,13 +197,13 @@ class Member:
     urgent: bool = False  # when its watches were made
 
     def in_turn(self) -> Sequence[Watch]:
-        """All its watches, the longest unclaimed first.  Those that never were (a pull that waits for nothing makes
-        a new member) in random order, or the first shard with a backlog would get every claim.
+        """All its watches, the most urgent first, then the longest unclaimed.  Those that never were (a pull that waits
+        for nothing makes a new member) in random order, or the first shard with a backlog would get every claim.
         """
         if len(self.watches) == 1:
             return self.watches
         shuffled = random.sample(self.watches, len(self.watches))
-        return sorted(shuffled, key=attrgetter("claimed_at"))
+        return sorted(shuffled, key=attrgetter("level", "claimed_at"))
 
     def next_held_up(self, now: datetime) -> list[Watch]:
         """Whose claim is longest ago first: what one turn brings may be all that is wanted.  What is less urgent
