@@ -197,8 +197,10 @@ class Member:
     urgent: bool = False  # when its watches were made
 
     def in_turn(self) -> Sequence[Watch]:
-        """All its watches, the most urgent first, then the longest unclaimed.  Those that never were (a pull that waits
-        for nothing makes a new member) in random order, or the first shard with a backlog would get every claim.
+        """All its watches, the most urgent first, then the longest unclaimed.
+
+        Those that were never claimed for come in random order: a pull that does not wait makes a new member, and the
+        first shard with a backlog would get all of its claims.
         """
         if len(self.watches) == 1:
             return self.watches
