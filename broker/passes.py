@@ -72,13 +72,11 @@ class Passes:
         parts, self._config, self._looks = (database, clock), config, looks
         self.secret_keeper = SecretKeeper(database, secrets, states)
         self.scrapes = Scrapes(counters.book, Figures(database, looks, clock, counters.book))
-        self.dead_letter_forwarder = DeadLetterForwarder(
-            *parts, resources, wake_ups, counters, company, loop_turns, states
-        )
+        forwarding = resources, wake_ups, counters, company, loop_turns, states
+        self.dead_letter_forwarder = DeadLetterForwarder(database, clock, *forwarding)
         self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states)
-        ticking = resources, wake_ups, quotas, schemas, transforms, states, counters
-        self.ticker = ScheduleTicker(database, clock, *ticking)
+        self.ticker = ScheduleTicker(*parts, resources, wake_ups, quotas, schemas, transforms, states, counters)
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states)

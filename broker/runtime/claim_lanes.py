@@ -199,8 +199,8 @@ class Member:
     def in_turn(self) -> Sequence[Watch]:
         """All its watches, the most urgent first, then the longest unclaimed.
 
-        Those that were never claimed for come in random order: a pull that does not wait makes a new member, and the
-        first shard with a backlog would get all of its claims.
+        Those that were never claimed for come in random order: a pull that does not wait makes a new member, and
+        the first shard with a backlog would get all of its claims.
         """
         if len(self.watches) == 1:
             return self.watches
