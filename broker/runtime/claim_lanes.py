@@ -8,13 +8,16 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from operator import attrgetter
 
+from msgspec.structs import replace
+
+from broker.domain.due_share import RETRY_SPACING
 from broker.domain.names import project_of
 from broker.domain.priority import MAX_LEVELS
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_levels import Levels, LevelsOfAll, level_in
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.fair_turns import URGENT
-from broker.store.claim.request import Gone, Locked, More, Quiet
+from broker.store.claim.request import Claimant, Gone, Locked, More, Quiet
 
 LanePath = tuple[str, *tuple[Hashable, ...]]  # whose project it is, and what in it
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
@@ -35,7 +38,8 @@ class Watch:
 
     `lane`: where it waits for the next turn; `home`: its project's.  `again`: something came while it was claimed
     for.  `due_at`: when to look for redeliveries; None: nothing is known of.  `level`: how urgent what is in the
-    shard is (claim_levels.py).
+    shard is (claim_levels.py).  `retried_until`: until then the shard has only messages that were just retried, as
+    far as is known (domain/due_share.py).
     """
 
     member: "Member"
@@ -47,6 +51,7 @@ class Watch:
     due_at: datetime | None = None
     claimed_at: float = 0.0  # when its last claim began, by the clock of the event loop
     level: int = MAX_LEVELS
+    retried_until: datetime | None = None
 
     def look_at(self, time: datetime | None) -> None:
         """For redeliveries then, or before."""
@@ -59,17 +64,35 @@ class Watch:
     def may_have_something(self, now: datetime) -> bool:
         return self.state is not State.IDLE or self.is_due(now)
 
+    def only_just_retried(self, now: datetime) -> bool:
+        return self.retried_until is not None and now < self.retried_until
+
+    def others_go_first(self, now: datetime) -> bool:
+        """Whether other shards may have messages that go before those that were just retried in this one."""
+        return any(
+            other is not self and other.may_have_something(now) and not other.only_just_retried(now)
+            for other in self.member.watches
+        )
+
+    def restrained(self, claimant: Claimant, now: datetime) -> Claimant:
+        """The claimant, who leaves what was just retried in this shard while others may have something."""
+        return replace(claimant, leaves_just_retried=True) if self.others_go_first(now) else claimant
+
     def gives_way(self, now: datetime) -> bool:
         """Whether another shard may have something for its consumer, and goes first: it is looked at in a moment,
         or once the consumer wants something.
         """
+        if self.only_just_retried(now) and self.others_go_first(now):
+            return True
         levels = self.member.levels
         if levels is None:
             return False
         priorities = self.member.consumer.subscription.priorities
         mine = levels.rank(self.level, priorities)
         return any(
-            levels.rank(other.level, priorities) < mine and other.may_have_something(now)
+            levels.rank(other.level, priorities) < mine
+            and other.may_have_something(now)
+            and not other.only_just_retried(now)
             for other in self.member.watches
         )
 
@@ -90,6 +113,8 @@ class Watch:
             if not waits:
                 self.due_at = now + _LOCKED
             return waits
+        only_retried = answer.claimed.only_just_retried and not self.again
+        self.retried_until = now + RETRY_SPACING if only_retried else None
         if claimant.looks_for_due and self.is_due(now):
             self.due_at = None
         served = [bool(deliveries) or answer.transformed for deliveries in answer.claimed.deliveries]
@@ -172,19 +197,23 @@ class Member:
     urgent: bool = False  # when its watches were made
 
     def in_turn(self) -> Sequence[Watch]:
-        """All its watches, the longest unclaimed first.  Those that never were (a pull that waits for nothing makes
-        a new member) in random order, or the first shard with a backlog would get every claim.
+        """All its watches, the most urgent first, then the longest unclaimed.
+
+        Those that were never claimed for come in random order: a pull that does not wait makes a new member, and
+        the first shard with a backlog would get all of its claims.
         """
         if len(self.watches) == 1:
             return self.watches
         shuffled = random.sample(self.watches, len(self.watches))
-        return sorted(shuffled, key=attrgetter("claimed_at"))
+        return sorted(shuffled, key=attrgetter("level", "claimed_at"))
 
     def next_held_up(self, now: datetime) -> list[Watch]:
         """Whose claim is longest ago first: what one turn brings may be all that is wanted.  What is less urgent
-        is looked at once the most urgent ones have nothing more, unless it may have waited too long.
+        is looked at once the most urgent ones have nothing more, unless it may have waited too long; what was just
+        retried once no other shard has anything.
         """
         found = sorted(self.held_up, key=lambda watch: watch.claimed_at)
+        found = [each for each in found if not (each.only_just_retried(now) and each.others_go_first(now))]
         if self.levels is None or not found:
             return found
         priorities = self.consumer.subscription.priorities
@@ -195,6 +224,10 @@ class Member:
             for watch, rank, old_at in zip(found, ranks, olds, strict=True)
             if rank == first or (old_at is not None and old_at <= now)
         ]
+
+    def retries_at(self, now: datetime) -> list[datetime]:
+        """When what is held up because it was just retried gives way to nothing any more."""
+        return [each.retried_until for each in self.held_up if each.retried_until and each.retried_until > now]
 
     def next_old_at(self, now: datetime) -> datetime | None:
         """When one that is held up may have waited too long, that has not yet."""

@@ -178,6 +178,7 @@ class ClaimScheduler:
         self._wake_with(member)
         now = self._clock.now()
         dues = [watch.due_at for watch in member.watches if watch.due_at is not None and watch.state is State.IDLE]
+        dues += member.retries_at(now)
         if member.levels is not None and (old_at := member.next_old_at(now)):
             dues.append(old_at)
         if dues:
@@ -232,6 +233,7 @@ class ClaimScheduler:
         if lane.woken:
             lane.woken = False
             for watch in lane.watches.values():
+                watch.retried_until = None
                 self._look(watch)  # who is alone has another turn
         claimants, giving_way = self._choose(lane)
         lane.queued = False
@@ -267,7 +269,7 @@ class ClaimScheduler:
             self._fail(watch, None, error)
             return
         if claimant is not None:
-            chosen[watch] = claimant
+            chosen[watch] = watch.restrained(claimant, now)
         else:
             self._wait(watch)
 

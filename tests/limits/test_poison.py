@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 import grpc
 import pytest
 
-from tests.fixtures.broker import Rest, message, text
+from tests.conformance.test_transforms import udf
+from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.grpc import GrpcRest, channel_to
 from tests.streaming.conftest import streams as streams  # a fixture
 from tests.streaming.stream import Received, Streams
@@ -68,8 +69,10 @@ async def _stream(streams: Streams, max_messages: int, wanted: set[str]) -> list
     def settle(came: list[Received]) -> None:
         acked = [each for each in came if not is_poison(each.text)]
         failed = [each for each in came if is_poison(each.text)]
-        settling.append(asyncio.ensure_future(stream.ack(acked)))
-        settling.append(asyncio.ensure_future(stream.nack(failed)))
+        if acked:
+            settling.append(asyncio.ensure_future(stream.ack(acked)))
+        if failed:
+            settling.append(asyncio.ensure_future(stream.nack(failed)))
 
     stream.on_messages = settle
     settle(list(stream.received))
@@ -77,8 +80,10 @@ async def _stream(streams: Streams, max_messages: int, wanted: set[str]) -> list
         lambda: wanted <= {each.text for each in stream.received} or len(stream.received) > 10 * len(wanted),
         seconds=60,
     )
+    stream.on_messages = None
     delivered = [each.text for each in stream.received]
     await asyncio.gather(*settling)
+    await stream.close()
     return delivered
 
 
@@ -117,7 +122,61 @@ async def test_poison_of_one_shard_does_not_hold_up_the_others(rest: Rest, consu
     for body in HEALTHY[:40]:
         await rest.publish(body)
     delivered = await consume(1, wanted)
-    print(delivered)
     assert wanted <= set(delivered)
-    print(delivered)
-    assert len(delivered) <= most_for(wanted, 4)
+    assert len(delivered) <= most_for(wanted, 1)
+
+
+async def test_urgent_poison_does_not_hold_up_what_is_less_urgent(rest: Rest, consume: Consume) -> None:
+    """It always went first, and it was always there."""
+    await rest.create_topic(extensions={"priorities": 2})
+    await rest.create_subscription()
+    await rest.publish(message("poison", {"broker-priority": "0"}), *HEALTHY[:40])
+    wanted = set(HEALTHY[:40])
+    delivered = await consume(1, wanted)
+    assert wanted <= set(delivered)
+    assert len(delivered) <= most_for(wanted, 1)
+
+
+@pytest.mark.parametrize("extensions", [{"shards": 4}, {"priorities": 2}])
+async def test_what_was_just_retried_is_redelivered_at_once_if_no_shard_has_anything_else(
+    rest: Rest, extensions: Json
+) -> None:
+    await rest.create_topic(extensions=extensions)
+    await rest.create_subscription()
+    await rest.publish(message("poison", {"broker-priority": "0"}))
+    for _ in range(6):
+        received = await rest.pull(max_messages=1)
+        assert [text(each) for each in received] == ["poison"]
+        await rest.modify_ack_deadline(received, 0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"retryPolicy": {"minimumBackoff": "0s"}}], ids=["default", "no backoff"])
+@pytest.mark.parametrize("fails", ["throw new Error('poison')", "while (true) {}"], ids=["throws", "hangs"])
+async def test_messages_that_a_transform_fails_for_do_not_hold_up_the_others(
+    rest: Rest, consume: Consume, fails: str, fields: Json
+) -> None:
+    transform = udf(f"if (message.data.startsWith('poison')) {{ {fails}; }} return message;")
+    await rest.create_topic()
+    await rest.create_subscription(messageTransforms=[transform], **fields)
+    await rest.publish("poison", *HEALTHY[:8])
+    delivered = await consume(1, set(HEALTHY[:8]))
+    assert sorted(delivered) == sorted(HEALTHY[:8])
+
+
+async def test_a_filter_that_matches_little_delays_neither_its_redeliveries_nor_other_subscriptions(
+    rest: Rest,
+) -> None:
+    """A claim scans so far at most, and the next goes on there."""
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.create_subscription("filtered", filter='attributes.kind = "rare"')
+    await rest.publish(message("again", {"kind": "rare"}))
+    [again] = await rest.pull("filtered")
+    for _ in range(25):
+        await rest.publish(*HEALTHY * 10)
+    await rest.publish(message("last", {"kind": "rare"}))
+    await rest.modify_ack_deadline([again], 0, "filtered")
+    assert [text(each) for each in await rest.pull("filtered", max_messages=1)] == ["again"]
+    assert [text(each) for each in await rest.pull(max_messages=2)] == ["again", HEALTHY[0]]
+    [last] = await eventually(lambda: rest.pull("filtered", max_messages=1))
+    assert text(last) == "last"

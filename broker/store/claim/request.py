@@ -27,8 +27,9 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     and it has room.  Redeliveries are looked for only if `looks_for_due`; `wants_next`: whoever asks wants to know
     when the next falls due even if he gets something.  With a `digest` nothing fresh is taken unless its
     `max_messages` or `max_bytes` wait, or the oldest that waits was published its `max_delay` ago; redeliveries do
-    not wait for it.  With a `journal` hand-outs are written down.  What is past its time is passed, or, if it
-    `gives_up_expired`, left to the dead-letter forwarder.
+    not wait for it.  If it `leaves_just_retried`, messages that are (domain/due_share.py) stay for a later claim,
+    because other shards may have messages that go before them.  With a `journal` hand-outs are written down.  What
+    is past its time is passed, or, if it `gives_up_expired`, left to the dead-letter forwarder.
     """
 
     subscription_id: int
@@ -45,6 +46,7 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     max_run: int = MAX_MESSAGES_PER_ATTEMPT
     preferred: Preferred = nobody
     digest: Digest | None = None
+    leaves_just_retried: bool = False
     journal: Journal | None = None
     looks_for_due: bool = True
     wants_next: bool = False
@@ -138,10 +140,12 @@ class Claimed(msgspec.Struct, frozen=True):
     """What became of one claimant: the deliveries for each demand, in their order, and what is left.
 
     `expired`: messages that were taken up again because their ack deadline had passed; `past`: those that it has
-    passed, or taken out of their rows, because their time was over.
+    passed, or taken out of their rows, because their time was over.  `only_just_retried`: nothing is left here but
+    messages that the claimant leaves for that reason.
     """
 
     deliveries: Sequence[Sequence[Delivery]]
     rest: Rest
     expired: int = 0
     past: int = 0
+    only_just_retried: bool = False

@@ -47,9 +47,13 @@ def _portion(request: ClaimRequest, work: Work) -> Portion:
     """What is due and what is fresh, by halves where both compete (domain/due_share.py)."""
     claimant, place = work.claimant, work.place
     fresh = place.claimable(claimant.digest, request.now)
+    runs_due, redeliveries = work.ready, work.redeliveries
+    if claimant.leaves_just_retried:
+        runs_due = [run for run in runs_due if not run.is_just_retried]
+        redeliveries = [each for each in redeliveries if not each.is_just_retried]
     due = share_of_due(
-        work.ready,
-        work.redeliveries,
+        runs_due,
+        redeliveries,
         fresh,
         max_messages=claimant.max_messages,
         max_bytes=claimant.max_bytes,

@@ -127,6 +127,18 @@ class Work:
         return more_due or self.portion.more or any(run.is_left for run in self.runs)
 
     @property
+    def only_just_retried(self) -> bool:
+        """All that is left are messages that the claimant leaves because they were just retried.
+
+        Those are the last that a claim reads, so it has read all others.
+        """
+        if not self.claimant.leaves_just_retried or self.portion.more or self.changed_meanwhile:
+            return False
+        rows: list[DueAttempt | OrderedRun] = [*self.due, *self.runs]
+        left = [row.is_just_retried for row in rows if row.is_left]
+        return bool(left) and all(left)
+
+    @property
     def due_first(self) -> bool:
         """As it is once this claim has committed."""
         return self.cursor.due_first != self.passes_turn

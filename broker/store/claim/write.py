@@ -98,6 +98,7 @@ def _claimed(
         _rest(work, upcoming),
         expired,
         count_past(work),
+        work.only_just_retried,
     )
 
 

@@ -268,14 +268,12 @@ message_batches = Table(
     postgresql_partition_by="RANGE (publish_time)",
 )
 
-# Batches with messages that are still out when the rest of their partition is done with: moved here so that a few
-# of them do not keep a whole partition (docs/decisions/0004).
+# Batches that would keep a whole partition, for a few messages that are still out (docs/decisions/0004).
 straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 
-# A subscription's position in one shard: everything before (next_publish_time, next_seq) has been claimed.
-# Its row lock is the claim lock.  No delivery attempt is due before `due_floor`.  Nothing before `first_seq` was
-# ever the subscription's (none: it is older than this column).  Nothing is claimed while it is `paused`.
-# `due_first`: redeliveries, not fresh messages, get the odd message of the next claim that both compete for.
+# A subscription's position in one shard: all before (next_publish_time, next_seq) has been claimed.  Its row lock is
+# the claim lock.  Nothing is due before `due_floor`, or claimed while it is `paused`; nothing before `first_seq` was
+# ever the subscription's (none: it is older than this column).  `due_first`: whose turn it is (domain/due_share.py).
 cursors = Table(
     "cursors",
     metadata,
