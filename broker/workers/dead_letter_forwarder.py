@@ -31,7 +31,7 @@ from broker.store.log.dead_letters import (
 )
 from broker.store.log.messages import PartitionMissing
 from broker.store.log.partitions import make_partitions_ahead
-from broker.telemetry.log import reason
+from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DEAD_LETTERED, EXPIRED
 from broker.telemetry.state_changes import StateChanges
@@ -109,7 +109,12 @@ class DeadLetterForwarder:
             what = f"dead letters of {subscription_name} in shard {shard_id} wait, and are tried again and again"
             why = reason(error)
             self._states.happens(
-                "dead letters that wait", f"{subscription_name} {shard_id}", what, why, error=error
+                "dead letters that wait",
+                f"{subscription_name} {shard_id}",
+                what,
+                why,
+                error=error,
+                fields=fields_of(subscription_name),
             )
             return 0, False
         if more and self._company.is_there():
@@ -189,7 +194,10 @@ class DeadLetterForwarder:
     def _pass_by(self, subscription: Subscription, shard_id: int, seq: int, id_: str, error: Exception) -> None:
         self._passed_by[subscription.subscription_id, shard_id, seq] = self._clock.now() + PASSED_BY
         what = f"dead letter {id_} of {subscription.name} cannot be published, and is tried again and again"
-        self._states.happens("dead letters that cannot be published", id_, what, reason(error), error=error)
+        fields = fields_of(subscription.name, message_id=id_)
+        self._states.happens(
+            "dead letters that cannot be published", id_, what, reason(error), error=error, fields=fields
+        )
 
     def tell(self) -> None:
         """What is not told yet: the broker stops."""

@@ -15,6 +15,7 @@ from broker.domain.push_state import FailingMessage, FailureRun
 from broker.domain.subscription import Subscription
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.failures import tell_failure
+from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.target import shown_origin
@@ -48,7 +49,8 @@ class EndpointNews:
     def failing(self, endpoint: Endpoint, run: FailureRun, retry_at: datetime | None, *, lasted: timedelta) -> None:
         """The endpoint fails, and is to be reported for it; the reminder has the newest failure."""
         name, what = endpoint.subscription.name, f"{_pushes(endpoint)} fail"
-        self._states.begins(_FAILING, name, what, describe_run(run, retry_at), lasted=lasted.total_seconds())
+        why, fields = describe_run(run, retry_at), fields_of(name, status=run.status)
+        self._states.begins(_FAILING, name, what, why, lasted=lasted.total_seconds(), fields=fields)
 
     def recovered(self, endpoint: Endpoint) -> None:
         """An endpoint that was reported as failing has taken a message."""
@@ -58,7 +60,8 @@ class EndpointNews:
         """A message keeps failing while others are delivered."""
         what = f"pushes of message {message.message_id} of {endpoint.subscription.name} fail"
         name, why = _message_name(endpoint, message.message_id), describe_failing_message(message)
-        self._states.begins(_FAILING_MESSAGE, name, what, why, lasted=lasted.total_seconds())
+        fields = fields_of(endpoint.subscription.name, message_id=message.message_id, status=message.status)
+        self._states.begins(_FAILING_MESSAGE, name, what, why, lasted=lasted.total_seconds(), fields=fields)
 
     def messages_delivered(self, endpoint: Endpoint, message_ids: Iterable[str]) -> None:
         """Messages that were reported as failing are delivered."""
