@@ -164,7 +164,7 @@ async def test_a_disk_that_others_fill_altogether_is_told_as_the_reason_and_all_
             await load.until_accepted()
         reasons = _lines(world, "WARNING main[", "the embedded PostgreSQL")
         assert all("No space left on device" in line or "is full" in line for line in reasons), reasons
-        assert len(_lines(world, "WARNING main[", "publishing is paused: 0 MB are free")) >= _TIMES
+        assert len(_lines(world, "WARNING main[", "publishing is paused", "MB are free")) >= _TIMES
         await load.until_all_are_received()
 
 
