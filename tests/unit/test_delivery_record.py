@@ -69,7 +69,10 @@ def test_each_acknowledgement_is_found_with_its_time_attempt_and_author(
     for seq in every | {each + 1 for each in every} | {BUCKET, 2 * BUCKET}:
         expected = [
             Recorded(
-                NOW - at * MICROSECOND, NOW - at * MICROSECOND - after * timedelta(milliseconds=1), min(n, 65_535), by
+                NOW - at * MICROSECOND,
+                NOW - at * MICROSECOND - after * timedelta(milliseconds=1),
+                min(n, 65_535),
+                by,
             )
             for seqs, by, n, at, after in some
             if seq in seqs
