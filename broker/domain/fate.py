@@ -123,8 +123,8 @@ def _unrecorded(facts: Facts, now: datetime) -> str:
     if facts.publish_time < now - kept:
         return "It was acked, sought past or expired; no record of it is left."
     why = (
-        "that is written within a second of the ack, and is missing if the broker process was killed before that, or "
-        "if records were switched off"
+        "that is written within a second of the ack, and is missing if the broker process was killed before that, "
+        "or if records were switched off"
     )
     if facts.ordering_key and facts.subscription.enable_message_ordering:
         passed = "passed by a seek while it waited for an earlier one of its ordering key"

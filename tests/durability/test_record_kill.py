@@ -1,5 +1,5 @@
-"""kill -9 of a broker that has acknowledged messages and not written yet by whom: what is told is right, or it is said
-that it is missing (F3).
+"""kill -9 of a broker that has acknowledged messages and not written yet by whom: what is told is right, or
+says that it is missing (F3).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Records of deliveries are written behind the acks, few rows for many, and wait while the database refuses them."""
+"""Records of deliveries are written behind the acks, few rows for many; they wait for a database that is away."""
 
 from collections.abc import AsyncIterator
 
