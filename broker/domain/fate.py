@@ -138,10 +138,14 @@ def _unrecorded(facts: Facts, now: datetime) -> str:
     kept = DEFAULT_RETENTION if journal is None else journal.retention
     if facts.publish_time < now - kept:
         return "It was acked, sought past or expired; no record of it is left."
-    return (
-        "It was acked. By whom and when is not on record: that is written within a second of the ack, and is "
-        "missing if the broker process was killed before that, or if records were switched off."
+    why = (
+        "that is written within a second of the ack, and is missing if the broker process was killed before that, "
+        "or if records were switched off"
     )
+    if facts.ordering_key and facts.subscription.enable_message_ordering:
+        passed = "passed by a seek while it waited for an earlier one of its ordering key"
+        return f"It was acked, or {passed}. By whom and when it was acked is not on record: {why}."
+    return f"It was acked. By whom and when is not on record: {why}."
 
 
 def fate_until_due(topic: str, message: ScheduledMessage) -> MessageFate:

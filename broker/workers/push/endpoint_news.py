@@ -66,8 +66,9 @@ class EndpointNews:
     def messages_delivered(self, endpoint: Endpoint, message_ids: Iterable[str]) -> None:
         """Messages that were reported as failing are delivered."""
         for message_id in message_ids:
+            name = _message_name(endpoint, message_id)
             what = f"message {message_id} of {endpoint.subscription.name} is delivered"
-            self._states.ends(_FAILING_MESSAGE, _message_name(endpoint, message_id), what)
+            self._states.ends(_FAILING_MESSAGE, name, what)
 
     def messages_given_up(self, endpoint: Endpoint, message_ids: Iterable[str]) -> None:
         """Messages that were reported as failing become dead letters, which is reported elsewhere."""
