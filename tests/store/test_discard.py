@@ -162,7 +162,7 @@ async def test_what_is_about_to_be_given_up_makes_no_letter(ordered: Letters, ke
 async def test_what_is_given_up_meanwhile_is_looked_for_among_the_letters(
     letters: Letters, monkeypatch: pytest.MonkeyPatch, rule: bool
 ) -> None:
-    """Without the second look it would be taken for settled, and lie in the pile."""
+    """Without the second look it would be taken for discarded, and lie in the pile."""
     log = letters.log
     await log.publish("a")
     [delivery] = await log.pull()
@@ -179,7 +179,7 @@ async def test_what_is_given_up_meanwhile_is_looked_for_among_the_letters(
             with pytest.raises(Aborted):
                 await task
         else:
-            assert await task == [SETTLED]
+            assert await task == [DISCARDED], "and it is not"
         await session.close()
     if rule:
         assert await _discard(log, 1, consumable=_pile(letters)) == [DISCARDED]
@@ -203,3 +203,17 @@ async def test_a_claim_under_way_is_waited_for(log: Log, monkeypatch: pytest.Mon
     assert texts([delivery]) == ["a"]
     later = log.start + 2 * ACK_DEADLINE
     assert (sorted(await log.pull_texts(now=later)) == ["a"]) is rule
+
+
+async def test_what_nobody_subscribes_to_is_discarded_once(letters: Letters) -> None:
+    """Of two at once the second one waits, and then sees what the first has written down."""
+    log = letters.log
+    await letters.give_up("a")
+    await log.execute(f"DELETE FROM cursors WHERE subscription_id = {letters.dead.subscription.subscription_id}")
+    async with open_transaction(log.database) as first:
+        assert await _discard(log, 1, connection=first) == [DISCARDED]
+        second = asyncio.create_task(_discard(log, 1))
+        await until_waiting(log.database)
+    assert await second == [SETTLED]
+    assert await log.rows("SELECT resolution FROM dead_letters") == [("discarded",)]
+    assert await letters.redrive() == []

@@ -139,8 +139,8 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         await lock_letters(connection, piles, [*own, *letters])
         for pile in piles:
             await pile.ask_filter(connection, letters)
-    again = await _find(connection, asked)
-    if _names(again) != _names(found):
+    seen, found = found, await _find(connection, asked)  # behind the locks it is known what others have resolved
+    if _names(found) != _names(seen):
         raise Aborted("Messages were given up, or came back, meanwhile; it is tried again.")
     piles = list(chain.from_iterable(in_shards.values()))
     judged = _judge(asked, found, piles)
@@ -267,24 +267,12 @@ def told_of(asked: Discard, letters: Sequence[Any], event: Event, answer: str) -
     seqs: dict[int, set[int]] = {}
     for letter in letters:
         seqs.setdefault(letter.source_shard_id, set()).add(letter.source_seq)
-    return [
-        journal_statement(
-            shard_id,
-            list(
-                rows_of(
-                    None,
-                    asked.subscription_id,
-                    event,
-                    0,
-                    ranges_of(sorted(of_shard)),
-                    author=asked.author,
-                    answer=answer,
-                )
-            ),
-            asked.now,
-        )
+    owner, author = asked.subscription_id, asked.author
+    told = {
+        shard_id: rows_of(None, owner, event, 0, ranges_of(sorted(of_shard)), author=author, answer=answer)
         for shard_id, of_shard in sorted(seqs.items())
-    ]
+    }
+    return [journal_statement(shard_id, list(rows), asked.now) for shard_id, rows in told.items()]
 
 
 def _tells(asked: Discard, letters: Sequence[Any], judged: _Judged) -> list[Bound]:

@@ -33,6 +33,9 @@ _READ_EXISTING = b"SELECT subscription_id FROM subscriptions WHERE subscription_
 _DELETE_OF_SHARDS = b"""
     DELETE FROM dead_letters WHERE shard_id = ANY (%s) RETURNING subscription_id, subscription, resolution IS NULL
 """
+_RESOLVE_OF_SOURCES = b"""
+    UPDATE dead_letters SET resolution = 'acknowledged' WHERE source_shard_id = ANY (%s) AND resolution IS NULL
+"""
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 Lost = Mapping[str, int]  # dead letters, by the subscription that gave them up
@@ -93,7 +96,11 @@ async def delete_letter_records(
 
 
 async def delete_letters_of_shards(connection: Connection, shard_ids: Sequence[int]) -> Lost:
-    """Delete the records of all letters in some shards, which are to be dropped; returns what is lost by it."""
+    """Delete the records of all letters in some shards, which are to be dropped; returns what is lost by it.
+
+    Letters elsewhere of messages in these shards come back to nobody, and need not be kept.
+    """
+    await connection.execute(_RESOLVE_OF_SOURCES, [list(shard_ids)])
     rows = await (await connection.execute(_DELETE_OF_SHARDS, [list(shard_ids)])).fetchall()
     return await _lost(connection, rows)
 
