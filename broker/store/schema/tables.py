@@ -306,9 +306,9 @@ message_batches = Table(
 # Batches that would keep a whole partition, for a few messages that are still out (docs/decisions/0004).
 straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 
-# A subscription's position in one shard: all before (next_publish_time, next_seq) has been claimed.  Its row lock is
-# the claim lock.  Nothing is due before `due_floor`, or claimed while it is `paused`; nothing before `first_seq` was
-# ever the subscription's (none: it is older than this column).  `due_first`: whose turn it is (domain/due_share.py).
+# A subscription's position in one shard: all before (next_publish_time, next_seq) is claimed.  Its row lock is the
+# claim lock.  Nothing is due before `due_floor`, or claimed while it is `paused`; nothing before `first_seq` was ever
+# the subscription's (none: it is older than this column).  `due_first`: whose turn it is (domain/due_share.py).
 cursors = Table(
     "cursors",
     metadata,
