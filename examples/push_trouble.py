@@ -75,7 +75,9 @@ with (
     repaired.set()
     broker.post(f"{SUBSCRIPTION}:resumePush").raise_for_status()  # begins anew: with a closed breaker, at once
     assert arrived.wait(30), "nothing was pushed"
-    print("resumed, and delivered:", status()["state"])
+    while (now := status())["state"] != "ACTIVE":
+        time.sleep(0.1)
+    print("resumed, and delivered:", now["state"])
 
     broker.delete(SUBSCRIPTION).raise_for_status()
     broker.delete(TOPIC).raise_for_status()
