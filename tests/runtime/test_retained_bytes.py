@@ -193,7 +193,7 @@ async def test_what_waits_for_its_time_is_retained_until_it_is_cancelled_or_came
     async with log.session() as session:
         await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
         assert await looks.now() == 500
-        assert await cancel_scheduled(session, shard_id=log.shard_id, id_seq=FIRST_ID_SEQ + 1)
+        assert await cancel_scheduled(session, shard_id=log.shard_id, id_seq=FIRST_ID_SEQ + 1, now=log.start)
         assert await retained.now() == 400
         assert len(await append_due(session, shard_id=log.shard_id, now=due_at)) == 4
     assert await retained.now() == 400

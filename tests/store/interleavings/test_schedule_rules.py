@@ -17,7 +17,9 @@ async def test_a_cancel_waits_for_the_append_and_comes_too_late(log: Log) -> Non
     async with paused(log.database, before="scheduled_ids") as appending, log.session() as other:
         append = asyncio.create_task(append_due(appending, shard_id=log.shard_id, now=at))
         await appending.reached.wait()
-        cancel = asyncio.create_task(cancel_scheduled(other, shard_id=log.shard_id, id_seq=FIRST_ID_SEQ + 1))
+        cancel = asyncio.create_task(
+            cancel_scheduled(other, shard_id=log.shard_id, id_seq=FIRST_ID_SEQ + 1, now=log.start)
+        )
         await until_waiting(log.database)
         appending.go.set()
         assert await append == [at]
@@ -29,7 +31,7 @@ async def test_what_is_being_cancelled_is_passed_by(log: Log) -> None:
     await schedule(log, ("a", 1), ("b", 1))
     at = log.start + SECOND
     async with open_transaction(log.database) as cancelling:
-        assert await cancel_scheduled(cancelling, shard_id=log.shard_id, id_seq=FIRST_ID_SEQ + 1)
+        assert await cancel_scheduled(cancelling, shard_id=log.shard_id, id_seq=FIRST_ID_SEQ + 1, now=log.start)
         assert await publish_due(log, at) == 1
     assert await publish_due(log, at) == 0
     assert await log.pull_texts(now=at) == ["b"]

@@ -302,6 +302,7 @@ async def _list_messages(log: Log, session: Any, later: datetime) -> None:
     )
     await standing_messages.list_messages(session, asked)
     message = await fates.read_message(session, shard_id=log.shard_id, id_seq=1)
+    await fates.find_gap(session, shard_id=log.shard_id, seq=1)
     assert message is not None
     [facts] = await fates.read_facts(session, message=message, subscriptions=[log.subscription], now=later)
     await fates.count_before(session, facts, now=later)

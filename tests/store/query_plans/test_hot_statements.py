@@ -73,6 +73,7 @@ EXPECTED = {
     "topic_messages._SCAN_NEWEST": {"_pkey"},
     "topic_messages._SCAN_OLDEST": {"_pkey"},
     "fates._FIND_MESSAGE": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
+    "fates._FIND_GAP": {"shards_pkey", "_pkey"},
     "fates._READ_FATES": {"cursors_pkey", "delivery_attempts_pkey", "delivery_attempts_ordering_key_idx"},
     "fates._COUNT_BEFORE": {"cursors_pkey", "_pkey"},
     "lag._FIND_LAGGING": {"subscriptions_name_key", "cursors_pkey", "shards_pkey", "delivery_attempts_due_idx"},

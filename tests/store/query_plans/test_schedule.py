@@ -43,7 +43,7 @@ async def _run(log: Log, session: Any) -> None:
     await scheduled_messages.move_scheduled(session, **one, due_at=log.start + timedelta(days=1))
     await scheduled.read_scheduled(session, **one)
     await retained_bytes.sum_scheduled(session, {log.shard_id: one["id_seq"], log.shard_id + 1: 0}, limit=100)
-    await scheduled_messages.cancel_scheduled(session, **one)
+    await scheduled_messages.cancel_scheduled(session, **one, now=log.start)
     await scheduled_messages.sequence_of(session, **one)
     await scheduled_messages.id_seqs_at(session, [(log.shard_id, 20), (log.shard_id + 1, 21)])
     page = SchedulePage(100, log.start + SECOND, one["id_seq"], log.shard_id)
