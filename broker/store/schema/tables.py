@@ -307,8 +307,8 @@ message_batches = Table(
 straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 
 # A subscription's position in one shard: all before (next_publish_time, next_seq) is claimed.  Its row lock is the
-# claim lock.  Nothing is due before `due_floor`, or claimed while it is `paused`; nothing before `first_seq` was ever
-# the subscription's (none: it is older than this column).  `due_first`: whose turn it is (domain/due_share.py).
+# claim lock.  Nothing is due before `due_floor`, or claimed while it is `paused`; nothing before `first_seq` was
+# ever the subscription's (none: older than the column).  `due_first`: whose turn it is (domain/due_share.py).
 cursors = Table(
     "cursors",
     metadata,
