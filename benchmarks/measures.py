@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.access import access
-from benchmarks.before import before
+from benchmarks.before import before, before_push
 from benchmarks.bench import Bench
 from benchmarks.citus import citus, citus_any_node, citus_nodes
 from benchmarks.deduplication import deduplication
@@ -66,6 +66,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "rest-one-port": rest_one_port,
     "access": access,
     "before": before,
+    "before-push": before_push,
     "deduplication": deduplication,
     "schemas": schemas,
     "schemas-of-others": schemas_of_others,
@@ -116,6 +117,17 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "peers": ("peers-publish-single", "peers-publish-100", "peers-drain-1", "peers-drain-2"),
 }
 ONLY_IF_NAMED = frozenset(
-    [*GROUPS["peers"], *_SCALE, *_ACTING, "push-isolation", "push-recovery", "scaling", "soak", "profile", "before"]
+    [
+        *GROUPS["peers"],
+        *_SCALE,
+        *_ACTING,
+        "push-isolation",
+        "push-recovery",
+        "scaling",
+        "soak",
+        "profile",
+        "before",
+        "before-push",
+    ]
 ) - {"redrive"}
 # They take long; peers measure others, `before` another checkout.

@@ -98,13 +98,13 @@ def push_throughput(bench: Bench) -> list[Row]:
     sink = Sink()
     push = Row(measure="push, a backlog to a fast endpoint", unit="messages/s")
     limits = []
-    count = int(bench.options.seconds * _BACKLOG_PER_SECOND)
+    count = backlog_count(bench)
 
     def run(server: Server) -> Sample:
         lane = new_lane("throughput")
         with fresh_place(server) as place:
             fill(server, place, count)
-            return take_sample(server, lambda: _push_all(bench, server, sink, place, lane, count), sink)
+            return take_sample(server, lambda: push_backlog(bench, server, sink, place, lane, count), sink)
 
     try:
         bench.use(sink)
@@ -116,6 +116,11 @@ def push_throughput(bench: Bench) -> list[Row]:
     finally:
         sink.stop()
     return [push, *limits]
+
+
+def backlog_count(bench: Bench) -> int:
+    """How many messages a backlog has that is pushed."""
+    return int(bench.options.seconds * _BACKLOG_PER_SECOND)
 
 
 def _limit_row(bench: Bench, sink: Sink, client: str, count: int, mark: float | None, pushes: float | None) -> Row:
@@ -135,7 +140,8 @@ def _limit_row(bench: Bench, sink: Sink, client: str, count: int, mark: float | 
     return row
 
 
-def _push_all(bench: Bench, server: Server, sink: Sink, place: Place, lane: str, count: int) -> Throughput:
+def push_backlog(bench: Bench, server: Server, sink: Sink, place: Place, lane: str, count: int) -> Throughput:
+    """Turns the subscription into a push subscription and waits for its backlog.  Raises LoadFailed."""
     _modify_push_config(server, place, sink.url(lane))
     arrived = sink.wait(lane, count, bench.options.seconds * _LIMIT)
     _modify_push_config(server, place, "")
