@@ -64,7 +64,7 @@ def share_of_due(
     `due_first`: it is their turn to get the odd message, and one message whatever its size.
     """
     share = DueShare()
-    if not runs and not fresh:
+    if not runs and not (fresh and redeliveries):
         share.redeliveries += redeliveries[:max_messages]
         return share
     room = _Room(fresh, max_messages, max_bytes, due_first=due_first)

@@ -37,7 +37,7 @@ async def claim_messages(
 ) -> Mapping[int, Claimed]:
     """Hand out messages, durably, each under a new attempt id; what became of each claimant, by subscription_id.
 
-    Messages that are due again go first, up to half of what a claimant gets while there are fresh ones.
+    Redeliveries and fresh messages share what a claimant gets (domain/due_share.py).
     What a claim has no room for (bodies, messages to scan) it leaves to the next, and says More.
     Raises NeedsCoordinator if it has to tell the journal something, and `connection` gives no numbers to its rows.
     """
