@@ -9,7 +9,6 @@ from broker.domain.delay import ScheduledMessage
 from broker.domain.durations import format_duration
 from broker.domain.journal import (
     DEFAULT_RETENTION,
-    DISCARDED,
     EDITED_INTO,
     PUSH,
     TRANSFORM,
@@ -205,8 +204,6 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
         return fate
     fate = replace(fate, entry=entry)
     at = format_timestamp(entry.time)
-    if entry.event is Event.ACKED and entry.answer == DISCARDED:
-        return replace(fate, state=Fate.ACKNOWLEDGED, verdict=f"It was discarded at {at}{_by(entry.author)}.")
     if entry.event is Event.ACKED:
         return _acked(fate, entry, at)
     if entry.event is Event.DEAD_LETTERED:

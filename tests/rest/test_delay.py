@@ -265,7 +265,7 @@ async def test_edits_and_discards_of_dead_letters_name_a_message_by_the_id_that_
         assert {each["messageId"] for each in done["results"]} <= {*ids}
     started = await rest.ok("POST", f"{rest.subscription()}:redrive")
     ended = await rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
-    assert {each["messageId"] for each in ended["metadata"]["skipped"]} == {*ids[1:]}
+    assert "skipped" not in ended["metadata"], "none is left to come back"
 
 
 async def test_it_cannot_be_switched_on_while_an_older_broker_runs(rest: Rest, database_url: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from broker.store.driver.database import Database
 from broker.store.driver.notifications import ResourceChanged, listen, notify_resources_changed
-from broker.store.log.partitions import IDENTITIES, MESSAGES, list_partitions, make_partitions_ahead
+from broker.store.log.partitions import IDENTITIES, MESSAGES, RECORDS, list_partitions, make_partitions_ahead
 from broker.store.log.retention import tidying
 
 
@@ -63,7 +63,9 @@ async def test_in_public_the_locks_are_those_of_release_0_1_0(three: list[Databa
 async def test_partitions_are_made_in_the_schema_of_the_session(database: Database, now: datetime) -> None:
     async with database.connection() as connection:
         await make_partitions_ahead(connection, now=now)
-        names = [each.name for of in (MESSAGES, IDENTITIES) for each in await list_partitions(connection, of)]
+        names = [
+            each.name for of in (MESSAGES, IDENTITIES, RECORDS) for each in await list_partitions(connection, of)
+        ]
         cursor = await connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'broker'::regnamespace AND relispartition"
             " AND relkind = 'r' ORDER BY relname"

@@ -77,7 +77,7 @@ def test_during_an_outage_nothing_is_said_but_that_the_database_is_away(
     assert (code, found.pop("server")[0]) == (1, "ok")
     assert found.pop("ready") == ("mend", "no: The database is away.")
     assert {state for state, _ in found.values()} == {"unknown"}
-    assert list(found) == ["permissions", "project", "topics", "lag", "clock"]
+    assert list(found) == ["storage", "permissions", "project", "topics", "lag", "clock"]
 
 
 @pytest.mark.parametrize("status", [401, 500, 502, 503])

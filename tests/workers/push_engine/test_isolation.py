@@ -100,7 +100,7 @@ async def test_a_message_published_while_all_others_fail_is_tried(pushing: Pushi
     """Probes take new messages as well as old ones."""
     await pushing.subscribe()
     pushing.far_side.answers = _failing(500)
-    await pushing.rest.publish(*[f"poison {n}" for n in range(12)])
+    await pushing.rest.publish(*[f"poison {n}" for n in range(8)])
     await eventually(lambda: pushing.endpoint.health.consecutive_failures >= 8)
     await pushing.rest.publish("healthy")
     await _until_delivered(pushing, 1)
