@@ -27,7 +27,7 @@ class Historian:
 
         async def read(message_id: int) -> None:
             async with room:
-                await self._read(subscription.name, message_id)
+                await self._read(subscription, message_id)
 
         await asyncio.gather(*map(read, ids if subscription.redriven else ids[:_MOST]))
 
@@ -43,10 +43,10 @@ class Historian:
                     ids.update(delivery.id for delivery in operation.deliveries)
         return ids
 
-    async def _read(self, name: str, message_id: int) -> None:
-        began = now()
+    async def _read(self, subscription: Subscription, message_id: int) -> None:
+        began, name = now(), subscription.name
         answer = await self._caller.do("GET", f"subscriptions/{name}/messages/{message_id}", fine=[404])
-        told = [self._told(entry) for entry in answer.get("timeline", ())]
+        told = [self._told(entry) for entry in _of_journal(subscription, answer.get("timeline", []))]
         self._history.add(
             Timeline(who="historian", began=began, ended=now(), subscription=name, id=message_id, told=told)
         )
@@ -54,3 +54,19 @@ class Historian:
     def _told(self, entry: Json) -> Told:
         at = datetime.fromisoformat(entry["time"]).timestamp() - self._ahead
         return Told(at, entry["event"], entry.get("deliveryAttempt", 0), entry.get("answer", ""))
+
+
+def _of_journal(subscription: Subscription, entries: list[Json]) -> list[Json]:
+    """Without the delivery that the record of deliveries adds where the journal has nothing of it.
+
+    The record does not know who received the message, so that its hand-out has no client.
+    """
+    if subscription.tells_all:
+        return entries
+    handed_out = [entry for entry in entries if entry["event"] == "HANDED_OUT" and "client" not in entry]
+    recorded = {entry["deliveryAttempt"] for entry in handed_out}
+    return [
+        entry
+        for entry in entries
+        if entry["event"] not in ("HANDED_OUT", "ACKED") or entry.get("deliveryAttempt") not in recorded
+    ]
