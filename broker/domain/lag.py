@@ -157,6 +157,10 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
 
 def _warnings(subscription: Subscription) -> list[str]:
     """Sentences about what is wrong though it holds nothing."""
+    policy = subscription.dead_letter_policy
+    if policy is not None and not subscription.dead_letter_topic_id:
+        topic = policy.dead_letter_topic
+        return [f"Its dead-letter topic {topic} does not exist; what fails is delivered again and again."]
     unread = unread_dead_letters(subscription)
     return [f"{unread[0].upper()}{unread[1:]}."] if unread else []
 

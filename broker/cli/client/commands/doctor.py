@@ -248,11 +248,14 @@ def _lags(session: Session) -> Iterator[Finding]:
 
 
 def _unread_dead_letters(lags: list[Json]) -> Iterator[Finding]:
-    """Subscriptions whose dead-letter topic has no subscription."""
+    """Subscriptions whose dead-letter topic has no subscription, or does not exist."""
     warned = [one for one in lags if one.get("warnings")]
     for one in warned[:5]:
         name = leaf(one["subscription"])
-        mend = f"`broker sub create` one for that topic; `broker dlq summary {name}` counts them"
+        mend = (
+            f"`broker sub create` one for that topic, which `broker topic create` makes if it is gone; `broker dlq "
+            f"summary {name}` counts the dead letters"
+        )
         yield Finding(name, LOOK, " ".join(one["warnings"]), mend)
     if len(warned) > 5:
         yield Finding("dead letters", LOOK, f"{len(warned) - 5} more have warnings", "`broker lag` has them all")
