@@ -197,8 +197,12 @@ def _judge(
     age = now - oldest
     if age < SLOW_AFTER:
         return HeldBy.NOTHING, "Nothing holds it: its messages are young."
-    if retrying and subscription.is_push and not _is_backlog_old(shards, now):
-        verdict = f"{retrying} have failed, up to {tries} times, and are tried again later; others are delivered."
+    if subscription.is_push and (retrying or tries > 1) and not _is_backlog_old(shards, now):
+        verdict = (
+            f"{retrying} have failed, up to {tries} times, and are tried again later; others are delivered."
+            if retrying
+            else f"What failed before is tried again just now, up to attempt {tries}; others are delivered."
+        )
         return HeldBy.RETRYING, verdict + _longest_failing(delivering.push_state)
     out = sum(shard.outstanding for shard in shards)
     figures = f"{out} are out, the oldest message is {_short(age)} old."
