@@ -157,6 +157,10 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
 
 def _warnings(subscription: Subscription) -> list[str]:
     """Sentences about what is wrong though it holds nothing."""
+    policy = subscription.dead_letter_policy
+    if policy is not None and not subscription.dead_letter_topic_id:
+        topic = policy.dead_letter_topic
+        return [f"Its dead-letter topic {topic} does not exist; what fails is delivered again and again."]
     unread = unread_dead_letters(subscription)
     return [f"{unread[0].upper()}{unread[1:]}."] if unread else []
 
@@ -193,8 +197,12 @@ def _judge(
     age = now - oldest
     if age < SLOW_AFTER:
         return HeldBy.NOTHING, "Nothing holds it: its messages are young."
-    if retrying and subscription.is_push and not _is_backlog_old(shards, now):
-        verdict = f"{retrying} have failed, up to {tries} times, and are tried again later; others are delivered."
+    if subscription.is_push and (retrying or tries > 1) and not _is_backlog_old(shards, now):
+        verdict = (
+            f"{retrying} have failed, up to {tries} times, and are tried again later; others are delivered."
+            if retrying
+            else f"What failed before is tried again just now, up to attempt {tries}; others are delivered."
+        )
         return HeldBy.RETRYING, verdict + _longest_failing(delivering.push_state)
     out = sum(shard.outstanding for shard in shards)
     figures = f"{out} are out, the oldest message is {_short(age)} old."

@@ -127,8 +127,8 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """A size for people: "412 MB", "1.1 GB"."""
+    """A size for people: "412 MB", "1.1 GB"; small ones, as of a limit whose unit was forgotten, are exact."""
     for unit, factor in (("TB", 10**12), ("GB", 10**9)):
         if size >= factor:
             return f"{size / factor:.1f} {unit}"
-    return f"{size / 10**6:.0f} MB"
+    return f"{size / 10**6:.0f} MB" if size >= 10**6 or not size else f"{size:,} bytes"

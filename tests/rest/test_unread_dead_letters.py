@@ -276,6 +276,11 @@ async def test_while_nobody_subscribes_the_log_and_the_lag_say_so(
     assert caplog.records[-1].getMessage().startswith(ended)
     await rest.ok("POST", f"{rest.subscription('reader')}:detach", {})
     assert len([each for each in await _lags(rest) if "warnings" in each]) == 3
+    await rest.ok("DELETE", rest.topic("dead"))
+    gone = f"Its dead-letter topic {rest.topic('dead')} does not exist; what fails is delivered again and again."
+    assert {each["subscription"]: each["warnings"] for each in await _lags(rest) if "warnings" in each} == {
+        rest.subscription(name): [gone] for name in ("sub", "second", "third")
+    }
 
 
 async def _lags(rest: Rest) -> list[Json]:

@@ -225,6 +225,22 @@ async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoi
     assert lag.held_by is HeldBy.SLOW_ENDPOINT  # messages that were never handed out wait, too
 
 
+async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoint_slow(
+    looked: Looked, log: Log
+) -> None:
+    await log.execute('UPDATE subscriptions SET push_config = \'{"endpoint": "https://example.com/"}\'')
+    await log.publish("poison")
+    [delivery] = await log.pull(1)
+    assert (await looked.only(MINUTE)).held_by is HeldBy.SLOW_ENDPOINT
+    await log.nack(delivery, now=log.start + MINUTE)
+    await log.pull(1, now=log.start + 2 * MINUTE)
+    lag = await looked.only(2 * MINUTE)
+    assert (lag.held_by, lag.verdict) == (
+        HeldBy.RETRYING,
+        "What failed before is tried again just now, up to attempt 2; others are delivered.",
+    )
+
+
 async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(looked: Looked, log: Log) -> None:
     await log.publish("a")
     late = await looked.add("aaa")

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from broker.domain.push_state import MAX_FAILING_MESSAGES, FailureRun, PushState
-from broker.workers.push.failing_watch import MAX_TRACKED, Failed, FailingWatch
+from broker.workers.push.failing_watch import GONE_AFTER, MAX_TRACKED, Failed, FailingWatch
 
 START = datetime(2026, 11, 26, 12, tzinfo=UTC)
 AFTER = timedelta(seconds=60)
@@ -35,6 +35,9 @@ class Watched:
 
     def is_due(self, second: float) -> bool:
         return self.watch.is_due(START + timedelta(seconds=second))
+
+    def forget_gone(self, second: float, *held: str) -> list[str]:
+        return self.watch.forget_gone(START + timedelta(seconds=second), held)
 
     @property
     def failing_ids(self) -> list[str]:
@@ -195,3 +198,38 @@ def test_memory_and_what_is_reported_are_bounded_and_what_is_over_makes_room() -
     watched.fail(202, ids[-1], status=400)
     assert len(watched.failing_ids) == MAX_FAILING_MESSAGES
     assert ids[-1] in watched.failing_ids
+
+
+def _with_a_reported_message(*, retry: float) -> Watched:
+    watched = Watched()
+    watched.fail(0, "poison", status=400)
+    watched.succeed(1, "a")
+    watched.fail(61, "poison", status=400, retry=retry)
+    assert watched.failing_ids == ["poison"]
+    return watched
+
+
+def test_a_reported_message_that_is_not_tried_any_more_is_gone() -> None:
+    late = 61 + 30 + GONE_AFTER.total_seconds()
+    watched = _with_a_reported_message(retry=30)
+    assert watched.forget_gone(late - 1) == []
+    assert watched.forget_gone(late, "poison") == []  # it is about to be sent
+    assert watched.failing_ids == ["poison"]
+    assert watched.forget_gone(late) == ["poison"]
+    assert watched.failing_ids == []
+    assert watched.forget_gone(late + 1) == []
+
+
+def test_a_message_is_not_gone_while_the_endpoint_fails() -> None:
+    watched = _with_a_reported_message(retry=1)
+    watched.fail(62, "b", status=503)
+    assert watched.forget_gone(10_000) == []
+    assert watched.failing_ids == ["poison"]
+
+
+def test_what_another_process_has_reported_is_gone_once_no_backoff_can_explain_the_delay() -> None:
+    before = _with_a_reported_message(retry=1).watch.failing_messages
+    watched = Watched(PushState(subscription_id=1, changed_at=START, failing_messages=before))
+    assert watched.forget_gone(100) == []
+    assert watched.forget_gone(100 + 600 + GONE_AFTER.total_seconds() - 1) == []
+    assert watched.forget_gone(100 + 600 + GONE_AFTER.total_seconds()) == ["poison"]

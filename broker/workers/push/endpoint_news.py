@@ -70,6 +70,13 @@ class EndpointNews:
             what = f"message {message_id} of {endpoint.subscription.name} is delivered"
             self._states.ends(_FAILING_MESSAGE, name, what)
 
+    def messages_gone(self, endpoint: Endpoint, message_ids: Iterable[str]) -> None:
+        """Messages that were reported as failing are not tried any more, and were not delivered."""
+        for message_id in message_ids:
+            name = _message_name(endpoint, message_id)
+            what = f"message {message_id} of {endpoint.subscription.name} is gone, and is not pushed any more"
+            self._states.ends(_FAILING_MESSAGE, name, what)
+
     def messages_given_up(self, endpoint: Endpoint, message_ids: Iterable[str]) -> None:
         """Messages that were reported as failing become dead letters, which is reported elsewhere."""
         for message_id in message_ids:

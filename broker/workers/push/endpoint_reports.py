@@ -89,6 +89,16 @@ class EndpointReports:
                 self._report_due(endpoint, now)
                 self.tell(endpoint)
 
+    def forget_gone(self, endpoints: Iterable[Endpoint]) -> None:
+        """Messages that were reported as failing and are no longer tried do not fail any more."""
+        now = self._clock.now()
+        for endpoint in endpoints:
+            if endpoint.failing.failing_messages:
+                gone = endpoint.failing.forget_gone(now, _held_ids(endpoint))
+                if gone:
+                    self._news.messages_gone(endpoint, gone)
+                    self.tell(endpoint)
+
     def taken_over(self, endpoint: Endpoint) -> None:
         """This process delivers to the endpoint from now on: log what is known to fail."""
         self._log_failures(endpoint, self._clock.now())
@@ -173,6 +183,11 @@ class EndpointReports:
 def message_id_of(item: Item) -> str:
     """The id that subscribers see."""
     return id_of(item.name.shard_id, item.message)
+
+
+def _held_ids(endpoint: Endpoint) -> set[str]:
+    parcels = [*endpoint.buffer, *(flight.parcel for flight in endpoint.flights)]
+    return {message_id_of(item) for parcel in parcels for item in parcel.items}
 
 
 def _retry_at(endpoint: Endpoint, item: Item, pause: MessagePause, now: datetime) -> datetime | None:

@@ -9,7 +9,7 @@ several whose status rejects the message, or a single one, whatever its status.
        └────────success─────────┘
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -18,6 +18,8 @@ from broker.domain.push_state import MAX_FAILING_MESSAGES, FailingMessage, Failu
 from broker.workers.push.fault import fault_of
 
 MAX_TRACKED = 100  # failed messages of a subscription that are remembered; the latest ones
+GONE_AFTER = timedelta(minutes=2)  # so late a message is not tried again while the endpoint works: it is gone
+_LONGEST_BACKOFF = timedelta(minutes=10)  # of a message whose next attempt another process has set
 
 
 class Failed(NamedTuple):
@@ -113,6 +115,27 @@ class FailingWatch:
             return []
         done = [(message_id, self._tracked.pop(message_id, None)) for message_id in message_ids]
         return [message_id for message_id, tracked in done if tracked is not None and tracked.is_reported]
+
+    def forget_gone(self, now: datetime, held: Collection[str]) -> list[str]:
+        """Forget reported messages that nobody tries any more.  Returns their ids.
+
+        What is acknowledged, discarded, purged, sought past or expired elsewhere neither fails nor succeeds again.
+        `held`: messages that this process has, which it may send late.  While the endpoint fails, being late says
+        nothing.
+        """
+        if self.run is not None:
+            return []
+        gone: list[str] = []
+        for message_id, tracked in self._tracked.items():
+            if not tracked.is_reported or message_id in held:
+                continue
+            if tracked.retry_at is None:
+                tracked.retry_at = now + _LONGEST_BACKOFF
+            if now - tracked.retry_at >= GONE_AFTER:
+                gone.append(message_id)
+        for message_id in gone:
+            del self._tracked[message_id]
+        return gone
 
     def is_due(self, now: datetime) -> bool:
         """Whether the endpoint is to be reported as failing now.

@@ -73,6 +73,8 @@ def test_a_dead_letter_topic_that_nobody_subscribes_to_is_warned_of(
     assert warning not in terminal.pipe("broker sub update billing --max-attempts 8").text
     assert said not in terminal.pipe("broker lag").text
     assert "billing" not in _checks(terminal)
+    assert terminal.pipe("broker topic delete failed --yes").code == 0
+    assert "topics/failed does not exist" in _checks(terminal)["billing"]["finding"]
 
 
 @pytest.fixture(scope="module")

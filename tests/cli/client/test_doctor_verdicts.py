@@ -9,6 +9,7 @@ import pytest
 
 from broker.cli import database_doctor
 from broker.cli.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
+from broker.domain.lag import HeldBy
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 
@@ -35,6 +36,17 @@ ERRORS = {
     "a page of a proxy": (200, b"<html>Welcome</html>"),
     "JSON of another": (200, b'{"subscriptions": [{"of": "another"}], "topics": [{}], "permissions": 7}'),
 }
+
+
+def test_whatever_holds_a_subscription_has_a_next_step(terminal: Terminal, server: AnsweringServer) -> None:
+    for held_by in set(HeldBy) - {HeldBy.NOTHING}:
+        lag = {"subscription": "projects/p/subscriptions/hook", "heldBy": held_by, "verdict": "It is so."}
+        server.answers = HEALTHY | WELL | {"/lag": (200, json.dumps({"subscriptions": [lag]}).encode())}
+        done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")
+        [found] = [one for one in json.loads(done.text) if one["check"] == "hook"]
+        assert (done.code, found["state"], found["finding"]) == (0, "look", f"{held_by}: It is so.")
+        assert found["mend"] not in ("", "`broker lag`"), held_by
+        assert "{" not in found["mend"]
 
 
 def _found(terminal: Terminal, server: AnsweringServer) -> tuple[int, dict[str, tuple[str, str]]]:

@@ -31,6 +31,19 @@ _PERMISSIONS = (
     "pubsub.subscriptions.list",
     "pubsub.subscriptions.create",
 )
+_NEXT_STEPS = {  # for what holds a subscription; {} is its name
+    "DETACHED": "`broker sub delete {}`",
+    "EXPORT": "this broker exports nothing: `broker sub delete {}`, or pull it",
+    "PAUSED": "mend what it was paused for, then `broker sub resume {}`",
+    "ENDPOINT_FAILING": "`broker push failures {}` has the answers; mend the endpoint",
+    "WAITS_FOR_SLOTS": "`broker push status {}`; mend the endpoints that hang or are slow",
+    "NOBODY_PULLS": "start what reads it, or `broker sub delete {}`",
+    "STUCK_KEY": "`broker message show` that message; a dead-letter topic gets such messages out of the way",
+    "RETRYING": "`broker push failures {}` if it is pushed, or the logs of what reads it, say why",
+    "SLOW_ENDPOINT": "`broker push status {}`; make the endpoint answer sooner",
+    "SLOW_CONSUMERS": "the logs of what reads it, or more readers",
+}
+_LOOK_AT_LAG = "`broker lag`"
 _AGAIN = "`broker doctor` again, once it answers"
 _WHO_MAY = {
     "UNAUTHENTICATED": "give --credentials, or `broker auth keys create`",
@@ -248,11 +261,14 @@ def _lags(session: Session) -> Iterator[Finding]:
 
 
 def _unread_dead_letters(lags: list[Json]) -> Iterator[Finding]:
-    """Subscriptions whose dead-letter topic has no subscription."""
+    """Subscriptions whose dead-letter topic has no subscription, or does not exist."""
     warned = [one for one in lags if one.get("warnings")]
     for one in warned[:5]:
         name = leaf(one["subscription"])
-        mend = f"`broker sub create` one for that topic; `broker dlq summary {name}` counts them"
+        mend = (
+            f"`broker sub create` one for that topic, which `broker topic create` makes if it is gone; `broker dlq "
+            f"summary {name}` counts the dead letters"
+        )
         yield Finding(name, LOOK, " ".join(one["warnings"]), mend)
     if len(warned) > 5:
         yield Finding("dead letters", LOOK, f"{len(warned) - 5} more have warnings", "`broker lag` has them all")
@@ -261,7 +277,9 @@ def _unread_dead_letters(lags: list[Json]) -> Iterator[Finding]:
 def _lagging(lags: list[Json], total: int) -> Iterator[Finding]:
     held = [one for one in lags if one["heldBy"] != "NOTHING"]
     for one in held[:5]:
-        yield Finding(leaf(one["subscription"]), LOOK, one["heldBy"], one.get("verdict", ""))
+        name, held_by = leaf(one["subscription"]), one["heldBy"]
+        finding = f"{held_by}: {one['verdict']}" if one.get("verdict") else held_by
+        yield Finding(name, LOOK, finding, _NEXT_STEPS.get(held_by, _LOOK_AT_LAG).format(name))
     if len(held) > 5:
         yield Finding("lag", LOOK, f"{len(held) - 5} more are held", "`broker lag` has them all")
     elif not held and len(lags) < total:
