@@ -131,4 +131,4 @@ def format_size(size: int) -> str:
     for unit, factor in (("TB", 10**12), ("GB", 10**9)):
         if size >= factor:
             return f"{size / factor:.1f} {unit}"
-    return f"{size / 10**6:.0f} MB" if size >= 10**6 or not size else f"{size:,} bytes"
+    return f"{size / 10**6:.0f} MB" if size >= 10**6 or not size else f"{size:,} bytes" if size > 1 else "1 byte"

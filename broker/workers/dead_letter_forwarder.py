@@ -103,8 +103,8 @@ class DeadLetterForwarder:
         begun_at = clock()
         try:
             count, more = await self._forward(subscription_name, shard_id)
-        except NotFound:
-            return 0, False  # the subscription is gone
+        except (NotFound, Unavailable):
+            return 0, False  # the subscription is gone, or the database is away, which is reported elsewhere
         except Exception as error:  # this pass goes on with the others
             what = f"dead letters of {subscription_name} in shard {shard_id} wait, and are tried again and again"
             why = reason(error)

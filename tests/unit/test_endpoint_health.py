@@ -77,6 +77,15 @@ def test_at_an_origin_in_trouble_one_request_tells() -> None:
         assert health.opens_at(1) == (11 if failures >= 19 else 1.1)
 
 
+def test_at_an_origin_in_trouble_an_answer_of_any_status_shows_that_it_is_there() -> None:
+    """Also one that rejects the message: the breaker does not open because of it."""
+    for failures in (8, 20, 500):
+        health = EndpointHealth(PushOptions(), now=0, jitter=lambda: 0.0, failures_before=failures)
+        pause = health.failed(health.begin(0), 0.1, Fault.REJECTED)
+        assert pause == MessagePause(REJECTED_BACKOFF)
+        assert (health.breaker, health.consecutive_failures, health.room(0.1)) == ("closed", 1, 1)
+
+
 @pytest.mark.parametrize(
     ("statuses", "fault"),
     [

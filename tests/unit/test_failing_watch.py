@@ -233,3 +233,14 @@ def test_what_another_process_has_reported_is_gone_once_no_backoff_can_explain_t
     assert watched.forget_gone(100) == []
     assert watched.forget_gone(100 + 600 + GONE_AFTER.total_seconds() - 1) == []
     assert watched.forget_gone(100 + 600 + GONE_AFTER.total_seconds()) == ["poison"]
+
+
+def test_one_message_on_which_the_endpoint_hangs_does_not_make_the_endpoint_fail() -> None:
+    """It accepted others meanwhile; later on there is only this one."""
+    watched = Watched()
+    watched.succeed(1, "a")
+    watched.fail(10, "hangs", status=None, took=10)
+    for second in range(20, 120, 10):
+        watched.fail(second, "hangs", status=None, took=10)
+    assert watched.watch.run is None
+    assert watched.failing_ids == ["hangs"]

@@ -141,7 +141,7 @@ async def test_a_refused_message_of_an_ordering_key_holds_up_its_key_only(office
 async def test_a_subscription_whose_dead_letters_fail_holds_up_no_other(
     office: _Office, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if its shard were on a server that is away."""
+    """As if its shard were on a server that is away, which is reported for the server."""
     await office.give_up("first", "waits")
     await office.give_up("other", "goes")
     real = dead_letter_forwarder.forward_dead_letters
@@ -155,6 +155,5 @@ async def test_a_subscription_whose_dead_letters_fail_holds_up_no_other(
         patched.setattr(dead_letter_forwarder, "forward_dead_letters", away)
         assert await office.run_once() == 1
     assert await office.letters("other") == ["goes"]
-    [reported] = [each for each in caplog.messages if "dead letters of projects/p/subscriptions/first" in each]
-    assert "wait, and are tried again and again: " in reported
+    assert not [each for each in caplog.messages if "dead letters of projects/p/subscriptions/first" in each]
     assert await office.run_once() == 1

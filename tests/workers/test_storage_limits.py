@@ -91,7 +91,7 @@ async def test_it_is_ready_meanwhile_and_says_so_in_readiness_and_metrics(limite
     answer = await limited.rest.client.get("/readyz")
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")
     [warning] = answer.json()["warnings"]
-    assert warning.startswith("Publishing is paused: 0 MB are free on the broker's disk; the limit is 1.0 GB")
+    assert warning.startswith("Publishing is paused: 10 bytes are free on the broker's disk; the limit is 1.0 GB")
     metrics = (await limited.rest.client.get("/metrics")).text.splitlines()
     for line in ("broker_storage_low 1.0", "broker_disk_free_bytes 10.0", "broker_disk_free_min_bytes 1e+09"):
         assert line in metrics

@@ -270,6 +270,8 @@ class EndpointHealth:
     ) -> MessagePause:
         """It was not taken.  `retry_after`: seconds that the answer asks for.  Returns the pause of its message."""
         self._end(attempt)
+        if self._before and not fault.is_of_endpoint:  # the origin answers
+            self._before, self.breaker = 0, "closed"
         wanted = min(retry_after, MAX_RETRY_AFTER) if retry_after is not None and retry_after > 0 else 0.0
         if attempt.number <= self._counts_after:
             return self._pause_of_message(is_of_endpoint=True, wanted=wanted)

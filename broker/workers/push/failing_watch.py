@@ -1,8 +1,9 @@
 """Which failures of a push subscription are reported.  Pure: times are given.
 
 A message that failed, and failed again after the endpoint had accepted others, is *singled out*: its answers say
-little about the endpoint.  Failures count for the endpoint, unless only singled-out messages account for them:
-several whose status rejects the message, or a single one, whatever its status.
+little about the endpoint. So is one whose request failed after the endpoint had accepted another while it was
+outstanding. Failures count for the endpoint, unless only singled-out messages account for them: several whose
+status rejects the message, or a single one, whatever its status.
 
     success ──failure──► run of failures ──`after`──► reported ──success──► recovered
        ▲                        │
@@ -84,6 +85,7 @@ class FailingWatch:
 
         Returns the ids of reported messages that are given up.
         """
+        overtaken = self._last_success_at is not None and began < self._last_success_at
         since = began if self._last_success_at is None else max(began, self._last_success_at)
         ids = [message.message_id for message in messages]
         ended: list[str] = []
@@ -91,6 +93,7 @@ class FailingWatch:
         for message_id, retry_at in messages:
             tracked = self._note(message_id, since, status, reason)
             tracked.retry_at = retry_at
+            tracked.is_singled_out |= overtaken
             singled_out &= tracked.is_singled_out
             if retry_at is None:
                 del self._tracked[message_id]

@@ -289,7 +289,8 @@ class PushSender:
             _keep_open(flight, late_calls, most)
         pause = flight.health.failed(flight.attempt, loop.time(), fault_of(None))
         self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT, pause)
-        self._origins.failed(endpoint.project, endpoint.origin, loop.time())
+        if pause.backoff is not REJECTED_BACKOFF:  # else only this message hangs
+            self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
         self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, pause, status=None, detail=why)
         self._next(endpoint)

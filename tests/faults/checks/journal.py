@@ -59,6 +59,8 @@ class _Teller:
         if event == "REDRIVEN":
             self._attempt, self._is_released, self._settled = 0, False, ""
             return None if settled == "DEAD_LETTERED" else f"REDRIVEN after {settled or 'nothing'}"
+        if told.answer == "discarded" and settled == "DEAD_LETTERED":
+            return None  # its dead letter was
         if event in _SETTLED:
             self._settled = event
             if settled:
