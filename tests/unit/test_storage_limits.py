@@ -63,7 +63,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def test_sizes_are_shown_with_units() -> None:
     assert [format_size(size) for size in (0, 1, 500_000, 412_300_000, GIB, 3 * 10**12)] == [
         "0 MB",
-        "1 bytes",
+        "1 byte",
         "500,000 bytes",
         "412 MB",
         "1.1 GB",
