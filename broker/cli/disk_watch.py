@@ -1,4 +1,4 @@
-"""Watches the free space of the embedded PostgreSQL's disk, in the parent process (docs/decisions/0061).
+"""Watches the free space of the embedded PostgreSQL's disk, in the parent process (docs/decisions/0062).
 
 The parent alone measures and decides, so that all workers pause and resume publishing together, and so that it is
 known while the database is away.

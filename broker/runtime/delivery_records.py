@@ -1,4 +1,4 @@
-"""The record of deliveries, written behind the acks (docs/decisions/0060).
+"""The record of deliveries, written behind the acks (docs/decisions/0064).
 
     an ack is committed ──► acknowledged() ──► pending ──every second, or at FLUSH_BYTES──► a few rows of many acks
 
