@@ -198,12 +198,7 @@ def _judge(
     if age < SLOW_AFTER:
         return HeldBy.NOTHING, "Nothing holds it: its messages are young."
     if subscription.is_push and (retrying or tries > 1) and not _is_backlog_old(shards, now):
-        verdict = (
-            f"{retrying} have failed, up to {tries} times, and are tried again later; others are delivered."
-            if retrying
-            else f"What failed before is tried again just now, up to attempt {tries}; others are delivered."
-        )
-        return HeldBy.RETRYING, verdict + _longest_failing(delivering.push_state)
+        return HeldBy.RETRYING, _retried(retrying, tries) + _longest_failing(delivering.push_state)
     out = sum(shard.outstanding for shard in shards)
     figures = f"{out} are out, the oldest message is {_short(age)} old."
     return _slow(subscription, delivering.readers, figures)
@@ -213,6 +208,12 @@ def _is_backlog_old(shards: Sequence[ShardLag], now: datetime) -> bool:
     """Whether messages that were never handed out have been waiting for longer than is normal."""
     waiting = [shard.oldest_unclaimed for shard in shards if shard.oldest_unclaimed is not None]
     return any(now - publish_time >= SLOW_AFTER for publish_time in waiting)
+
+
+def _retried(retrying: int, tries: int) -> str:
+    if retrying:
+        return f"{retrying} have failed, up to {tries} times, and are tried again later; others are delivered."
+    return f"What failed before is tried again just now, up to attempt {tries}; others are delivered."
 
 
 def _longest_failing(state: PushState | None) -> str:
