@@ -356,14 +356,14 @@ class TestGone:
         health = _health()
         for _ in range(10):
             health.failed(health.begin(_HUGE, message="poison"), _HUGE, Fault.GONE)
-        assert not health.is_gone
+        assert not health.failed_messages.are_gone
         for _ in range(GONE_AFTER - 2):
             health.failed(health.begin(_HUGE), _HUGE, Fault.GONE)
         health.succeeded(health.begin(_HUGE), _HUGE)
         for number in range(GONE_AFTER):
-            assert not health.is_gone
+            assert not health.failed_messages.are_gone
             health.failed(health.begin(_HUGE, message=number), _HUGE, Fault.GONE)
-        assert health.is_gone
+        assert health.failed_messages.are_gone
 
 
 class TestBackoff:

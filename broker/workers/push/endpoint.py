@@ -124,6 +124,7 @@ class Endpoint:
     claims_fail_since: float | None = None
     waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
     slots: int | None = None  # how many it had when it wanted one more; None: as many as it wants
+    alarm_at: float = 0.0  # when it is to be looked at next although no answer came in
     told_no_slot: bool = False  # that it waits for one was written down
     told_at: float = 0.0  # when its state was last written down
     waits_because: Over | None = None  # who has no room, when it was last looked

@@ -30,6 +30,7 @@ _MAX_PROBES = 64  # outstanding at once while the endpoint does not answer
 
 MAX_RETRY_AFTER = 3_600.0  # seconds; an endpoint that asks for more is tried again after this
 _OVERLOADED_SHARE = 0.1  # of failing requests, from which on a window of an overloaded endpoint grows linearly
+_STUCK_CHECK_SECONDS = 0.02  # between two looks for requests that are stuck by now
 _LATENCY_WEIGHT = 1 / 8  # of the newest request in the mean
 
 
@@ -75,7 +76,6 @@ class EndpointHealth:
         "_before",
         "_bucket",
         "_counts_after",
-        "_failed",
         "_faults_of_trip",
         "_jitter",
         "_last_failure",
@@ -91,11 +91,13 @@ class EndpointHealth:
         "_running",
         "_spread",
         "_started",
+        "_stuck_checked_at",
         "_threshold",
         "_trip_until",
         "_watch",
         "_window",
         "breaker",
+        "failed_messages",
         "mean_latency",
     )
 
@@ -118,13 +120,14 @@ class EndpointHealth:
         self.breaker: BreakerState = "closed"
         self.mean_latency = 0.0  # seconds, of successes; the recent ones weigh most; 0 before the first
         self._running = RunningRequests()
+        self._stuck_checked_at = now
         self._started = 0  # requests so far; the last one's number
         self._last_start = self._last_failure = now
         self._retry_at = now  # nothing starts before: a Retry-After
         self._opened_at = now  # when the breaker opened last
         self._spread = 1.0  # what the pause that is on is multiplied by, for jitter
         self._recent = RecentOutcomes()
-        self._failed = FailedMessages()
+        self.failed_messages = FailedMessages()
         self._start_over(FIRST_WINDOW if failures_before is None else 1, now)
         self._before = failures_before or 0  # failures of the origin, until the first success
         if self.consecutive_failures >= options.circuit_breaker.failure_threshold:
@@ -139,12 +142,14 @@ class EndpointHealth:
         self._outstanding_of_round = 0
         self._trip_until = self._started  # a round trip ends when a later request does
         self._faults_of_trip: set[Fault] = set()  # of failures that count for the endpoint
-        self._peak = self._last_peak = len(self._running)  # most at once in this round trip and the one before
+        self._peak = self._last_peak = len(
+            self._running.running
+        )  # most at once in this round trip and the one before
 
     @property
     def outstanding(self) -> int:
         """Requests started and not ended."""
-        return self._running.total
+        return len(self._running.running) + self._running.stuck
 
     @property
     def window(self) -> int:
@@ -158,17 +163,13 @@ class EndpointHealth:
     @property
     def consecutive_failures(self) -> int:
         """How many different messages have failed since the last success."""
-        return self._before + len(self._failed)
+        return self._before + len(self.failed_messages.messages)
 
     @property
     def does_well(self) -> bool:
         """It takes most of what it gets, as far as is known; of a new endpoint that is not known."""
-        return self.mean_latency > 0 and self.breaker == "closed" and not self._all_fail
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it has answered with 410 often enough to be believed."""
-        return self._failed.are_gone
+        fails = self.breaker != "closed" or self._before + len(self.failed_messages.messages) >= ALL_FAIL
+        return self.mean_latency > 0 and not fails
 
     def reconfigure(self, options: PushOptions, *, now: float) -> None:
         """Options changed; what is known of the endpoint stays.  For another endpoint make a new one."""
@@ -184,14 +185,18 @@ class EndpointHealth:
         """How many requests may start at this moment; 0: none.  Notices that the breaker's time has passed."""
         if now < self._retry_at:
             return 0
-        self._end_open(now)
-        if self.breaker == "open":
-            return 0
-        if self._probes:
+        if self.breaker != "closed" or self._backoff:
+            self._end_open(now)
+            if self.breaker == "open":
+                return 0
             free = int(now >= self._probe_at and self._outstanding_of_round < _MAX_PROBES)
         else:
-            self._running.set_aside_stuck(now, self.mean_latency)
-            free = min(self.window - len(self._running), self._cap - self.outstanding)
+            is_full = len(self._running.running) >= int(self._window)
+            if is_full or now >= self._stuck_checked_at + _STUCK_CHECK_SECONDS:
+                self._stuck_checked_at = now
+                self._running.set_aside_stuck(now, self.mean_latency)
+            cap, running = self._cap, len(self._running.running)
+            free = min(min(int(self._window), cap) - running, cap - running - self._running.stuck)
         if free <= 0 or self._bucket is None:
             return max(free, 0)
         return min(free, self._bucket.requests(now, digest=self._options.digest))
@@ -208,15 +213,15 @@ class EndpointHealth:
         if self._bucket is not None:
             times.append(self._bucket.open_at)
         if self.breaker == "open":
-            times.append(self._open_ends)
+            times.append(self._opened_at + self._pause)
         elif self._probes:
             if self._outstanding_of_round >= _MAX_PROBES:
                 return None
             times.append(self._probe_at)
         elif self.outstanding >= self._cap:
             return None
-        elif len(self._running) >= self.window:
-            stuck_at = self._running.stuck_at(len(self._running) - self.window, self.mean_latency)
+        elif len(self._running.running) >= self.window:
+            stuck_at = self._running.stuck_at(len(self._running.running) - self.window, self.mean_latency)
             if stuck_at is None:
                 return None
             times.append(stuck_at)
@@ -233,9 +238,9 @@ class EndpointHealth:
         self._end_open(now)
         self._started += 1
         attempt = Attempt(self._started, now, self._started if message is None else message, is_retry)
-        self._running.add(attempt)
+        self._running.running[attempt] = None
         self._outstanding_of_round += 1
-        self._peak = max(self._peak, len(self._running))
+        self._peak = max(self._peak, len(self._running.running))
         self._last_start = max(self._last_start, now)
         if self._bucket is not None:
             self._bucket.take(messages, now)
@@ -251,7 +256,8 @@ class EndpointHealth:
             return
         self._running.last_success = max(self._running.last_success, attempt.number)
         self._before = 0
-        self._failed.clear()
+        if self.failed_messages.messages:
+            self.failed_messages.clear()
         if self.breaker != "closed":
             self.breaker = "closed"
             self._recent.clear()
@@ -281,7 +287,7 @@ class EndpointHealth:
         self._recent.note(now, Outcome.ENDPOINT_FAILED if is_of_endpoint else Outcome.MESSAGE_FAILED)
         if not overtaken and not repeated:
             most = self._options.circuit_breaker.failure_threshold
-            self._failed.add(attempt.message, fault, most=most)
+            self.failed_messages.add(attempt.message, fault, most=most)
             if is_of_endpoint:
                 self._faults_of_trip.add(fault)
             if is_of_endpoint or self._all_fail:
@@ -338,7 +344,7 @@ class EndpointHealth:
         """Shrinks the window once a round trip, if anything failed in it."""
         if attempt.number <= self._trip_until:
             return
-        self._trip_until, self._last_peak, self._peak = self._started, self._peak, len(self._running)
+        self._trip_until, self._last_peak, self._peak = self._started, self._peak, len(self._running.running)
         if self._faults_of_trip:
             share = self._recent.failing_share(now)
             self._shrink(1 - share / 2, now)
@@ -390,9 +396,5 @@ class EndpointHealth:
             self._counts_after = counts_after
 
     def _end_open(self, now: float) -> None:
-        if self.breaker == "open" and now >= self._open_ends:
+        if self.breaker == "open" and now >= self._opened_at + self._pause:
             self.breaker = "half_open"
-
-    @property
-    def _open_ends(self) -> float:
-        return self._opened_at + self._pause

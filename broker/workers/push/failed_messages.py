@@ -11,14 +11,11 @@ GONE_AFTER = 3  # so many answered with 410, and it is believed to be gone
 class FailedMessages:
     """A set of bounded size: beyond what anybody asks for it does not grow."""
 
-    __slots__ = ("_failed", "_gone")
+    __slots__ = ("_gone", "messages")
 
     def __init__(self) -> None:
-        self._failed: set[Hashable] = set()
+        self.messages: set[Hashable] = set()
         self._gone: set[Hashable] = set()
-
-    def __len__(self) -> int:
-        return len(self._failed)
 
     @property
     def are_gone(self) -> bool:
@@ -27,8 +24,8 @@ class FailedMessages:
 
     def add(self, message: Hashable, fault: Fault, *, most: int) -> None:
         """A message failed; `most`: how many the caller tells apart."""
-        if len(self._failed) < max(most, ALL_FAIL):
-            self._failed.add(message)
+        if len(self.messages) < max(most, ALL_FAIL):
+            self.messages.add(message)
         if fault is not Fault.GONE:
             self._gone.discard(message)
         elif not self.are_gone:
@@ -36,6 +33,5 @@ class FailedMessages:
 
     def clear(self) -> None:
         """A request succeeded."""
-        if self._failed:
-            self._failed.clear()
-            self._gone.clear()
+        self.messages.clear()
+        self._gone.clear()

@@ -31,41 +31,29 @@ class RunningRequests:
     So messages on which an endpoint hangs do not hold up the others, which it answers.
     """
 
-    __slots__ = ("_running", "_stuck", "last_success")
+    __slots__ = ("last_success", "running", "stuck")
 
     def __init__(self) -> None:
-        self._running: dict[Attempt, None] = {}  # oldest first
-        self._stuck = 0
+        self.running: dict[Attempt, None] = {}  # but for those that are stuck; oldest first
+        self.stuck = 0
         self.last_success = 0  # the highest number of a request that has succeeded
-
-    def __len__(self) -> int:
-        return len(self._running)
-
-    @property
-    def total(self) -> int:
-        """All that are outstanding, with those that are stuck."""
-        return len(self._running) + self._stuck
-
-    def add(self, attempt: Attempt) -> None:
-        """A request starts."""
-        self._running[attempt] = None
 
     def remove(self, attempt: Attempt) -> None:
         """A request has ended."""
         assert not attempt.ended, "an attempt ends once"
         attempt.ended = True
         if attempt.is_stuck:
-            self._stuck -= 1
+            self.stuck -= 1
         else:
-            del self._running[attempt]
+            del self.running[attempt]
 
     def stuck_at(self, index: int, latency: float) -> float | None:
         """When the request at this index, counted from the oldest, will be stuck if it is not answered.
 
         `latency`: of successes.  None: not before a later one has succeeded, or too many are stuck already.
         """
-        attempt = next(islice(self._running, index, None), None)
-        if attempt is None or self._stuck + index >= _MAX_STUCK or attempt.number >= self.last_success:
+        attempt = next(islice(self.running, index, None), None)
+        if attempt is None or self.stuck + index >= _MAX_STUCK or attempt.number >= self.last_success:
             return None
         return attempt.began + _longest(latency)
 
@@ -76,10 +64,10 @@ class RunningRequests:
     def set_aside_stuck(self, now: float, latency: float) -> None:
         """Counts those as stuck that are by now."""
         while (stuck_at := self.stuck_at(0, latency)) is not None and stuck_at <= now:
-            oldest = next(iter(self._running))
-            del self._running[oldest]
+            oldest = next(iter(self.running))
+            del self.running[oldest]
             oldest.is_stuck = True
-            self._stuck += 1
+            self.stuck += 1
 
 
 def _longest(latency: float) -> float:

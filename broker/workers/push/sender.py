@@ -255,7 +255,7 @@ class PushSender:
         pause = flight.health.failed(flight.attempt, now, fault_of(status), retry_after=retry_after)
         self._settlement.nack(endpoint, items, push_answered(status), pause)
         self._reports.failed(endpoint, flight, now, items, pause, status=status, detail=detail)
-        if flight.health.is_gone:
+        if flight.health.failed_messages.are_gone:
             self._gone(endpoint)
 
     def _refuse_some(self, endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> list[Item]:
@@ -323,7 +323,9 @@ class PushSender:
         if opens_at is not None:
             if opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
                 self.give_back(endpoint)
-            self._ended(endpoint)
+            if not now < endpoint.alarm_at <= opens_at:  # else an alarm is set that rings in time
+                endpoint.alarm_at = opens_at
+                self._ended(endpoint)
 
 
 def _answer(endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> str:
