@@ -1,4 +1,4 @@
-"""What `broker doctor` finds in a PostgreSQL."""
+"""The checks of `broker doctor` that query a PostgreSQL."""
 
 import shutil
 from collections.abc import Callable, Iterator

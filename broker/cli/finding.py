@@ -1,4 +1,4 @@
-"""What a check of `broker doctor` finds."""
+"""The result of a check of `broker doctor`."""
 
 from typing import Final, NamedTuple
 

@@ -61,7 +61,7 @@ def determine_losses(losses: Sequence[Loss]) -> Iterator[str]:
 
 
 def losses_of_subscription(api: Api, name: str) -> Sequence[Loss]:
-    """What is lost with a subscription."""
+    """Lists what the deletion of a subscription loses."""
     return (
         Loss("its backlog", lambda: _backlog(api, name)),
         Loss("its dead letters", lambda: _dead_letters(api, name)),
@@ -69,7 +69,7 @@ def losses_of_subscription(api: Api, name: str) -> Sequence[Loss]:
 
 
 def losses_of_topic(api: Api, name: str) -> Sequence[Loss]:
-    """What is lost with a topic, or stops."""
+    """Lists what the deletion of a topic loses or stops."""
     project = "/".join(name.split("/")[:2])
     return (
         Loss("its subscriptions", lambda: _attached(api, name)),

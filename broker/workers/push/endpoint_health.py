@@ -276,11 +276,11 @@ class EndpointHealth:
     ) -> MessagePause:
         """It was not taken.  `retry_after`: seconds that the answer asks for.  Returns the pause of its message."""
         self._end(attempt)
-        if self._before and not fault.is_of_endpoint:  # the origin answers
-            self._before, self.breaker = 0, "closed"
         wanted = min(retry_after, MAX_RETRY_AFTER) if retry_after is not None and retry_after > 0 else 0.0
         if attempt.number <= self._counts_after:
             return self._pause_of_message(is_of_endpoint=True, wanted=wanted)
+        if self._before and not fault.is_of_endpoint:  # the origin answers
+            self._before, self.breaker = 0, "closed"
         overtaken = self._running.was_overtaken(attempt, now, self.mean_latency)
         repeated = attempt.is_retry and self._recent.any_succeeded(now)
         is_of_endpoint = fault.is_of_endpoint and not overtaken and not repeated

@@ -193,7 +193,7 @@ def _held_ids(endpoint: Endpoint) -> set[str]:
 def _retry_at(endpoint: Endpoint, item: Item, pause: MessagePause, now: datetime) -> datetime | None:
     """When a message whose push has failed is due again; None: it becomes a dead letter."""
     subscription = endpoint.subscription
-    policy, backoff = subscription.dead_letter_policy, subscription.retry_policy or pause.backoff
+    policy, backoff = subscription.dead_letter_policy, pause.policy(subscription.retry_policy)
     if policy is not None and item.attempt_number >= policy.max_delivery_attempts:
         return None
     asked_for = now + timedelta(seconds=pause.seconds)

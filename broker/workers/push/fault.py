@@ -63,3 +63,12 @@ class MessagePause:
 
     backoff: RetryPolicy | None
     seconds: float = 0.0
+
+    @property
+    def counts_for_message(self) -> bool:
+        """Whether the failure counted for the message alone."""
+        return self.backoff is REJECTED_BACKOFF
+
+    def policy(self, of_subscription: RetryPolicy | None) -> RetryPolicy | None:
+        """What delays the message, given the retry policy of its subscription."""
+        return of_subscription or self.backoff

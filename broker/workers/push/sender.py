@@ -289,7 +289,7 @@ class PushSender:
             _keep_open(flight, late_calls, most)
         pause = flight.health.failed(flight.attempt, loop.time(), fault_of(None))
         self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT, pause)
-        if pause.backoff is not REJECTED_BACKOFF:  # else only this message hangs
+        if not pause.counts_for_message:  # else only this message hangs
             self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
         self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, pause, status=None, detail=why)
@@ -323,7 +323,7 @@ class PushSender:
         if opens_at is not None:
             if opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
                 self.give_back(endpoint)
-            if not now < endpoint.alarm_at <= opens_at:  # else an alarm is set that rings in time
+            elif not now < endpoint.alarm_at <= opens_at:  # else an alarm is set that rings in time
                 endpoint.alarm_at = opens_at
                 self._ended(endpoint)
 

@@ -60,7 +60,7 @@ class Settlement:
 
     def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str, pause: MessagePause) -> None:
         """They were rejected, or not answered in time: `failure` says which (domain/dead_letter.py)."""
-        policy = endpoint.subscription.retry_policy or pause.backoff
+        policy = pause.policy(endpoint.subscription.retry_policy)
         deadline = NewDeadline(pause.seconds, "nacked", policy, failure=failure, told=_told(endpoint))
         self._add(endpoint, items, deadline)
 

@@ -167,7 +167,7 @@ def _latency(api: Api, topic: str, subscription: str, body: Json, count: int) ->
 
 
 def _clean_up(api: Api, topic: str, subscription: str) -> None:
-    """What cannot be deleted is named, so that nobody takes it for gone."""
+    """Deletes the resources, and names those that cannot be deleted."""
     for name in (subscription, topic):
         try:
             api.call("DELETE", name)

@@ -204,7 +204,7 @@ def edit(
 
 
 def _planned(metadata: Json, what: str, *, sent: bool) -> str:
-    """What a redrive would do."""
+    """Describes what a redrive would do, from the metadata of its dry run."""
     outstanding = int(metadata.get("counts", {}).get("outstanding", "0"))
     count, new = int(metadata.get("total", "0")) - outstanding, metadata.get("unrecorded")
     most = ("About " if new else "Up to ") if metadata.get("totalIsEstimate") else ""
