@@ -225,7 +225,7 @@ class Endpoint:
         name = attempt_name(self.subscription_id, delivery)
         for ordinal, message in zip(delivery.ordinals, delivery.messages, strict=True):
             item = Item(message, name, ordinal, delivery.attempt_number)
-            if item.key in self.late:
+            if self.late and item.key in self.late:
                 self.late[item.key] = item
             yield item
 

@@ -6,14 +6,7 @@ from broker.domain.push_config import PushOptions
 from broker.domain.push_state import BreakerState
 from broker.runtime.jitter import Jitter, retry_jitter
 from broker.workers.push.failed_messages import ALL_FAIL, FailedMessages
-from broker.workers.push.fault import (
-    ENDPOINT_BACKOFF,
-    MIN_BACKOFF,
-    PROBE_INTERVAL,
-    REJECTED_BACKOFF,
-    Fault,
-    MessagePause,
-)
+from broker.workers.push.fault import MIN_BACKOFF, PROBE_INTERVAL, Fault, MessagePause, pause_of_message
 from broker.workers.push.growth_watch import GrowthWatch
 from broker.workers.push.recent_outcomes import Outcome, RecentOutcomes
 from broker.workers.push.running_requests import Attempt, RunningRequests
@@ -30,7 +23,6 @@ _MAX_PROBES = 64  # outstanding at once while the endpoint does not answer
 
 MAX_RETRY_AFTER = 3_600.0  # seconds; an endpoint that asks for more is tried again after this
 _OVERLOADED_SHARE = 0.1  # of failing requests, from which on a window of an overloaded endpoint grows linearly
-_STUCK_CHECK_SECONDS = 0.02  # between two looks for requests that are stuck by now
 _LATENCY_WEIGHT = 1 / 8  # of the newest request in the mean
 
 
@@ -75,6 +67,7 @@ class EndpointHealth:
         "_backoff",
         "_before",
         "_bucket",
+        "_cap",
         "_counts_after",
         "_faults_of_trip",
         "_jitter",
@@ -91,7 +84,6 @@ class EndpointHealth:
         "_running",
         "_spread",
         "_started",
-        "_stuck_checked_at",
         "_threshold",
         "_trip_until",
         "_watch",
@@ -114,13 +106,12 @@ class EndpointHealth:
         `failures_before`: the origin is in trouble, and has failed so often in a row (known_origins.py).  Then the
         window begins with 1, and the breaker half open if it would be open by now: one request tells.
         """
-        self._options = options
+        self._set_options(options)
         self._jitter = jitter
         self._bucket = token_bucket(options.messages_per_second, now=now)
         self.breaker: BreakerState = "closed"
         self.mean_latency = 0.0  # seconds, of successes; the recent ones weigh most; 0 before the first
         self._running = RunningRequests()
-        self._stuck_checked_at = now
         self._started = 0  # requests so far; the last one's number
         self._last_start = self._last_failure = now
         self._retry_at = now  # nothing starts before: a Retry-After
@@ -142,9 +133,8 @@ class EndpointHealth:
         self._outstanding_of_round = 0
         self._trip_until = self._started  # a round trip ends when a later request does
         self._faults_of_trip: set[Fault] = set()  # of failures that count for the endpoint
-        self._peak = self._last_peak = len(
-            self._running.running
-        )  # most at once in this round trip and the one before
+        running = len(self._running.running)
+        self._peak = self._last_peak = running  # most at once in this round trip and the one before
 
     @property
     def outstanding(self) -> int:
@@ -157,10 +147,6 @@ class EndpointHealth:
         return min(int(self._window), self._cap)
 
     @property
-    def _cap(self) -> int:
-        return min(MAX_WINDOW, self._options.max_outstanding_requests or MAX_WINDOW)
-
-    @property
     def consecutive_failures(self) -> int:
         """How many different messages have failed since the last success."""
         return self._before + len(self.failed_messages.messages)
@@ -168,8 +154,8 @@ class EndpointHealth:
     @property
     def does_well(self) -> bool:
         """It takes most of what it gets, as far as is known; of a new endpoint that is not known."""
-        fails = self.breaker != "closed" or self._before + len(self.failed_messages.messages) >= ALL_FAIL
-        return self.mean_latency > 0 and not fails
+        some_failed = self._before or self.failed_messages.messages
+        return self.mean_latency > 0 and self.breaker == "closed" and not (some_failed and self._all_fail)
 
     def reconfigure(self, options: PushOptions, *, now: float) -> None:
         """Options changed; what is known of the endpoint stays.  For another endpoint make a new one."""
@@ -178,8 +164,12 @@ class EndpointHealth:
             self._bucket = token_bucket(options.messages_per_second, now=now)
         elif rate != self._options.messages_per_second:
             self._bucket.change_rate(rate, now)
-        self._options = options
+        self._set_options(options)
         self._window = min(self._window, float(self._cap))
+
+    def _set_options(self, options: PushOptions) -> None:
+        self._options = options
+        self._cap = min(MAX_WINDOW, options.max_outstanding_requests or MAX_WINDOW)
 
     def room(self, now: float) -> int:
         """How many requests may start at this moment; 0: none.  Notices that the breaker's time has passed."""
@@ -191,15 +181,19 @@ class EndpointHealth:
                 return 0
             free = int(now >= self._probe_at and self._outstanding_of_round < _MAX_PROBES)
         else:
-            is_full = len(self._running.running) >= int(self._window)
-            if is_full or now >= self._stuck_checked_at + _STUCK_CHECK_SECONDS:
-                self._stuck_checked_at = now
+            free = self._free
+            if free <= 0 or now >= self._running.check_at:
                 self._running.set_aside_stuck(now, self.mean_latency)
-            cap, running = self._cap, len(self._running.running)
-            free = min(min(int(self._window), cap) - running, cap - running - self._running.stuck)
+                free = self._free
         if free <= 0 or self._bucket is None:
-            return max(free, 0)
+            return free if free > 0 else 0
         return min(free, self._bucket.requests(now, digest=self._options.digest))
+
+    @property
+    def _free(self) -> int:
+        """What is free of the window, and of the cap, within which alone stuck requests count."""
+        window, uncapped = int(self._window), self._cap - self._running.stuck
+        return (window if window < uncapped else uncapped) - len(self._running.running)
 
     def flows(self, now: float) -> bool:
         """Whether only the answers that are awaited limit how many requests start: nothing else holds them back."""
@@ -240,7 +234,8 @@ class EndpointHealth:
         attempt = Attempt(self._started, now, self._started if message is None else message, is_retry)
         self._running.running[attempt] = None
         self._outstanding_of_round += 1
-        self._peak = max(self._peak, len(self._running.running))
+        if (running := len(self._running.running)) > self._peak:
+            self._peak = running
         self._last_start = max(self._last_start, now)
         if self._bucket is not None:
             self._bucket.take(messages, now)
@@ -249,12 +244,13 @@ class EndpointHealth:
     def succeeded(self, attempt: Attempt, now: float) -> None:
         """The endpoint took it."""
         self._end(attempt)
-        latency = max(0.0, now - attempt.began)
+        latency = now - attempt.began if now > attempt.began else 0.0
         weight = _LATENCY_WEIGHT if self.mean_latency else 1.0
         self.mean_latency += (latency - self.mean_latency) * weight
         if attempt.number <= self._counts_after:
             return
-        self._running.last_success = max(self._running.last_success, attempt.number)
+        if attempt.number > self._running.last_success:
+            self._running.last_success = attempt.number
         self._before = 0
         if self.failed_messages.messages:
             self.failed_messages.clear()
@@ -302,7 +298,7 @@ class EndpointHealth:
     def _pause_of_message(self, *, is_of_endpoint: bool, wanted: float) -> MessagePause:
         if self._all_fail or self.breaker != "closed":
             return MessagePause(None)
-        return MessagePause(ENDPOINT_BACKOFF) if is_of_endpoint else MessagePause(REJECTED_BACKOFF, wanted)
+        return pause_of_message(is_of_endpoint=is_of_endpoint, wanted=wanted)
 
     def abandoned(self, attempt: Attempt, now: float) -> None:
         """It ended without an outcome, because we stopped it: that frees its room and tells nothing."""

@@ -72,3 +72,11 @@ class MessagePause:
     def policy(self, of_subscription: RetryPolicy | None) -> RetryPolicy | None:
         """What delays the message, given the retry policy of its subscription."""
         return of_subscription or self.backoff
+
+
+def pause_of_message(*, is_of_endpoint: bool, wanted: float) -> MessagePause:
+    """How long a message waits while the endpoint takes others.
+
+    `is_of_endpoint`: its failure counts for the endpoint, which then heeds the `wanted` seconds of a Retry-After.
+    """
+    return MessagePause(ENDPOINT_BACKOFF) if is_of_endpoint else MessagePause(REJECTED_BACKOFF, wanted)

@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 from broker.workers.push.address_policy import ALLOW_ALL, AddressPolicy
 from broker.workers.push.connection import MAX_BODY, Connection, ConnectionLost, describe
@@ -248,13 +249,18 @@ async def _read_body(connection: Connection, seconds: float | None) -> None:
 
 def _serialise(start: bytes, request: PushRequest) -> bytes:
     """Raises ValueError for headers that are none; making them is the envelope's affair, this only looks."""
-    fields = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
-    head = "".join(fields).encode("ascii")
-    if head.count(b"\n") != len(fields) or head.count(b"\r") != len(fields):
-        raise ValueError("a header of the request has a line break")
+    head = _header_lines(tuple(request.headers.items()))
     if b"\nAuthorization: Basic " in start and "Authorization" in request.headers:
         start = start[: start.index(b"\nAuthorization: Basic ") + 1]  # the token goes first
     return b"%s%sContent-Length: %d\r\n\r\n%s" % (start, head, len(request.body), request.body)
+
+
+@lru_cache(maxsize=1_000)  # those of a subscription are mostly the same
+def _header_lines(fields: tuple[tuple[str, str], ...]) -> bytes:
+    lines = "".join([f"{name}: {value}\r\n" for name, value in fields]).encode("ascii")
+    if lines.count(b"\n") != len(fields) or lines.count(b"\r") != len(fields):
+        raise ValueError("a header of the request has a line break")
+    return lines
 
 
 def _parse_retry_after(connection: Connection) -> float | None:

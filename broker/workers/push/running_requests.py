@@ -6,6 +6,7 @@ from itertools import islice
 
 # A request is stuck if later ones have succeeded while it has taken this long, and so many times the mean latency.
 _STUCK_SECONDS, _STUCK_LATENCIES = 0.25, 8
+_CHECK_SECONDS = 0.02  # between two checks for requests that are stuck by now, while there is room without them
 _MAX_STUCK = 1_000
 
 
@@ -31,11 +32,12 @@ class RunningRequests:
     So messages on which an endpoint hangs do not hold up the others, which it answers.
     """
 
-    __slots__ = ("last_success", "running", "stuck")
+    __slots__ = ("check_at", "last_success", "running", "stuck")
 
     def __init__(self) -> None:
         self.running: dict[Attempt, None] = {}  # but for those that are stuck; oldest first
         self.stuck = 0
+        self.check_at = 0.0  # when `set_aside_stuck` is to be called next
         self.last_success = 0  # the highest number of a request that has succeeded
 
     def remove(self, attempt: Attempt) -> None:
@@ -63,6 +65,7 @@ class RunningRequests:
 
     def set_aside_stuck(self, now: float, latency: float) -> None:
         """Counts those as stuck that are by now."""
+        self.check_at = now + _CHECK_SECONDS
         while (stuck_at := self.stuck_at(0, latency)) is not None and stuck_at <= now:
             oldest = next(iter(self.running))
             del self.running[oldest]

@@ -125,7 +125,7 @@ class PushSender:
             if not flight.overdue:
                 flight.leaving = True
                 flight.health.abandoned(flight.attempt, loop.time())
-                self._leave(endpoint, flight)
+                self._leave(endpoint, flight, loop.time())
                 _keep_open(flight, self._leaving, _MAX_LEAVING)
 
     async def stop(self, grace_seconds: float) -> None:
@@ -163,15 +163,15 @@ class PushSender:
             if why := self._why_not(endpoint.subscription):
                 outcome = Denied(why)
             else:
-                request = self._request(endpoint, flight.parcel)
-                self._counts.sent(endpoint, flight.parcel.items, self._clock.now())
+                clock_now = self._clock.now()
+                request = self._request(endpoint, flight.parcel, clock_now)
+                self._counts.sent(endpoint, flight.parcel.items, clock_now)
                 outcome = await self._counts.traced(endpoint, flight.parcel.items, request, self._client.post)
         finally:
             self._landed(endpoint, flight, outcome)
 
-    def _request(self, endpoint: Endpoint, parcel: Parcel) -> PushRequest:
+    def _request(self, endpoint: Endpoint, parcel: Parcel, now: datetime) -> PushRequest:
         subscription = endpoint.subscription
-        now = self._clock.now()
         token = token_of(subscription, self._signer, now)
         if subscription.extensions.push.digest is not None:
             return endpoint.envelope.digest(
@@ -192,7 +192,8 @@ class PushSender:
         """The call has ended."""
         assert flight.timer is not None
         flight.timer.cancel()
-        self._learn(endpoint, flight, outcome)
+        now = asyncio.get_running_loop().time()
+        self._learn(endpoint, flight, outcome, now)
         if flight.leaving:
             self._left(endpoint, flight, outcome)
             return
@@ -202,34 +203,33 @@ class PushSender:
             self._late.pop(flight, None)
             endpoint.forget_late(flight)
             return
-        self._leave(endpoint, flight)
+        self._leave(endpoint, flight, now)
         if outcome is None or isinstance(outcome, Denied):
-            flight.health.abandoned(flight.attempt, asyncio.get_running_loop().time())
+            flight.health.abandoned(flight.attempt, now)
         if isinstance(outcome, Denied):
             self._settlement.release(endpoint, flight.parcel.items)
             self._denied(endpoint, outcome.reason)
         elif outcome is not None:
-            self._finish(endpoint, flight, outcome)
+            self._finish(endpoint, flight, outcome, now)
         self._next(endpoint)
 
-    def _learn(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
+    def _learn(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None, now: float) -> None:
         """What any endpoint of the origin may meet."""
         if isinstance(outcome, Denied):
             return
         if isinstance(outcome, Answer):
             self._origins.answered(endpoint.project, endpoint.origin)
             return
-        now = asyncio.get_running_loop().time()
         if outcome is not None and not outcome.connected:
             self._origins.failed(endpoint.project, endpoint.origin, now)
         elif outcome is None and now - flight.begun_at > SLOW_LATENCY:
             self._origins.slow(endpoint.project, endpoint.origin, now)
 
-    def _leave(self, endpoint: Endpoint, flight: Flight) -> None:
+    def _leave(self, endpoint: Endpoint, flight: Flight, now: float) -> None:
         """The request does not count as outstanding any more."""
         endpoint.flights.pop(flight, None)
         endpoint.let_go(flight.parcel)
-        self._turns.give_back(endpoint, flight.slot, asyncio.get_running_loop().time())
+        self._turns.give_back(endpoint, flight.slot, now)
 
     def _next(self, endpoint: Endpoint) -> None:
         self.pump(endpoint)
@@ -237,8 +237,7 @@ class PushSender:
 
     # --- what becomes of it --------------------------------------------------------------------------------------
 
-    def _finish(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable) -> None:
-        now = asyncio.get_running_loop().time()
+    def _finish(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable, now: float) -> None:
         items = flight.parcel.items
         self._counts.ended(endpoint, flight, outcome, now)
         if isinstance(outcome, Answer) and outcome.status in SUCCESS:
@@ -281,7 +280,7 @@ class PushSender:
             return
         flight.overdue = True
         self._counts.overdue(endpoint)
-        self._leave(endpoint, flight)
+        self._leave(endpoint, flight, loop.time())
         endpoint.late |= {item.key: item for item in flight.parcel.items}
         left = min(_LATE_DEADLINES * deadline, _MAX_CALL_SECONDS) - deadline
         flight.timer = loop.call_later(max(left, 0), flight.task.cancel)
