@@ -181,19 +181,14 @@ class EndpointHealth:
                 return 0
             free = int(now >= self._probe_at and self._outstanding_of_round < _MAX_PROBES)
         else:
-            free = self._free
-            if free <= 0 or now >= self._running.check_at:
-                self._running.set_aside_stuck(now, self.mean_latency)
-                free = self._free
+            requests = self._running
+            if len(requests.running) >= int(self._window) or now >= requests.check_at:
+                requests.set_aside_stuck(now, self.mean_latency)
+            window, most = int(self._window), self._cap - requests.stuck  # the stuck ones count for the cap only
+            free = (window if window < most else most) - len(requests.running)
         if free <= 0 or self._bucket is None:
             return free if free > 0 else 0
         return min(free, self._bucket.requests(now, digest=self._options.digest))
-
-    @property
-    def _free(self) -> int:
-        """What is free of the window, and of the cap, within which alone stuck requests count."""
-        window, uncapped = int(self._window), self._cap - self._running.stuck
-        return (window if window < uncapped else uncapped) - len(self._running.running)
 
     def flows(self, now: float) -> bool:
         """Whether only the answers that are awaited limit how many requests start: nothing else holds them back."""
