@@ -220,16 +220,18 @@ async def test_an_issuer_whose_keys_cannot_be_read_is_told_of_once_and_when_they
 async def test_an_issuer_that_hangs_holds_up_nobody_whose_key_is_known(
     issuer: Issuer, trusting: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.access.credentials.issuer_keys.FETCH_SECONDS", 0.5)
     issuer.hangs = True
-    with pytest.raises(Unavailable):
-        await _caller(trusting, issuer.token(trusting))
+    with monkeypatch.context() as patch:
+        patch.setattr("broker.access.credentials.issuer_keys.FETCH_SECONDS", 0.5)
+        with pytest.raises(Unavailable):
+            await _caller(trusting, issuer.token(trusting))
     issuer.hangs = False
     assert trusting.broker.access is not None
     keys = trusting.broker.access.authenticator._issuers._issuers[issuer.url][1]
     keys._tried_at = float("-inf")
     assert (await _caller(trusting, issuer.token(trusting))).authenticated
     issuer.hangs = True
+    monkeypatch.setattr("broker.access.credentials.issuer_keys.FETCH_SECONDS", 0.5)
     keys._tried_at = float("-inf")
     unknown = asyncio.create_task(_caller(trusting, issuer.token(trusting, kid="unknown")))
     assert (await _caller(trusting, issuer.token(trusting, jti="known"))).authenticated

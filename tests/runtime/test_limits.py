@@ -115,6 +115,7 @@ async def test_what_waits_behind_a_flush_that_takes_too_long_is_refused_and_what
             await parts.publish()  # by the clock
         with pytest.raises(ResourceExhausted):
             parts.publishes.check_room(parts.log.shard_id)  # at once
+    monkeypatch.undo()
     assert (await sent).first_seq == 1
     assert (await parts.publish()).first_seq == 2
     assert await parts.log.rows("SELECT head FROM shards") == [(2,)]
@@ -211,6 +212,7 @@ async def test_acks_behind_a_flush_that_takes_too_long_are_refused(
         for _ in range(2):  # by the clock, and at once
             with pytest.raises(Unavailable):
                 await parts.ack()
+    monkeypatch.undo()
     await sent
     await parts.ack()
 
@@ -370,14 +372,15 @@ async def test_the_wait_for_a_connection_ends(server: Server, monkeypatch: pytes
 async def test_a_server_that_does_not_answer_is_given_up_and_idle_connections_to_it_too(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hot_connection, "UNANSWERED_SECONDS", 0.5)
     async with database.hot() as idle, database.hot():
         pass
+    monkeypatch.setattr(hot_connection, "UNANSWERED_SECONDS", 0.5)
     with pytest.raises(Unavailable):
         async with database.hot() as connection:
             await execute(connection, "SELECT pg_sleep(3600)")  # far longer than a test may take
     assert connection.closed
     assert idle.closed
+    monkeypatch.undo()
 
     async def near() -> bool:
         try:

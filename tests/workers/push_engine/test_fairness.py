@@ -183,11 +183,12 @@ async def test_what_waits_long_for_a_slot_is_given_back_and_nothing_is_claimed_m
 ) -> None:
     from broker.workers.push import sender
 
-    monkeypatch.setattr(sender, "MAX_BUFFERED_SECONDS", 0.1)
-    await _hang(pushing, 5)
-    endpoints = list(pushing.endpoints.values())
-    await eventually(lambda: any(e.waits_since is not None for e in endpoints))
-    await eventually(lambda: not any(e.buffer or e.asked for e in endpoints))
+    with monkeypatch.context() as patch:
+        patch.setattr(sender, "MAX_BUFFERED_SECONDS", 0.1)
+        await _hang(pushing, 5)
+        endpoints = list(pushing.endpoints.values())
+        await eventually(lambda: any(e.waits_since is not None for e in endpoints))
+        await eventually(lambda: not any(e.buffer or e.asked for e in endpoints))
     [waiting, *_] = [e for e in endpoints if e.waits_since is not None]
     assert waiting.wants(1e9) == 0
     pushing.far_side.answers = lambda _: 200
