@@ -19,7 +19,7 @@ import pytest
 
 from tests.fixtures.broker import repository
 
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
+pytestmark = [pytest.mark.slow, pytest.mark.ci, pytest.mark.timeout(400)]  # many programs are started
 
 CLONED = "git clone <this repository> broker && cd broker\n"
 # The blocks that end by themselves, in the order of the pages: a word of each, and what it prints (a pattern).
