@@ -17,7 +17,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is needed (Debian: apt-get install python3-venv)."; exit 1; }
 
 $(VENV)/.run: pyproject.toml $(LOCK) | $(VENV)/bin/python
-	@echo "Installing the broker and what it needs into $(VENV); this takes about a minute, once …"
+	@echo "Installing the broker and what it needs into $(VENV); this takes a minute or two, once …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK) -e .
 	@touch $@
 

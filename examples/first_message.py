@@ -26,5 +26,5 @@ with pubsub_v1.PublisherClient() as publisher, pubsub_v1.SubscriberClient() as s
     response = subscriber.pull(subscription=subscription, max_messages=10)
     for received in response.received_messages:
         print("received", received.message.message_id, received.message.data, dict(received.message.attributes))
-    # What is not acknowledged within its ack deadline comes again.
+    # A message that is not acknowledged within its ack deadline is redelivered.
     subscriber.acknowledge(subscription=subscription, ack_ids=[m.ack_id for m in response.received_messages])

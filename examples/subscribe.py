@@ -1,4 +1,4 @@
-"""Messages as they come, on a stream; Ctrl-C ends it.
+"""Receive messages by streaming pull, until Ctrl-C.
 
 python examples/subscribe.py
 """

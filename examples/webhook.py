@@ -1,6 +1,6 @@
-"""An endpoint that pushes can be sent to: prints each message and answers 204; Ctrl-C ends it.
+"""An endpoint for push subscriptions: prints each message and answers 204, until Ctrl-C.
 
-Run it, then follow the README.
+Run it, then follow docs/first-steps.md.
 
 python examples/webhook.py [port]
 """
@@ -15,7 +15,7 @@ PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 9000
 
 
 class Webhook(BaseHTTPRequestHandler):
-    """A success status acknowledges the message; any other, or no answer, has it sent again."""
+    """A success status acknowledges the message; any other, or no answer, causes a redelivery."""
 
     protocol_version = "HTTP/1.1"  # connections are kept
 

@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 from broker.cli.ports import Ports
@@ -11,6 +10,7 @@ from broker.domain.database_url import without_password
 from broker.port import listener as listening
 from broker.port.tls.expiry import is_self_signed
 from broker.setting_fields import Settings
+from broker.version import version
 
 
 def say(line: str) -> None:
@@ -29,10 +29,7 @@ def say_what_runs(settings: Settings, *, postgres: int, schema: str, revision: s
         else f"in {Path(settings.data_dir).absolute()} (embedded)"
     )
     processes = "1 process" if settings.workers == 1 else f"{settings.workers} processes"
-    say(
-        f"broker {version('pubsub-broker')}, {processes}, on PostgreSQL {postgres} {where}, "
-        f"schema {schema} at {revision}"
-    )
+    say(f"broker {version()}, {processes}, on PostgreSQL {postgres} {where}, schema {schema} at {revision}")
 
 
 def say_ready(settings: Settings, ports: Ports) -> None:

@@ -111,11 +111,29 @@ class Root(Group):
             formatter.write_dl([(what, ", ".join(names)) for what, names in self.sections.items()])
 
 
+def _version_option(version: Callable[[], str]) -> click.Option:
+    """Makes `--version`, which determines the version only when it is given."""
+
+    def show(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+        if is_given and not context.resilient_parsing:
+            click.echo(f"broker {version()}")
+            context.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show the version and exit.",
+    )
+
+
 def make_cli(
     commands: Mapping[str, Command | Commands],
     sections: Mapping[str, Sequence[str]],
     *,
-    version: str,
+    version: Callable[[], str],
     run: Callable[[Command, Mapping[str, Any]], int],
 ) -> click.Group:
     """`broker …`.  A command of two words is in a group of the first.  `run(command, options)` runs one."""
@@ -125,7 +143,7 @@ def make_cli(
         epilog="`broker COMMAND --help` says more of each, with examples. docs/command-line.md has all of them.",
     )
     root.sections = sections
-    click.version_option(version, message=version)(root)
+    root.params.append(_version_option(version))
     for name, command in commands.items():
         group, _, last = name.rpartition(" ")
         parent: Group = root

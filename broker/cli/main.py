@@ -7,7 +7,6 @@ if sys.version_info < (3, 11):  # noqa: UP036  (where it runs from a checkout, n
     raise SystemExit("broker: Python 3.11 or newer is needed; this is {}.{}".format(*sys.version_info))
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from broker.cli.command_line import Command, Commands, make_cli, misuse
 from broker.cli.stop import Stop
 from broker.settings import SettingError, SettingsInForce
 from broker.telemetry.log import one_line
+from broker.version import version
 
 
 def _serve(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
@@ -308,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command_line() -> click.Group:
     """All commands."""
-    return make_cli(COMMANDS, SECTIONS, version=f"broker {version('pubsub-broker')}", run=_run)
+    return make_cli(COMMANDS, SECTIONS, version=version, run=_run)
 
 
 def _run(command: Command, options: Mapping[str, Any]) -> int:

@@ -198,7 +198,7 @@ def _tracing() -> "Tracing | None":
     try:
         from broker.telemetry.tracing import start_tracing
     except ImportError as error:
-        logger.warning("no traces are sent, for %s: pip install 'pubsub-broker[otel]'", error)
+        logger.warning("no traces are sent, for %s: install the broker with the extra otel", error)
         return None
     return start_tracing()
 

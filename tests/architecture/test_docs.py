@@ -101,6 +101,28 @@ def test_lines_of_prose_fit_a_screen(page: Path) -> None:
     assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")] == []
 
 
+def test_the_readme_is_short() -> None:
+    assert len((repository() / "README.md").read_text().splitlines()) <= 150
+
+
+def test_each_figure_of_the_readme_comes_from_the_documentation() -> None:
+    docs = {name: (repository() / "docs" / name).read_text() for name in ("benchmarks.md", "reliability.md")}
+    measured = set(re.findall(r"[\d,.]*\d", docs["benchmarks.md"] + docs["reliability.md"]))
+    units = r"ms|/s|a second|hours|faults|messages"
+    figures = re.findall(rf"(\d[\d,.]*) (?:{units})\b", (repository() / "README.md").read_text())
+    assert len(figures) >= 15
+    assert {figure for figure in figures if not any(one.startswith(figure) for one in measured)} == set()
+
+
+def test_the_readme_counts_the_differences_to_the_emulator() -> None:
+    page = (repository() / "docs" / "compared-with-the-emulator.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert (
+        f"[{len(rows) - 1} respects](docs/compared-with-the-emulator.md)"
+        in (repository() / "README.md").read_text()
+    )
+
+
 def test_the_decisions_are_listed_by_their_titles() -> None:
     pages = sorted((repository() / "docs" / "decisions").glob("[0-9]*.md"))
     titles = [page.read_text().partition("\n")[0].removeprefix("# ") for page in pages]

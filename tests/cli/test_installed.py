@@ -18,6 +18,7 @@ import httpx
 import psutil
 import pytest
 
+from broker.version import NEXT_RELEASE, version_of_sources
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, repository
 
@@ -53,7 +54,7 @@ def test_the_wheel_has_the_migrations_the_api_specification_and_the_licence(whee
 
 
 def test_the_package_says_what_it_is(wheel: Path) -> None:
-    """What an index shows of it; the version is written in pyproject.toml and explained in the changelog."""
+    """Checks the metadata that package tools show, and that the version names the commit."""
     archive = zipfile.ZipFile(wheel)
     (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
     said = message_from_bytes(archive.read(name))
@@ -62,7 +63,13 @@ def test_the_package_says_what_it_is(wheel: Path) -> None:
     assert said["Keywords"]
     assert said["Description-Content-Type"] == "text/markdown"
     assert "License-File: LICENSE" in str(said)
-    assert f"\n## {said['Version']} - " in (repository() / "CHANGELOG.md").read_text()
+    assert said["Version"] == version_of_sources()  # by way of the archive of the sources, which has no git
+    assert f"\n## {NEXT_RELEASE} - " not in (repository() / "CHANGELOG.md").read_text()
+
+
+def test_the_wheel_installs_one_package(wheel: Path) -> None:
+    (metadata,) = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()} - {"broker"}
+    assert metadata.endswith(".dist-info")
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def read_stages(path: Path) -> list[Stage]:
                 stages[-1].user = rest
             case "ENTRYPOINT" | "CMD" | "HEALTHCHECK":
                 stages[-1].commands[instruction] = json.loads(rest[rest.index("[") :])
-            case "VOLUME" | "EXPOSE" | "STOPSIGNAL":
+            case "VOLUME" | "EXPOSE" | "STOPSIGNAL" | "ARG":  # arguments are not given
                 pass
             case _:
                 raise ValueError(f"{instruction} is not known here")

@@ -19,6 +19,19 @@ class PoolInBetween(Exception):
     """The message says what the pool does, and what to do."""
 
 
+def connect_directly(parameters: Mapping[str, Any]) -> psycopg.Connection[Any]:
+    """Opens a session.  Raises PoolInBetween if a pool rejects its settings."""
+    try:
+        return psycopg.connect(autocommit=True, **parameters)
+    except psycopg.OperationalError as error:
+        if "unsupported startup parameter" not in str(error):  # PgBouncer's words
+            raise
+        raise PoolInBetween(
+            "something between the broker and PostgreSQL rejects the session settings (options) of a connection, "
+            f"as PgBouncer does: {_INSTEAD}"
+        ) from error
+
+
 def refuse_pools(connection: psycopg.Connection[Any], parameters: Mapping[str, Any]) -> None:
     """`connection` was made with `parameters`, so that its search path is pg_catalog.  Raises PoolInBetween."""
     if connection.execute("SHOW search_path").fetchone() != ("pg_catalog",):

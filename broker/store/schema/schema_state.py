@@ -21,7 +21,7 @@ from broker.domain.schema_revision import can_be_served, is_behind
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.citus import is_distributed, is_worker, why_not_served_distributed
 from broker.store.schema.installations import SchemaUnusable, find_installation
-from broker.store.schema.pooler import PoolInBetween, refuse_pools
+from broker.store.schema.pooler import PoolInBetween, connect_directly, refuse_pools
 
 MIN_SERVER_VERSION = 15
 
@@ -120,7 +120,7 @@ def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     Raises DatabaseUnreachable if the server is too old, PoolInBetween if sessions are not as brokers need them.
     """
     parameters = connection_parameters(database_url, schema="pg_catalog")
-    with psycopg.connect(autocommit=True, **parameters) as connection:
+    with connect_directly(parameters) as connection:
         version = _major_version(connection)
         if version < MIN_SERVER_VERSION:
             raise DatabaseUnreachable(

@@ -107,6 +107,7 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"(ratePerSecond\"?:? +)[0-9.]+", r"\g<1>1"),
     (r'("undoSnapshot": "[^"]*/snapshots/)[^"]*', r"\g<1>undo"),
     (r"in \d+ ms", "in 1 ms"),
+    (r"\b\d+\.\d+\.\d+\.dev[\w.+]+", "0.1.0"),
     (r'"latency": "[0-9.]+s"', '"latency": "0.001s"'),
     (r"(?m)^(latency +)[0-9.]+s", r"\g<1>0.001s"),
     (r"(?m)^((?:publish|consume|latency)  ).*\d.*", r"\g<1>…"),

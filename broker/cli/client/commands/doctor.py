@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from importlib.metadata import version
 from urllib.parse import urlsplit
 
 import click
@@ -19,6 +18,7 @@ from broker.cli.command_line import Group
 from broker.cli.finding import LOOK, MEND, OK, UNKNOWN, Finding, not_checked
 from broker.cli.stop import Stop
 from broker.domain.certificate_validity import ValidityState, span_in_words
+from broker.version import version
 
 _OWN = Group("doctor")
 _SLOW_SECONDS = 1.0
@@ -158,7 +158,7 @@ class _Server:
         elif took > _SLOW_SECONDS:
             yield Finding("server", LOOK, where, "look at its log, and at the way there")
         else:
-            yield Finding("server", OK, f"{where}; this program is {version('pubsub-broker')}")
+            yield Finding("server", OK, f"{where}; this program is {version()}")
 
 
 def _how_to_reach(error: NotReached) -> str:
