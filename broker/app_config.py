@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from broker.domain.audiences import split_list
-from broker.domain.audit_entry import AUDIT_DAYS
+from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
 from broker.domain.certificate_principals import CertificatePrincipals
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.delivery_record import RECORD_HOURS
@@ -54,6 +54,7 @@ class AppConfig:
     audit: str = "auto"
     audit_file: str = ""
     audit_days: int = AUDIT_DAYS
+    audit_entries: int = AUDIT_ENTRIES
     host: str = ""
     allowed_hosts: str = ""
     cors_origins: str = ""

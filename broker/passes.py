@@ -122,8 +122,8 @@ class Passes:
 
 
 def _retention(config: AppConfig) -> dict[str, Any]:
-    """For how long the janitor keeps what it deletes by age."""
-    names = ("audit_days", "operation_days", "delivery_record_hours")
+    """How much the janitor keeps."""
+    names = ("audit_days", "audit_entries", "operation_days", "delivery_record_hours")
     return {name: getattr(config, name) for name in names}
 
 

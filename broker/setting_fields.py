@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.domain.audiences import check_audiences
-from broker.domain.audit_entry import AUDIT_DAYS
+from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
 from broker.domain.database_url import check_database_url, check_schema_name, without_password
 from broker.domain.delivery_record import RECORD_HOURS
 from broker.domain.web_origins import check_hosts, check_origins
@@ -241,6 +241,11 @@ class Settings:
         Text("a path in a directory that exists", "FILE", check_new_file),
     )
     audit_days: int = _setting(AUDIT_DAYS, "Days for which the audit log is kept in its table.", Whole(1, 3_650))
+    audit_entries: int = _setting(
+        AUDIT_ENTRIES,
+        "Entries of the audit log that are kept of each project; denials and uses are deleted before changes.",
+        Whole(100, 10_000_000),
+    )
     allowed_hosts: str = _setting(
         "",
         "Names that clients reach the broker by without TLS, beside addresses and names that nobody else can own.",

@@ -261,8 +261,8 @@ def _push_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _retention(settings: Settings) -> dict[str, Any]:
-    """For how long is kept what is deleted by age."""
-    names = ("audit_days", "operation_days", "delivery_record_hours")
+    """How much the janitor keeps."""
+    names = ("audit_days", "audit_entries", "operation_days", "delivery_record_hours")
     return {name: getattr(settings, name) for name in names}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from broker.domain.timestamps import format_timestamp
 
 AUDIT_DAYS = 90  # for which an entry is kept, unless the operator says otherwise
+AUDIT_ENTRIES = 50_000  # of a project that are kept, unless the operator says otherwise
 _TYPE = "type.googleapis.com/google.cloud.audit.AuditLog"
 _PACKAGES = {
     "Publisher": ("pubsub.googleapis.com", "google.pubsub.v1."),
@@ -71,12 +72,15 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """`times`: how often it happened within a second, the last time at `time`.  `number`: of its row (0: none)."""
+    """`times`: how often it happened within the interval that it was counted in, the last time at `time`.
+    `number`: of its row (0: none).  `is_change`: the call changed something.
+    """
 
     what: Audited
     time: datetime
     times: int = 1
     number: int = 0
+    is_change: bool = False
 
     def as_json(self) -> Mapping[str, Any]:
         """As a LogEntry with an AuditLog in it; empty parts are left out."""

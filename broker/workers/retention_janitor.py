@@ -3,7 +3,7 @@
 from datetime import timedelta
 from functools import partial
 
-from broker.domain.audit_entry import AUDIT_DAYS
+from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
 from broker.domain.delivery_record import RECORD_HOURS
 from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
@@ -43,14 +43,16 @@ class RetentionJanitor:
         counters: Counters | None = None,
         *,
         audit_days: int = AUDIT_DAYS,
+        audit_entries: int = AUDIT_ENTRIES,
         operation_days: int = 7,
         delivery_record_hours: int = RECORD_HOURS,
     ) -> None:
-        """For so many days entries of the audit log are kept; operations that have ended, and parts of imports.
+        """For so many days entries of the audit log are kept, the newest `audit_entries` of each project; and for
+        `operation_days` operations that have ended, and parts of imports.
         Records of deliveries are kept for `delivery_record_hours`, and as long as their messages.
         """
         self._delivery_record_hours = delivery_record_hours
-        self._audit_days = audit_days
+        self._audit_days, self._audit_entries = audit_days, audit_entries
         self._operation_days = operation_days
         self._states = states or StateChanges()
         self._lost = LostLetters(self._states, counters or Counters())
@@ -66,7 +68,7 @@ class RetentionJanitor:
             now = self._clock.now()
             kept = (
                 partial(delete_dead_letters, lost=self._lost),
-                partial(delete_old_audit_entries, days=self._audit_days),
+                partial(delete_old_audit_entries, days=self._audit_days, entries=self._audit_entries),
                 partial(delete_old_operations, days=self._operation_days),
                 partial(delete_old_parts, days=self._operation_days),
                 partial(drop_old_records, kept=timedelta(hours=self._delivery_record_hours)),

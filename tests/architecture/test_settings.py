@@ -119,6 +119,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "audit": ("all", "some"),
     "audit_file": ("/tmp/audit.jsonl", "/no/such/directory/audit.jsonl"),
     "audit_days": (30, "0"),
+    "audit_entries": (1000, "99"),
     "allowed_hosts": ("broker.example.com, *.example.org", "https://a.example"),
     "cors_origins": ("https://a.example, http://localhost:3000", "a.example"),
     "push_private_addresses": ("deny", "never"),

@@ -12,16 +12,23 @@ from broker.domain.log_filter import Comparison
 from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.schema.access_tables import audit_entries
 
-MAX_ROWS = 500_000  # some 200 MB
+MAX_OTHERS = 500_000  # entries of calls that changed nothing, of all projects; some 200 MB
 _BATCH = 10_000  # rows deleted in one statement
 
 _DELETE_OLD = sql.SQL(
     "DELETE FROM audit_entries WHERE number IN "
     "(SELECT number FROM audit_entries WHERE time < {before} ORDER BY number LIMIT {limit})"
 )
-_DELETE_BEYOND = sql.SQL(
+_COUNT = sql.SQL("SELECT project, count(*) FROM audit_entries GROUP BY project")
+# Changes rank before other entries, and newer ones before older ones: a denial never displaces a change.
+_DELETE_OF_PROJECTS = sql.SQL(
+    "DELETE FROM audit_entries WHERE number IN (SELECT number FROM (SELECT number, row_number()"
+    " OVER (PARTITION BY project ORDER BY is_change DESC, number DESC) AS place"
+    " FROM audit_entries WHERE project = ANY({projects})) AS ranked WHERE place > {entries} LIMIT {limit})"
+)
+_DELETE_OTHERS = sql.SQL(
     "DELETE FROM audit_entries WHERE number IN (SELECT number FROM audit_entries"
-    " WHERE number <= (SELECT max(number) FROM audit_entries) - {rows} ORDER BY number LIMIT {limit})"
+    " WHERE NOT is_change ORDER BY number DESC OFFSET {others} LIMIT {limit})"
 )
 _WHAT = ("method", "resource", "code", "principal", "credential", "address", "permission")
 _FIELDS: Mapping[str, Any] = {
@@ -42,6 +49,7 @@ async def insert_audit_entries(connection: ResourceConnection, *, entries: Seque
             "project": entry.what.project,
             "time": entry.time,
             "times": entry.times,
+            "is_change": entry.is_change,
             **{name: getattr(entry.what, name) for name in _WHAT},
         }
         for entry in entries
@@ -65,7 +73,9 @@ async def list_audit_entries(
         query = query.where(audit_entries.c.number < before)
     rows: Any = await connection.execute(query.order_by(audit_entries.c.number.desc()).limit(size))
     return [
-        AuditEntry(Audited(**{name: getattr(row, name) for name in _WHAT}), row.time, row.times, row.number)
+        AuditEntry(
+            Audited(**{name: getattr(row, name) for name in _WHAT}), row.time, row.times, row.number, row.is_change
+        )
         for row in rows
     ]
 
@@ -92,16 +102,27 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-async def delete_old_audit_entries(connection: Connection, *, now: datetime, days: int) -> int:
-    """Those that are too old, and those that are too many.  Returns how many."""
-    before = now - timedelta(days=days)
+async def delete_old_audit_entries(connection: Connection, *, now: datetime, days: int, entries: int) -> int:
+    """Delete those that are older than `days`, and of each project those beyond its newest `entries`.
+
+    Returns how many were deleted.
+    """
+    deleted = await _delete(connection, _DELETE_OLD.format(before=now - timedelta(days=days), limit=_BATCH))
+    counts = dict(await (await connection.execute(_COUNT)).fetchall())
+    crowded = [project for project, count in counts.items() if count > entries]
+    if crowded:
+        statement = _DELETE_OF_PROJECTS.format(projects=crowded, entries=entries, limit=_BATCH)
+        deleted += await _delete(connection, statement)
+    if sum(counts.values()) > MAX_OTHERS:
+        deleted += await _delete(connection, _DELETE_OTHERS.format(others=MAX_OTHERS, limit=_BATCH))
+    return deleted
+
+
+async def _delete(connection: Connection, statement: sql.Composed) -> int:
+    """Run a statement that deletes a batch until there is none.  Returns the number of rows."""
     deleted = 0
-    for statement in (
-        _DELETE_OLD.format(before=before, limit=_BATCH),
-        _DELETE_BEYOND.format(rows=MAX_ROWS, limit=_BATCH),
-    ):
-        while (count := (await connection.execute(statement)).rowcount) > 0:
-            deleted += count
-            if count < _BATCH:
-                break
+    while (count := (await connection.execute(statement)).rowcount) > 0:
+        deleted += count
+        if count < _BATCH:
+            break
     return deleted

@@ -30,6 +30,16 @@ access_version = Table(
     Column("credentials", BigInteger, nullable=False),
 )
 
+# What changed with each of the newest versions: `project` is "projects/p", or empty if all projects are affected;
+# `credentials`: a credential changed.  A version without rows may have changed anything.
+access_changes = Table(
+    "access_changes",
+    metadata,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, primary_key=True),
+    Column("credentials", Boolean, nullable=False),
+)
+
 service_accounts = Table(
     "service_accounts",
     metadata,
@@ -97,7 +107,8 @@ custom_roles = Table(
     Column("etag", LargeBinary, nullable=False),
 )
 
-# Who did what, `times` times within a second; `project` is empty for what is of none.
+# Who did what, and how often (`times`); `project` is empty where the resource is in none.  `is_change`: the call
+# changed something, so that denials may not displace this entry.
 audit_entries = Table(
     "audit_entries",
     metadata,
@@ -112,6 +123,7 @@ audit_entries = Table(
     Column("credential", Text, nullable=False),
     Column("address", Text, nullable=False),
     Column("permission", Text, nullable=False),
+    Column("is_change", Boolean, nullable=False, server_default=text("true")),
     Index("audit_entries_project_idx", "project", "number"),
     Index("audit_entries_time_idx", "time"),
 )
