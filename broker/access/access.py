@@ -13,6 +13,7 @@ from broker.access.policies.authorizer import Authorizer
 from broker.access.version import AccessVersion
 from broker.domain.certificate_principals import CertificatePrincipals
 from broker.domain.oidc_issuer import OidcIssuer
+from broker.domain.policy import ABOVE_PROJECTS
 from broker.secrets.cells import token_key_cell
 from broker.secrets.secrets import Secrets
 from broker.store.access.access_token_keys import delete_access_token_keys, insert_access_token_key
@@ -73,7 +74,9 @@ class Access:
         async with self._database.transaction() as connection:
             await insert_access_token_key(connection, key=key)
             await delete_access_token_keys(connection, before=now - 2 * SIGNS_FOR)
-            await raise_access_version(connection, schema=self._database.schema, credentials=True)
+            await raise_access_version(
+                connection, schema=self._database.schema, projects=[ABOVE_PROJECTS], credentials=True
+            )
         await self.version.look()
 
     def why_not_as(self, email: str) -> str | None:

@@ -1,17 +1,22 @@
 """The version of all that access depends on: how long what a process knows of credentials and policies is good.
 
-Whoever changes a credential or a policy raises the version in the same transaction, and tells all processes.  A
-process also reads the version by itself, so that a lost notification, or a listener that is down, costs no more
-than that.  Where the version cannot be read what is known counts for nothing: calls are refused until it can.
+Whoever changes a credential or a policy raises the version in the same transaction, with the projects that the
+change is in, and notifies all processes.  A process also reads the version by itself, so that a lost notification,
+or a listener that is down, costs no more than that.  If the version cannot be read, what is known counts for
+nothing, and calls are refused until it can.
+
+A change in a project ends only what was known of that project.  Each cache keeps a Validity beside what it has
+read, so that nothing is searched or copied when the version changes (docs/decisions/0080).
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from weakref import WeakValueDictionary
 
 from broker.domain.errors import BrokerError, Unavailable
-from broker.store.access.version import Versions, read_versions
+from broker.store.access.version import AccessChanges, Versions, read_changes
 from broker.store.driver.database import Connection, Database
 from broker.store.driver.patient_connection import PatientConnection
 
@@ -23,7 +28,20 @@ _UNKNOWN = (
     "Whether the caller may do that cannot be looked up: the database cannot be reached or is slow; try again."
 )
 
-Load = Callable[[Versions], Awaitable[None]]
+Load = Callable[[AccessChanges], Awaitable[None]]
+Watch = Callable[[AccessChanges], None]
+
+
+class Validity:
+    """Whether what was read about access in a project still holds.
+
+    Take it before you read, and keep it beside what you have read.  It never holds again once it does not.
+    """
+
+    __slots__ = ("__weakref__", "holds")
+
+    def __init__(self) -> None:
+        self.holds = True
 
 
 class AccessVersion:
@@ -36,22 +54,31 @@ class AccessVersion:
         self.known = Versions(0, 0)
         self._read_at = float("-inf")  # when the last look that succeeded began
         self._loaders: list[Load] = []
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: list[Watch] = []
+        # By project; one that nothing was read with is gone.
+        self._validities: WeakValueDictionary[str, Validity] = WeakValueDictionary()
         self._connection: PatientConnection | None = None  # owned by whoever has the lock
         self._lock = asyncio.Lock()
         self._hint = asyncio.Event()
 
     def before_change(self, load: Load) -> None:
-        """Have `load(versions)` called, and waited for, before a new version counts as known.
+        """Have `load(changes)` called, and waited for, before a new version counts as known.
 
-        It drops or reads anew what it keeps.  It may raise a BrokerError: then the version is not known, and it is
-        called again.
+        It may raise a BrokerError: then the version is not known, and it is called again with at least these
+        changes.
         """
         self._loaders.append(load)
 
-    def after_change(self, watch: Callable[[], None]) -> None:
-        """Have `watch()` called when a new version is known: whoever was let in before is looked at again."""
+    def after_change(self, watch: Watch) -> None:
+        """Have `watch(changes)` called when a new version is known, to check again whoever was let in before."""
         self._watchers.append(watch)
+
+    def validity(self, project: str) -> Validity:
+        """Of what is read about a project from now on; ABOVE_PROJECTS: about what is in none."""
+        found = self._validities.get(project)
+        if found is None:
+            found = self._validities[project] = Validity()
+        return found
 
     def changed(self) -> None:
         """Somebody says that there is a new version."""
@@ -95,17 +122,26 @@ class AccessVersion:
     async def _look(self) -> None:
         began = self._ticks()
         try:
-            versions = await read_versions(await self._connected())
-            if versions != self.known:
+            changes = await read_changes(await self._connected(), since=self.known)
+            changed = changes.versions != self.known
+            if changed:
                 for load in self._loaders:
-                    await load(versions)
+                    await load(changes)
         except BaseException:  # given up in the middle, too: nobody knows what the connection would say next
             await self._hang_up()
             raise
-        changed, self.known, self._read_at = versions != self.known, versions, began
+        if changed:
+            self._invalidate(changes.projects)
+        self.known, self._read_at = changes.versions, began
         if changed:
             for watch in self._watchers:
-                watch()
+                watch(changes)
+
+    def _invalidate(self, projects: frozenset[str] | None) -> None:
+        for project in list(self._validities) if projects is None else projects:
+            validity = self._validities.pop(project, None)
+            if validity is not None:
+                validity.holds = False
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:

@@ -1,21 +1,23 @@
 """What each call passes where authentication is required: who calls, and whether it may.
 
 The doors hand in what a request shows, before its handler runs.  What is open for long (a stream, a pull that
-waits) is held here meanwhile, and ended when its credential is good no more.  What was let pass is known until the
-version changes: the same call again costs two looks into dictionaries.
+waits) is held here meanwhile, and ended when its credential is good no more.  A call that was allowed is known
+until something changes in the project of its resource: the same call again costs two dictionary accesses.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from broker.access.credentials import refusals
 from broker.access.credentials.authenticator import Authenticator, Shown
 from broker.access.policies.authorizer import Authorizer, Required
-from broker.access.version import AccessVersion
+from broker.access.version import AccessVersion, Validity
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, PermissionDenied
+from broker.domain.policy import ABOVE_PROJECTS
 from broker.front.permissions import NEEDS, FindSubscription, required_by, required_on
+from broker.store.access.version import AccessChanges
 
 # Before anybody has shown who they are: what says that the process lives, and nothing else.
 OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))
@@ -57,12 +59,12 @@ class Gate:
         self._authorizer = authorizer
         self._find_subscription = find_subscription
         self.warm = authenticator.warm  # the caller with this `Authorization`, if it is known without a look
-        self._passed: dict[tuple[Caller, str, str], Sequence[Required]] = {}
-        self._generation = 0  # of what is known to pass
-        self._looking: asyncio.Task[None] | None = None  # over the open calls
+        self._passed: dict[tuple[Caller, str, str], tuple[Sequence[Required], Validity]] = {}
+        self.changes = 0  # of access that are known: whoever was let in at another number asks again before it acts
         self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with what ends each as its credential ends
-        version.before_change(self._forget)
-        version.after_change(self._look_again)
+        self._unchecked: dict[OpenCall, None] = {}  # open calls whose permissions may have changed
+        self._checking: asyncio.Task[None] | None = None
+        version.after_change(self._check_again)
 
     async def caller(self, shown: Shown, rpc: str) -> Caller:
         """ANONYMOUS where nothing is shown, and some policy lets all users do something.
@@ -76,7 +78,8 @@ class Gate:
 
     def passed(self, caller: Caller, rpc: str, name: str) -> Sequence[Required] | None:
         """What a call needed that `allow` has let pass; None: it has to look.  For a caller who is `warm`."""
-        return self._passed.get((caller, rpc, name))
+        found = self._passed.get((caller, rpc, name))
+        return found[0] if found is not None and found[1].holds else None
 
     async def allow(self, caller: Caller, rpc: str, name: str) -> Sequence[Required]:
         """Let a call about the resource of this name pass; what it needed.
@@ -84,12 +87,13 @@ class Gate:
         Raises PermissionDenied, Unauthenticated (of a caller who has shown nothing), InvalidArgument (nothing can
         have that name), Unavailable.
         """
-        generation, required = self._generation, required_on(rpc, name)
+        required = required_on(rpc, name)
+        validity = self._authorizer.validity(required)
         await self._check(caller, required)
-        if generation == self._generation:  # else it may rest on what was so before
+        if validity is not None:
             if len(self._passed) >= MAX_PASSED:
                 self._passed.clear()
-            self._passed[caller, rpc, name] = required
+            self._passed[caller, rpc, name] = (required, validity)
         return required
 
     async def allow_request(
@@ -121,6 +125,7 @@ class Gate:
         self._open[call] = ending
 
     def let_go(self, call: OpenCall) -> None:
+        self._unchecked.pop(call, None)
         ending = self._open.pop(call, None)
         if ending is not None:
             ending.cancel()
@@ -133,25 +138,31 @@ class Gate:
                 raise
             raise refusals.missing() from None  # whoever shows who they are may be allowed
 
-    async def _forget(self, _: object) -> None:
-        self._generation += 1
-        self._passed.clear()
-
-    def _look_again(self) -> None:
-        self._generation += 1  # a caller that was known before the change may have passed since
-        self._passed.clear()
+    def _check_again(self, changes: AccessChanges) -> None:
+        """Check the open calls of callers, and about resources, of the projects in which something changed."""
+        self.changes += 1
+        projects = changes.projects
         for call in list(self._open):
-            if not self._authenticator.still_holds(call.caller):
-                call.end(refusals.revoked())
-        if self._open:
-            if self._looking is not None:
-                self._looking.cancel()
-            looking = self._end_forbidden(list(self._open))
-            self._looking = asyncio.get_running_loop().create_task(looking, name="open calls are looked at again")
+            if projects is None or self._is_in(call, projects):
+                if self._authenticator.still_holds(call.caller):
+                    self._unchecked[call] = None
+                else:
+                    call.end(refusals.revoked())
+        if self._unchecked and (self._checking is None or self._checking.done()):
+            checking = self._check_open()
+            self._checking = asyncio.get_running_loop().create_task(checking, name="open calls are checked again")
 
-    async def _end_forbidden(self, calls: Sequence[OpenCall]) -> None:
-        """A later change cancels this, and looks at all of them."""
-        for call in calls:
+    def _is_in(self, call: OpenCall, projects: Collection[str]) -> bool:
+        """Also true of a caller whose account is gone."""
+        caller, of_caller = call.caller, self._authenticator.project_of(call.caller)
+        is_gone = of_caller == ABOVE_PROJECTS and not self._authenticator.still_holds(caller)
+        return is_gone or of_caller in projects or self._authorizer.are_in(call.required, projects)
+
+    async def _check_open(self) -> None:
+        """A change meanwhile adds calls; it does not begin again with the first."""
+        while self._unchecked:
+            call = next(iter(self._unchecked))
+            del self._unchecked[call]
             try:
                 await self._check(call.caller, call.required)
             except BrokerError as error:

@@ -11,7 +11,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.services.roles import check_roles
 from broker.store.access import api_keys as store
 from broker.store.access.version import raise_access_version
-from broker.store.driver.database import Database
+from broker.store.driver.database import Database, ResourceConnection
 
 _PREFIX = "brk-"  # so that tools that look for secrets in texts can know one
 
@@ -44,7 +44,7 @@ class ApiKeyService:
             await store.insert_api_key(connection, key=key)
             if await store.count_api_keys(connection, project=project) > MAX_API_KEYS:
                 raise ResourceExhausted(f"A project has at most {MAX_API_KEYS} API keys ({project}).")
-            await raise_access_version(connection, schema=self._database.schema, credentials=True)
+            await self._raise_version(connection, project)
         await self._changed()
         return key, text
 
@@ -68,8 +68,12 @@ class ApiKeyService:
         async with self._database.transaction() as connection:
             if not await store.delete_api_key(connection, name=name):
                 raise _missing(name)
-            await raise_access_version(connection, schema=self._database.schema, credentials=True)
+            await self._raise_version(connection, name.partition("/apiKeys/")[0])
         await self._changed()
+
+    async def _raise_version(self, connection: ResourceConnection, project: str) -> None:
+        schema = self._database.schema
+        await raise_access_version(connection, schema=schema, projects=[project], credentials=True)
 
 
 def _missing(name: str) -> NotFound:

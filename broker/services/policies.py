@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from broker.access.policies.authorizer import Authorizer
 from broker.domain.caller import Caller
 from broker.domain.errors import Aborted, InvalidArgument, NotFound
-from broker.domain.names import check_project, check_shape, leaf
+from broker.domain.names import check_project, check_shape, leaf, project_within
 from broker.domain.permissions import PERMISSIONS
 from broker.domain.policy import NO_POLICY, Binding, Policy, make_etag
 from broker.services.roles import check_roles
@@ -79,7 +79,8 @@ class PolicyService:
                 await write_policy(connection, resource=resource, policy=policy)
             elif not await insert_policy(connection, resource=resource, policy=policy):
                 raise Aborted(_CONFLICT)
-            await raise_access_version(connection, schema=self._database.schema)
+            projects = [project_within(resource)]
+            await raise_access_version(connection, schema=self._database.schema, projects=projects)
         await self._changed()
         return policy
 

@@ -12,7 +12,7 @@ from broker.domain.errors import (
     NotFound,
     ResourceExhausted,
 )
-from broker.domain.names import check_project
+from broker.domain.names import check_project, project_within
 from broker.domain.page import Page, cut_page
 from broker.domain.permissions import PREDEFINED_ROLES
 from broker.domain.predefined_roles import TOLD_ROLES, predefined_on
@@ -43,7 +43,7 @@ class RoleService:
                 raise AlreadyExists(f"A role named {role_id} in {project} already exists.")
             if await store.count_roles(connection, project=project) > MAX_ROLES:
                 raise ResourceExhausted(f"A project has at most {MAX_ROLES} roles, deleted ones too ({project}).")
-            await raise_access_version(connection, schema=self._database.schema)
+            await raise_access_version(connection, schema=self._database.schema, projects=[project])
         await self._changed()
         return role
 
@@ -96,7 +96,7 @@ class RoleService:
             role = replace(change(role), etag=_new_etag())
             check_role(role)
             await store.write_role(connection, role=role)
-            await raise_access_version(connection, schema=self._database.schema)
+            await raise_access_version(connection, schema=self._database.schema, projects=[project_within(name)])
         await self._changed()
         return role
 

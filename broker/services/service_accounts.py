@@ -60,8 +60,8 @@ class ServiceAccountService:
                 raise AlreadyExists(f"Service account {account_id} already exists within {project}.")
             if await store.count_service_accounts(connection, project=project) > MAX_ACCOUNTS:
                 raise ResourceExhausted(f"A project has at most {MAX_ACCOUNTS} service accounts ({project}).")
-            await self._forget(connection, account)
-            await self._raise_version(connection)
+            bound_in = await self._forget(connection, account)
+            await self._raise_version(connection, {account.project, *bound_in})
         await self._changed()
         return account
 
@@ -82,7 +82,7 @@ class ServiceAccountService:
         async with self._database.transaction() as connection:
             account = await _existing(connection, name, lock=True)
             await store.set_disabled(connection, email=account.email, disabled=disabled)
-            await self._raise_version(connection)
+            await self._raise_version(connection, {account.project})
         await self._changed()
 
     async def delete_service_account(self, name: str) -> None:
@@ -90,8 +90,8 @@ class ServiceAccountService:
         async with self._database.transaction() as connection:
             account = await _existing(connection, name, lock=True)
             await store.delete_service_account(connection, email=account.email)
-            await self._forget(connection, account)
-            await self._raise_version(connection)
+            bound_in = await self._forget(connection, account)
+            await self._raise_version(connection, {account.project, *bound_in})
         await self._changed()
 
     async def create_key(self, name: str) -> tuple[ServiceAccount, ServiceAccountKey, Mapping[str, Any]]:
@@ -115,7 +115,7 @@ class ServiceAccountService:
                 created_at=self._clock.now(),
             )
             await store.insert_key(connection, key=key)
-            await self._raise_version(connection)
+            await self._raise_version(connection, {account.project})
         await self._changed()
         file = key_file(account, key_id=pair.key_id, private_key=pair.private_key, base_url=self._base_url)
         return account, key, file
@@ -140,16 +140,20 @@ class ServiceAccountService:
             account = await _existing(connection, name.partition("/keys/")[0])
             if not await store.delete_key(connection, email=account.email, key_id=leaf(name)):
                 raise _no_key(name)
-            await self._raise_version(connection)
+            await self._raise_version(connection, {account.project})
         await self._changed()
 
-    async def _forget(self, connection: ResourceConnection, account: ServiceAccount) -> None:
-        """What was said of another with its name: who may act as it, and where it has roles."""
-        await forget_member(connection, member=account.member)
-        await forget_policy(connection, schema=self._database.schema, resource=account.name)
+    async def _forget(self, connection: ResourceConnection, account: ServiceAccount) -> set[str]:
+        """Remove what was granted to, or on, another account of this name.
 
-    async def _raise_version(self, connection: ResourceConnection) -> None:
-        await raise_access_version(connection, schema=self._database.schema, credentials=True)
+        Returns the projects of the grants to it.
+        """
+        bound_in = await forget_member(connection, member=account.member)
+        await forget_policy(connection, schema=self._database.schema, resource=account.name)
+        return bound_in
+
+    async def _raise_version(self, connection: ResourceConnection, projects: set[str]) -> None:
+        await raise_access_version(connection, schema=self._database.schema, projects=projects, credentials=True)
 
 
 async def _existing(connection: ResourceConnection, name: str, *, lock: bool = False) -> ServiceAccount:

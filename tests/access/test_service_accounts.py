@@ -131,7 +131,9 @@ async def test_a_change_of_another_process_is_heard_of(broker: Guarded) -> None:
         await service_accounts.set_disabled(
             connection, email="some-account@guarded.iam.broker.internal", disabled=True
         )
-        await raise_access_version(connection, schema=broker.database.schema, credentials=True)
+        await raise_access_version(
+            connection, schema=broker.database.schema, projects=["projects/guarded"], credentials=True
+        )
 
     async def refused() -> bool:
         return await _status(broker, shown) == 401

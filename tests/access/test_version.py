@@ -6,7 +6,7 @@ import pytest
 
 from broker.access.version import AccessVersion
 from broker.domain.errors import Unavailable
-from broker.store.access.version import Versions, raise_access_version
+from broker.store.access.version import AccessChanges, Versions, raise_access_version
 from broker.store.driver.database import Database
 from tests.fixtures.broker import eventually
 
@@ -18,22 +18,24 @@ class _Broken:
         self.broken = False
         self.loaded: list[int] = []
 
-    async def load(self, versions: Versions) -> None:
+    async def load(self, changes: AccessChanges) -> None:
         if self.broken:
             raise Unavailable("not now")
-        self.loaded.append(versions.access)
+        self.loaded.append(changes.versions.access)
 
 
-async def _raise(database: Database, *, credentials: bool) -> None:
+async def _raise(database: Database, *projects: str, credentials: bool) -> None:
     async with database.transaction() as connection:
-        await raise_access_version(connection, schema=database.schema, credentials=credentials)
+        await raise_access_version(
+            connection, schema=database.schema, projects=projects or ["projects/p"], credentials=credentials
+        )
 
 
 async def test_a_version_is_known_once_all_have_loaded_it(database: Database) -> None:
     seconds, told = [0.0], []
     version, loader = AccessVersion(database, ticks=lambda: seconds[0]), _Broken()
     version.before_change(loader.load)
-    version.after_change(lambda: told.append(version.known.access))
+    version.after_change(lambda _: told.append(version.known.access))
     await version.look()
     assert (version.known, loader.loaded, told) == (Versions(1, 1), [1], [1])
     await version.look()
@@ -69,7 +71,7 @@ async def test_what_is_known_is_believed_for_two_seconds_without_asking(database
 
 async def test_a_change_that_somebody_speaks_of_is_looked_at_at_once(database: Database) -> None:
     version, known = AccessVersion(database), asyncio.Event()
-    version.after_change(known.set)
+    version.after_change(lambda _: known.set())
     running = asyncio.create_task(version.run())
     await known.wait()
     known.clear()

@@ -1,7 +1,8 @@
 """Who calls, by the credential that a request shows.
 
-A credential that was verified is known until it expires or the version changes: the calls that follow cost a look
-into a dictionary.  One that was refused is remembered for a while as well.  Neither costs a statement, ever.
+A credential that was verified is known until it expires or something changes in the project of its account: the
+calls that follow cost a dictionary access.  One that was refused is remembered for a while as well.  Neither costs
+a statement, ever.
 """
 
 import time
@@ -17,11 +18,14 @@ from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.proven import Proven
 from broker.access.credentials.service_account_tokens import ServiceAccountTokens
 from broker.access.credentials.tokens import read_token
-from broker.access.version import AccessVersion
+from broker.access.version import AccessVersion, Validity
 from broker.domain.api_key import MAX_KEY_BYTES, ApiKey, digest_of
 from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, ANONYMOUS, Caller, Grant
 from broker.domain.client_certificate import ClientCertificate
 from broker.domain.errors import Unauthenticated
+from broker.domain.names import project_within
+from broker.domain.policy import ABOVE_PROJECTS
+from broker.store.access.version import AccessChanges
 
 MAX_KNOWN, MAX_REFUSED = 20_000, 5_000  # credentials; some 30 MB of the longest usual ones, and some 5 MB
 REFUSED_SECONDS = 10.0  # for which a refusal is remembered: a token may become valid
@@ -42,7 +46,7 @@ class Shown:
 
 
 class Authenticator:
-    """`caller` for every call.  What it knows is dropped when the version changes."""
+    """`caller` for every call.  What it knows of a project's accounts is kept until something changes there."""
 
     def __init__(
         self,
@@ -63,14 +67,14 @@ class Authenticator:
         self._certificates = certificates
         self.now = now
         self._ticks = ticks
-        self._known: dict[bytes, tuple[Caller, float]] = {}
+        self._known: dict[bytes, tuple[Caller, float, Validity]] = {}
         self._refused: dict[bytes, tuple[Unauthenticated, float]] = {}
-        version.after_change(self._forget)
+        version.after_change(self._forget_refusals)
 
     def warm(self, authorization: bytes) -> Caller | None:
         """The caller with this `Authorization`, if that is known now; else `caller` has to look."""
         found = self._known.get(authorization)
-        if found is not None and found[1] > self._ticks() and self._version.is_fresh:
+        if found is not None and found[1] > self._ticks() and found[2].holds and self._version.is_fresh:
             return found[0]
         return None
 
@@ -108,14 +112,22 @@ class Authenticator:
     def _left(self, until: datetime) -> float:
         return max((until - self.now()) / timedelta(seconds=1), 0.0)
 
-    def _forget(self) -> None:
-        self._known.clear()
-        self._refused.clear()
+    def project_of(self, caller: Caller) -> str:
+        """The project that the caller's credential is of; ABOVE_PROJECTS: of none."""
+        kind, _, name = caller.member.partition(":")
+        if kind == "apiKey":
+            return project_within(name)
+        account = self._directory.current.accounts.get(name) if kind == "serviceAccount" else None
+        return ABOVE_PROJECTS if account is None else account.project
+
+    def _forget_refusals(self, changes: AccessChanges) -> None:
+        if changes.credentials is None or changes.credentials:  # one that was refused may be good now
+            self._refused.clear()
 
     async def _bearer(self, authorization: bytes) -> Caller:
         ticks = self._ticks()
         known = self._known.get(authorization)
-        if known is not None and known[1] > ticks:
+        if known is not None and known[1] > ticks and known[2].holds:
             return known[0]
         refused = self._refused.get(authorization)
         if refused is not None and refused[1] > ticks:
@@ -131,7 +143,9 @@ class Authenticator:
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
         caller = _with_end(proven)
-        self._known[authorization] = (caller, ticks + self._left(proven.until))
+        # Nothing is awaited after the directory was asked: the credential is good by what it has now.
+        validity = self._version.validity(self.project_of(caller))
+        self._known[authorization] = (caller, ticks + self._left(proven.until), validity)
         return caller
 
     async def _verify(self, authorization: bytes) -> Proven:

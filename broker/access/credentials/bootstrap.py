@@ -54,6 +54,6 @@ async def make_admin_key(database: Database, *, base_url: str, now: datetime, wr
         await service_accounts.insert_key(connection, key=key)
         owner = Policy((Binding(OWNER, frozenset({account.member})),), make_etag())
         await write_policy(connection, resource=ABOVE_PROJECTS, policy=owner)
-        await raise_access_version(connection, schema=database.schema, credentials=True)
+        await raise_access_version(connection, schema=database.schema, projects=[ABOVE_PROJECTS], credentials=True)
         file = key_file(account, key_id=pair.key_id, private_key=pair.private_key, base_url=base_url)
         write(json.dumps(file, indent=2) + "\n")

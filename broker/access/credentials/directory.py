@@ -1,8 +1,8 @@
 """All credentials of this broker, in memory: what a caller shows is looked for here, and never in the database.
 
-So a credential that is new to a process costs a verification, and one that is made up costs less than that.  It is
-read anew, as a whole, when the version says that a credential has changed; a thousand accounts with their keys take
-some 2 MB.
+So a credential that is new to a process costs a verification, and one that is made up costs less than that.  When
+credentials of a project have changed, those of that project are read anew.  A thousand accounts with their keys
+take some 2 MB.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from broker.secrets.secrets import CannotOpen, Secrets
 from broker.store.access.access_token_keys import AccessTokenKey, list_access_token_keys
 from broker.store.access.api_keys import all_api_keys
 from broker.store.access.service_accounts import all_accounts, all_keys
-from broker.store.access.version import Versions
+from broker.store.access.version import AccessChanges
 from broker.store.driver.database import Database
 
 _MAX_LOADED_KEYS = 1_000
@@ -48,31 +48,44 @@ class CredentialDirectory:
         """`secrets` decrypt the keys of access tokens; those that do not open are none."""
         self._database = database
         self._secrets = secrets
-        self._loaded = 0
         self.current = Credentials()
 
-    async def load(self, versions: Versions) -> None:
-        """Read the credentials if one has changed.  Raises a BrokerError."""
-        if versions.credentials == self._loaded:
+    async def load(self, changes: AccessChanges) -> None:
+        """Read the credentials of the projects in which one has changed.  Raises a BrokerError."""
+        projects = changes.credentials
+        if projects is not None and not projects:
             return
+        before = Credentials() if projects is None else _without(self.current, projects)
         async with self._database.transaction() as connection:
             # Keys before accounts, so that whatever has a key also has its account.
-            keys = await all_keys(connection)
-            accounts = await all_accounts(connection)
-            api_keys = await all_api_keys(connection)
-            token_keys = await list_access_token_keys(connection)
+            keys = await all_keys(connection, projects=projects)
+            accounts = await all_accounts(connection, projects=projects)
+            api_keys = await all_api_keys(connection, projects=projects)
+            token_keys = await list_access_token_keys(connection) if projects is None else None
         self.current = Credentials(
-            accounts={account.email: account for account in accounts},
-            keys={key.key_id: (key.email, key.public_key) for key in keys},
-            api_keys={key.digest: key for key in api_keys},
-            token_keys={key.key_id: key for key in self._opened(token_keys)},
+            accounts=before.accounts | {account.email: account for account in accounts},
+            keys=before.keys | {key.key_id: (key.email, key.public_key) for key in keys},
+            api_keys=before.api_keys | {key.digest: key for key in api_keys},
+            token_keys=(
+                before.token_keys if token_keys is None else {key.key_id: key for key in self._opened(token_keys)}
+            ),
         )
-        self._loaded = versions.credentials
 
     def _opened(self, keys: Iterable[AccessTokenKey]) -> Iterator[AccessTokenKey]:
         for key in keys:
             with suppress(CannotOpen):  # SecretKeeper tells of it
                 yield replace(key, secret=self._secrets.open(key.secret, token_key_cell(key.key_id)))
+
+
+def _without(current: Credentials, projects: frozenset[str]) -> Credentials:
+    """What there is besides the credentials of the projects."""
+    accounts = {email: one for email, one in current.accounts.items() if one.project not in projects}
+    return Credentials(
+        accounts=accounts,
+        keys={key_id: key for key_id, key in current.keys.items() if key[0] in accounts},
+        api_keys={digest: key for digest, key in current.api_keys.items() if key.project not in projects},
+        token_keys=current.token_keys,
+    )
 
 
 @lru_cache(_MAX_LOADED_KEYS)

@@ -1,24 +1,27 @@
 """Whether a caller may.
 
-What was decided is known until the version changes: the calls that follow cost a look into a dictionary for each
-permission.  Policies are read when they are first asked for, with those of what the resource is in.
+A decision is known until something changes in the project of its resource: the calls that follow cost a dictionary
+access for each permission.  Policies are read when they are first needed, with those of what the resource is in.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from broker.access.credentials.directory import CredentialDirectory
-from broker.access.version import AccessVersion
+from broker.access.version import AccessVersion, Validity
 from broker.domain.caller import ALL_USERS, Caller
 from broker.domain.errors import PermissionDenied
+from broker.domain.names import project_within
 from broker.domain.permissions import PREDEFINED_ROLES
-from broker.domain.policy import NO_POLICY, Policy, chain_of, is_allowed
+from broker.domain.policy import ABOVE_PROJECTS, NO_POLICY, Policy, chain_of, is_allowed
 from broker.domain.service_account import ANY_PROJECT
-from broker.store.access.policies import find_policies, find_role_permissions, is_member_anywhere
-from broker.store.access.version import Versions
+from broker.store.access.policies import find_policies, find_role_permissions, projects_of_member
+from broker.store.access.version import AccessChanges
 from broker.store.driver.database import Database
 
 MAX_DECISIONS, MAX_POLICIES = 50_000, 20_000
+_ANY_PROJECT = f"projects/{ANY_PROJECT}"
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
 
@@ -31,26 +34,29 @@ class Required(NamedTuple):
 
 
 class Authorizer:
-    """What it knows is dropped before a new version counts as known."""
+    """What it has read of a project is kept until something changes there."""
 
     def __init__(self, database: Database, version: AccessVersion, directory: CredentialDirectory) -> None:
         self._database = database
         self._version = version
         self._directory = directory
-        self._generation = 0  # of what is known
-        self._decisions: dict[tuple[Caller, str, str], bool] = {}
-        self._policies: dict[str, Policy] = {}
-        self._custom_roles: dict[str, frozenset[str]] = {}
-        self._is_open: bool | None = None
-        version.before_change(self._forget)
+        self._decisions: dict[tuple[Caller, str, str], tuple[bool, Validity]] = {}
+        self._policies: dict[str, tuple[Policy, Validity]] = {}
+        self._custom_roles: dict[str, tuple[frozenset[str], Validity]] = {}
+        self._public: set[str] | None = None  # the projects with a policy that binds all users; None: not known
+        self._changed: set[str] = set()  # the projects for which `_public` is to be read again
+        self._reading_public = asyncio.Lock()
+        version.before_change(self._note_changes)
 
     async def check(self, caller: Caller, required: Sequence[Required]) -> None:
         """Raises PermissionDenied, and Unavailable where that cannot be known now."""
         if not self._version.is_fresh:
             await self._version.check()
         for permission, resource, shown in required:
-            allowed = self._decisions.get((caller, permission, resource))
-            if allowed is None:
+            decision = self._decisions.get((caller, permission, resource))
+            if decision is not None and decision[1].holds:
+                allowed = decision[0]
+            else:
                 allowed = await self._decide(caller, permission, resource)
             if not allowed:
                 raise _denied(permission, shown or resource)
@@ -61,38 +67,62 @@ class Authorizer:
         return [name for name in permissions if await self._decide(caller, name, resource)]
 
     async def is_open(self) -> bool:
-        """Whether any policy gives a role to all users.  Where none does, those without a credential cost no look.
+        """Whether any policy gives a role to all users.  Where none does, those without a credential cost no query.
 
         Raises Unavailable.
         """
         await self._version.check()
-        if self._is_open is not None:
-            return self._is_open
-        generation = self._generation
-        async with self._database.transaction() as connection:
-            found = await is_member_anywhere(connection, member=ALL_USERS)
-        if generation == self._generation:
-            self._is_open = found
-        return found
+        if self._public is None or self._changed or self._reading_public.locked():
+            async with self._reading_public:  # for all calls that wait for it
+                await self._read_public()
+        return bool(self._public)
 
-    async def _forget(self, versions: Versions) -> None:
-        self._generation += 1
-        self._decisions.clear()
-        self._policies.clear()
-        self._custom_roles.clear()
-        self._is_open = None
+    def validity(self, required: Iterable[Required]) -> Validity | None:
+        """Of a decision about all of them; None: it holds for this call alone."""
+        projects = {project_within(self._canonical(each.resource)) for each in required} - {ABOVE_PROJECTS}
+        if len(projects) > 1 or _ANY_PROJECT in projects:
+            return None
+        return self._version.validity(projects.pop() if projects else ABOVE_PROJECTS)
+
+    def are_in(self, required: Iterable[Required], projects: Collection[str]) -> bool:
+        """Whether a resource of them is in one of the projects."""
+        return any(project_within(self._canonical(each.resource)) in projects for each in required)
+
+    async def _note_changes(self, changes: AccessChanges) -> None:
+        if changes.projects is None or len(self._changed) >= MAX_POLICIES:
+            self._public = None
+        else:
+            self._changed |= changes.projects
+
+    async def _read_public(self) -> None:
+        while self._public is None or self._changed:
+            known, changed, self._changed = self._public, self._changed, set()
+            if known is None:
+                self._public = set()  # None again if everything changes meanwhile
+            try:
+                async with self._database.transaction() as connection:
+                    found = await projects_of_member(
+                        connection, member=ALL_USERS, projects=None if known is None else changed
+                    )
+            except BaseException:
+                self._public = None
+                raise
+            if self._public is not None:
+                self._public = found if known is None else (known - changed) | found
 
     async def _decide(self, caller: Caller, permission: str, resource: str) -> bool:
-        generation = self._generation
-        chain = chain_of(self._canonical(resource))
+        canonical = self._canonical(resource)
+        project = project_within(canonical)
+        validity = self._version.validity(project)
+        chain = chain_of(canonical)
         policies = await self._read_policies(chain)
         names = {role for policy in policies.values() for role in policy.roles}
         roles = await self._read_roles(names.union(*(grant.roles for grant in caller.grants)))
         decision = is_allowed(caller, permission, chain, policies, roles)
-        if generation == self._generation:  # else it may rest on what was so before
+        if project != _ANY_PROJECT:  # an account of that name may be made in any project
             if len(self._decisions) >= MAX_DECISIONS:
                 self._decisions.clear()
-            self._decisions[caller, permission, resource] = decision
+            self._decisions[caller, permission, resource] = (decision, validity)
         return decision
 
     def _canonical(self, resource: str) -> str:
@@ -110,33 +140,34 @@ class Authorizer:
         return account.name + slash + key
 
     async def _read_policies(self, chain: Sequence[str]) -> dict[str, Policy]:
-        missing = [name for name in chain if name not in self._policies]
-        if missing:
-            generation = self._generation
-            async with self._database.transaction() as connection:
-                found = await find_policies(connection, resources=missing)
-            read = {name: found.get(name, NO_POLICY) for name in missing}
-            known = {name: self._policies[name] for name in chain if name in self._policies}
-            if generation != self._generation:
-                return await self._read_policies(chain)
-            if len(self._policies) >= MAX_POLICIES:
-                self._policies.clear()
-            self._policies |= read
-            return read | known
-        return {name: self._policies[name] for name in chain}
+        """All of them as they were at one moment."""
+        kept = {name: self._policies.get(name) for name in chain}
+        known = {name: each[0] for name, each in kept.items() if each is not None and each[1].holds}
+        if len(known) == len(chain):
+            return known
+        validities = {name: self._version.validity(project_within(name)) for name in chain}
+        async with self._database.transaction() as connection:
+            found = await find_policies(connection, resources=chain)
+        read = {name: found.get(name, NO_POLICY) for name in chain}
+        if len(self._policies) >= MAX_POLICIES:
+            self._policies.clear()
+        self._policies |= {name: (policy, validities[name]) for name, policy in read.items()}
+        return read
 
     async def _read_roles(self, names: set[str] | frozenset[str]) -> dict[str, frozenset[str]]:
         custom = [name for name in names if name not in PREDEFINED_ROLES]
-        missing = [name for name in custom if name not in self._custom_roles]
-        found: dict[str, frozenset[str]] = {}
+        kept = {name: self._custom_roles.get(name) for name in custom}
+        roles = {name: each[0] for name, each in kept.items() if each is not None and each[1].holds}
+        missing = [name for name in custom if name not in roles]
         if missing:
-            generation = self._generation
+            validities = {name: self._version.validity(project_within(name)) for name in missing}
             async with self._database.transaction() as connection:
                 found = await find_role_permissions(connection, names=missing)
-            if generation == self._generation:
-                self._custom_roles |= {name: found.get(name, frozenset()) for name in missing}
-        known = {name: self._custom_roles[name] for name in custom if name in self._custom_roles}
-        return {**PREDEFINED_ROLES, **known, **found}
+            roles |= {name: found.get(name, frozenset()) for name in missing}
+            if len(self._custom_roles) >= MAX_POLICIES:
+                self._custom_roles.clear()
+            self._custom_roles |= {name: (roles[name], validities[name]) for name in missing}
+        return {**PREDEFINED_ROLES, **roles}
 
 
 def _denied(permission: str, resource: str) -> PermissionDenied:

@@ -130,15 +130,20 @@ class RestDoor:
         required: Sequence[Required] = ()
         try:
             if gate is not None:
+                changes = gate.changes
                 caller = gate.warm(authorization_of(exchange.head)) or await _caller(gate, exchange, target.rpc)
                 if target.is_of_path:
                     passed = gate.passed(caller, target.rpc, name)
                     required = await gate.allow(caller, target.rpc, name) if passed is None else passed
             with spending("body"):
                 body, held, large = await self._bodies.read(exchange, target.admission, name)
-            call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate, large)
+            if gate is not None and gate.changes != changes:  # while the body arrived
+                caller = await _caller(gate, exchange, target.rpc)
+                if target.is_of_path:
+                    required = await gate.allow(caller, target.rpc, name)
+            call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate, large, required)
             if gate is not None and target.waits:
-                answer = await _held(gate, target, call, required)
+                answer = await _held(gate, target, call)
             else:
                 answer = await target.handler(call)
         except BrokerError as error:
@@ -244,17 +249,23 @@ def _resource_of(call: Call) -> str:
 class _Waiting:
     """A call that waits, as the gate sees it: once it is answered its handler takes it for one that hung up."""
 
-    caller: Caller
-    required: Sequence[Required]
-    exchange: Exchange
+    call: Call
+
+    @property
+    def caller(self) -> Caller:
+        return self.call.caller
+
+    @property
+    def required(self) -> Sequence[Required]:
+        return self.call.required
 
     def end(self, error: BrokerError) -> None:
         status, answer, retry_after = encode_error(error)
-        self.exchange.respond(status, _headers(status, retry_after), answer)
+        self.call.exchange.respond(status, _headers(status, retry_after), answer)
 
 
-async def _held(gate: Gate, target: _Target, call: Call, required: Sequence[Required]) -> bytes:
-    waiting = _Waiting(call.caller, required, call.exchange)
+async def _held(gate: Gate, target: _Target, call: Call) -> bytes:
+    waiting = _Waiting(call)
     gate.hold(waiting)
     try:
         return await target.handler(call)

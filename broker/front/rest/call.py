@@ -1,9 +1,10 @@
 """One REST call, as a handler sees it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.names import project_within
 from broker.front.gate import Gate
@@ -30,6 +31,9 @@ class Call:
     caller: Caller = ANONYMOUS
     gate: Gate | None = None
     large: LargeBody | None = None
+    required: Sequence[
+        Required
+    ] = ()  # what it was allowed for; a handler that allows more of a waiting call says so
 
     def hold(self, size: int) -> None:
         """Count so many bytes more, unpacked from the body, until the call is answered.  Raises the refusal."""

@@ -1,8 +1,9 @@
 """The rows of API keys."""
 
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, or_, select
 
 from broker.domain.api_key import ApiKey
 from broker.domain.page import Page
@@ -50,5 +51,12 @@ async def delete_api_key(connection: ResourceConnection, *, name: str) -> bool:
     return (await connection.execute(delete(api_keys).where(api_keys.c.name == name))).rowcount == 1
 
 
-async def all_api_keys(connection: ResourceConnection) -> list[ApiKey]:
-    return [_api_key(row) for row in await connection.execute(_API_KEY)]
+async def all_api_keys(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ApiKey]:
+    """Those of the projects; None: of all."""
+    query = _API_KEY
+    if projects is not None:
+        # Not by _bounds: a revoked key must be missing whatever the collation of the database is.
+        query = query.where(
+            or_(*(api_keys.c.name.startswith(f"{project}/apiKeys/", autoescape=True) for project in projects))
+        )
+    return [_api_key(row) for row in await connection.execute(query)]

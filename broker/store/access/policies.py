@@ -4,9 +4,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import delete, or_, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
+from broker.domain.names import project_within
 from broker.domain.policy import Binding, Policy, make_etag
 from broker.domain.role import DISABLED
 from broker.store.access.version import raise_access_version
@@ -23,10 +24,18 @@ async def find_policies(
     return {row.resource: Policy(_bindings(row.bindings), row.etag) for row in rows}
 
 
-async def is_member_anywhere(connection: ResourceConnection, *, member: str) -> bool:
-    """Whether any policy binds that member."""
-    found = select(exists().where(policies.c.bindings.contains([{"members": [member]}])))
-    return bool(await connection.scalar(found))
+async def projects_of_member(
+    connection: ResourceConnection, *, member: str, projects: Collection[str] | None
+) -> set[str]:
+    """The projects in which a policy binds that member, ABOVE_PROJECTS for the policy above them.
+
+    `projects`: only among these; None: among all.
+    """
+    query = select(policies.c.resource).where(policies.c.bindings.contains([{"members": [member]}]))
+    if projects is not None:
+        within = (policies.c.resource.startswith(f"{project}/", autoescape=True) for project in projects)
+        query = query.where(or_(policies.c.resource.in_(projects), *within))
+    return {project_within(resource) for resource in await connection.scalars(query)}
 
 
 async def write_policy(connection: ResourceConnection, *, resource: str, policy: Policy) -> None:
@@ -51,23 +60,28 @@ async def forget_policy(connection: ResourceConnection, *, schema: str, resource
 
 async def forget_policies(connection: ResourceConnection, *, schema: str, resources: Collection[str]) -> None:
     """The same of several."""
-    deleted = await connection.execute(delete(policies).where(policies.c.resource.in_(resources)))
-    if deleted.rowcount:
-        await raise_access_version(connection, schema=schema)
+    statement = delete(policies).where(policies.c.resource.in_(resources)).returning(policies.c.resource)
+    projects = {project_within(resource) for resource in await connection.scalars(statement)}
+    if projects:
+        await raise_access_version(connection, schema=schema, projects=projects)
 
 
-async def forget_member(connection: ResourceConnection, *, member: str) -> None:
+async def forget_member(connection: ResourceConnection, *, member: str) -> set[str]:
     """Of an account that is made, or deleted: it has no role that was given to another of its address.
 
     Google binds accounts by their unique ids, and keeps `deleted:…?uid=…`, which matches nobody.  The policies that
-    change have new etags: whoever has read one before does not write it back.  The caller raises the version.
+    change have new etags: whoever has read one before does not write it back.  Returns the projects of these, in
+    which the caller raises the version.
     """
     query = select(policies).where(policies.c.bindings.contains([{"members": [member]}]))
     rows: Any = await connection.execute(query.order_by(policies.c.resource).with_for_update())
+    projects: set[str] = set()
     for row in rows:
         kept = (replace(one, members=one.members - {member}) for one in _bindings(row.bindings))
         policy = Policy(tuple(one for one in kept if one.members), make_etag())
         await write_policy(connection, resource=row.resource, policy=policy)
+        projects.add(project_within(row.resource))
+    return projects
 
 
 async def find_role_permissions(

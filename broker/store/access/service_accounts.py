@@ -1,6 +1,6 @@
 """The rows of service accounts and of their keys."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
@@ -87,9 +87,16 @@ async def delete_key(connection: ResourceConnection, *, email: str, key_id: str)
     return deleted.rowcount == 1
 
 
-async def all_accounts(connection: ResourceConnection) -> list[ServiceAccount]:
-    return [_account(row) for row in await connection.execute(_ACCOUNT)]
+async def all_accounts(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ServiceAccount]:
+    """Those of the projects; None: of all."""
+    query = _ACCOUNT if projects is None else _ACCOUNT.where(service_accounts.c.project.in_(projects))
+    return [_account(row) for row in await connection.execute(query)]
 
 
-async def all_keys(connection: ResourceConnection) -> list[ServiceAccountKey]:
-    return [_key(row) for row in await connection.execute(_KEY)]
+async def all_keys(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ServiceAccountKey]:
+    """Those of the accounts of the projects; None: of all."""
+    query = _KEY
+    if projects is not None:
+        emails = select(service_accounts.c.email).where(service_accounts.c.project.in_(projects))
+        query = query.where(service_account_keys.c.email.in_(emails))
+    return [_key(row) for row in await connection.execute(query)]

@@ -15,6 +15,7 @@ from broker.runtime.push_log import PushLog
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
+from broker.store.access.version import AccessChanges
 from broker.store.driver.database import Database
 from broker.telemetry.metrics.counters import Counters
 from broker.workers.periodic import PeriodicWorker
@@ -80,8 +81,13 @@ class Pusher:
         self._reports = EndpointReports(self._log, news, clock, self._origins)
         self._withheld = WithheldPushes(database, wake_ups, why_not=self._why_not)
         if access is not None:
-            access.version.after_change(self._withheld.look_soon)
+            access.version.after_change(self._look_at_withheld)
         self._endpoints = self._make_endpoints(database, news, secrets, owns)
+
+    def _look_at_withheld(self, changes: AccessChanges) -> None:
+        """Pushes may carry the token of an account that has changed."""
+        if changes.credentials is None or changes.credentials:
+            self._withheld.look_soon()
 
     def _make_endpoints(
         self, database: Database, news: EndpointNews, secrets: Secrets, owns: Callable[[int], bool]

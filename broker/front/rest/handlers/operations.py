@@ -65,7 +65,8 @@ async def _seen(call: Call) -> Operation:
     if call.gate is None:
         return await call.services.operations.get_operation(call.name)
     try:
-        await call.gate.allow(call.caller, "Operations.ListOperations", call.name.rsplit("/", 2)[0])
+        project = call.name.rsplit("/", 2)[0]
+        call.required = await call.gate.allow(call.caller, "Operations.ListOperations", project)
     except PermissionDenied:
         return await _owned(call)
     return await call.services.operations.get_operation(call.name)
@@ -79,5 +80,5 @@ async def _owned(call: Call) -> Operation:
                 f"The operation is a newer broker's, and of a verb that this one does not know: ask that one "
                 f"(resource={leaf(call.name)}, verb={operation.verb})."
             )
-        await call.gate.allow(call.caller, _STARTED_BY[operation.verb], operation.target)
+        call.required = await call.gate.allow(call.caller, _STARTED_BY[operation.verb], operation.target)
     return operation
