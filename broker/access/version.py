@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
+from broker.domain.access_changes import AccessChanges, Versions
 from broker.domain.errors import BrokerError, Unavailable
-from broker.store.access.version import AccessChanges, Versions, read_changes
+from broker.store.access.version import read_changes
 from broker.store.driver.database import Connection, Database
 from broker.store.driver.patient_connection import PatientConnection
 

@@ -13,11 +13,11 @@ from broker.access.credentials import refusals
 from broker.access.credentials.authenticator import Authenticator, Shown
 from broker.access.policies.authorizer import Authorizer, Required
 from broker.access.version import AccessVersion, Validity
+from broker.domain.access_changes import AccessChanges
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, PermissionDenied
 from broker.domain.policy import ABOVE_PROJECTS
 from broker.front.permissions import NEEDS, FindSubscription, required_by, required_on
-from broker.store.access.version import AccessChanges
 
 # Before anybody has shown who they are: what says that the process lives, and nothing else.
 OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))

@@ -11,10 +11,11 @@ import pytest
 from psycopg import sql
 
 from broker.access.version import AccessVersion
+from broker.domain.access_changes import AccessChanges, Versions
 from broker.domain.operation import Operation, Verb
 from broker.domain.policy import ABOVE_PROJECTS
 from broker.store.access import version as store
-from broker.store.access.version import AccessChanges, Versions, raise_access_version, read_changes
+from broker.store.access.version import raise_access_version, read_changes
 from broker.store.driver.database import Database
 from broker.store.resources.operations import insert_operation
 from tests.fixtures.access import Guarded

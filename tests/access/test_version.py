@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from broker.access.version import AccessVersion
+from broker.domain.access_changes import AccessChanges, Versions
 from broker.domain.errors import Unavailable
-from broker.store.access.version import AccessChanges, Versions, raise_access_version
+from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database
 from tests.fixtures.broker import eventually
 

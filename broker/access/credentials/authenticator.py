@@ -19,13 +19,13 @@ from broker.access.credentials.proven import Proven
 from broker.access.credentials.service_account_tokens import ServiceAccountTokens
 from broker.access.credentials.tokens import read_token
 from broker.access.version import AccessVersion, Validity
+from broker.domain.access_changes import AccessChanges
 from broker.domain.api_key import MAX_KEY_BYTES, ApiKey, digest_of
 from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, ANONYMOUS, Caller, Grant
 from broker.domain.client_certificate import ClientCertificate
 from broker.domain.errors import Unauthenticated
 from broker.domain.names import project_within
 from broker.domain.policy import ABOVE_PROJECTS
-from broker.store.access.version import AccessChanges
 
 MAX_KNOWN, MAX_REFUSED = 20_000, 5_000  # credentials; some 30 MB of the longest usual ones, and some 5 MB
 REFUSED_SECONDS = 10.0  # for which a refusal is remembered: a token may become valid

@@ -13,6 +13,7 @@ from functools import lru_cache
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
+from broker.domain.access_changes import AccessChanges
 from broker.domain.api_key import ApiKey
 from broker.domain.service_account import ServiceAccount
 from broker.secrets.cells import token_key_cell
@@ -20,7 +21,6 @@ from broker.secrets.secrets import CannotOpen, Secrets
 from broker.store.access.access_token_keys import AccessTokenKey, list_access_token_keys
 from broker.store.access.api_keys import all_api_keys
 from broker.store.access.service_accounts import all_accounts, all_keys
-from broker.store.access.version import AccessChanges
 from broker.store.driver.database import Database
 
 _MAX_LOADED_KEYS = 1_000

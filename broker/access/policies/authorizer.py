@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from broker.access.credentials.directory import CredentialDirectory
 from broker.access.version import AccessVersion, Validity
+from broker.domain.access_changes import AccessChanges
 from broker.domain.caller import ALL_USERS, Caller
 from broker.domain.errors import PermissionDenied
 from broker.domain.names import project_within
@@ -17,7 +18,6 @@ from broker.domain.permissions import PREDEFINED_ROLES
 from broker.domain.policy import ABOVE_PROJECTS, NO_POLICY, Policy, chain_of, is_allowed
 from broker.domain.service_account import ANY_PROJECT
 from broker.store.access.policies import find_policies, find_role_permissions, projects_of_member
-from broker.store.access.version import AccessChanges
 from broker.store.driver.database import Database
 
 MAX_DECISIONS, MAX_POLICIES = 50_000, 20_000

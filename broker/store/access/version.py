@@ -3,11 +3,11 @@ raises it.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from psycopg import sql
 from sqlalchemy import text
 
+from broker.domain.access_changes import AccessChanges, Versions
 from broker.domain.policy import ABOVE_PROJECTS
 from broker.store.driver.database import Connection, ResourceConnection, translate_errors
 from broker.store.driver.notifications import ACCESS_CHANGED, resources_channel
@@ -28,27 +28,6 @@ _RAISE = text(
 )
 _PRUNE = text("DELETE FROM access_changes WHERE version <= :version")
 _TELL = text("SELECT tell_brokers(:channel, :payload)")
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """`access`: of credentials and policies; `credentials`: what that was when a credential changed last."""
-
-    access: int
-    credentials: int
-
-
-@dataclass(frozen=True, slots=True)
-class AccessChanges:
-    """What changed up to `versions`.
-
-    `projects` are those in which a policy, a role or a credential changed, and `credentials` those of them in which
-    a credential did; None: all projects may be affected.
-    """
-
-    versions: Versions
-    projects: frozenset[str] | None
-    credentials: frozenset[str] | None
 
 
 async def raise_access_version(

@@ -5,6 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from broker.access.access import Access
+from broker.domain.access_changes import AccessChanges
 from broker.domain.delivery import StoredMessage
 from broker.domain.push_state import PushTest
 from broker.domain.subscription import Subscription
@@ -15,7 +16,6 @@ from broker.runtime.push_log import PushLog
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
-from broker.store.access.version import AccessChanges
 from broker.store.driver.database import Database
 from broker.telemetry.metrics.counters import Counters
 from broker.workers.periodic import PeriodicWorker
