@@ -1,8 +1,8 @@
 """Whether JSON is a value in Avro's JSON encoding.
 
 https://avro.apache.org/docs/1.12.0/specification/#json-encoding.  The specification does not mention names that a
-record does not have; they are ignored, as Java's Avro does.  A value is judged by its underlying type: logical types
-do not matter.
+record does not have; they are ignored, as Java's Avro does.  Logical types do not matter: a value is judged by its
+underlying type.
 """
 
 from collections.abc import Callable
