@@ -1,8 +1,8 @@
 """YAML documents whose names are strings, and whose values mean the same in YAML 1.1 and 1.2.
 
-PyYAML reads YAML 1.1, in which `no` and `on` are booleans and 010 is eight.  Other tools read YAML 1.2, in which they
-are strings and ten (docs/decisions/0072-standards.md).  What the two read differently is refused with its line and the
-remedy, and so is what JSON does not have.
+PyYAML reads YAML 1.1, in which `no` and `on` are booleans and 010 is eight.  Other tools read YAML 1.2, in which
+they are strings and ten (docs/decisions/0072-standards.md).  What the two read differently is refused with its line
+and the remedy, and so is what JSON does not have.
 """
 
 import re
