@@ -1,4 +1,4 @@
-"""What is taken for a message of a schema is what fastavro or protobuf takes for one, whatever it is (A11)."""
+"""What fastavro and protobuf write is a message of its schema, in either encoding (A11)."""
 
 import io
 import json

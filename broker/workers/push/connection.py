@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
         """The connection is not kept: the next answer on it could not be told from what this one was read as."""
         second.feed(data)
         if second.refusal:
-            self._lose(f"the answer is not as HTTP/1.1 has it: {second.refusal}")
+            self._lose(f"the answer is not valid HTTP/1.1: {second.refusal}")
         elif second.status:
             self.status, self.complete = second.status, second.complete
             self.retry_after, self.date = second.headers.get(b"retry-after", b""), second.headers.get(b"date", b"")

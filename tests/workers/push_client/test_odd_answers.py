@@ -151,7 +151,7 @@ async def test_an_answer_that_http_refuses_is_a_failure_that_says_so(raw: bytes,
     async with _endpoint([raw], pieces) as (_, post):
         came = await post()
         assert isinstance(came, Unreachable)
-        assert came.reason.startswith("the answer is not as HTTP/1.1 has it: ")
+        assert came.reason.startswith("the answer is not valid HTTP/1.1: ")
 
 
 async def test_when_to_try_again_is_read_from_an_odd_answer_too() -> None:
