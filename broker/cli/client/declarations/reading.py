@@ -60,7 +60,7 @@ def _check_form(validator: Any, document: Document, file: str) -> None:
     where = ".".join(map(str, path))
     remedy = document.remedy(path) if '"string"' in error.message else ""
     said = f"{f'{where}: ' if where else ''}{error.message[:300]}{remedy}"
-    raise Misuse(f"{file}{document.place(path)}: {said}")
+    raise Misuse(f"{file}{document.line_of(path)}: {said}")
 
 
 def _add(declared: Declared, document: Json, file: str, project: str) -> None:

@@ -40,10 +40,10 @@ class Document(NamedTuple):
     value: Any
     node: yaml.Node | None
 
-    def place(self, path: Iterable[str | int]) -> str:
+    def line_of(self, path: Iterable[str | int]) -> str:
         """ " line 3", of the value at this path; "" if it has none of its own."""
         node = self._at(path)
-        return "" if node is None else _place(node)
+        return "" if node is None else _line(node)
 
     def remedy(self, path: Iterable[str | int]) -> str:
         """How to write the value at this path so that it is a string; "" if it is one, or no scalar."""
@@ -142,9 +142,9 @@ def _quoted(node: yaml.ScalarNode) -> str:
     return f'"{node.value[:_SHOWN]}"'
 
 
-def _place(node: yaml.Node) -> str:
+def _line(node: yaml.Node) -> str:
     return f" line {node.start_mark.line + 1}"
 
 
 def _refuse(node: yaml.Node, file: str, what: str) -> NoReturn:
-    raise Misuse(f"{file}{_place(node)}: {what}")
+    raise Misuse(f"{file}{_line(node)}: {what}")
