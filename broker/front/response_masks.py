@@ -18,6 +18,7 @@ from broker.front.generated.messages import response_of
 from broker.front.resources.carried import NAMES as CARRIED
 from broker.front.resources.carried import carried, carry
 
+HEADER = b"x-goog-fieldmask"
 MAX_MASK = 4_096  # characters
 MAX_DEPTH = 16
 
@@ -57,6 +58,12 @@ def read_mask(text: str, rpc: str, *, source: str) -> Mask | None:
     return None if _ANY in mask and mask[_ANY] is None else mask
 
 
+def mask_of(headers: Mapping[bytes, bytes], rpc: str) -> Mask | None:
+    """The same of a call's headers.  Raises InvalidArgument."""
+    given = headers.get(HEADER)
+    return None if given is None else read_mask(given.decode("latin-1"), rpc, source="X-Goog-FieldMask")
+
+
 def partial_json(value: Any, mask: Mask | None) -> Any:
     """The wanted parts of a decoded answer; a mask of a list is one of each item."""
     if mask is None:
@@ -77,6 +84,15 @@ def partial_message(message: Any, mask: Mask) -> Any:
     name = CARRIED.get(message.DESCRIPTOR.full_name)
     if name is not None and _wants(mask, name) and (said := carried(message)) is not None:
         carry(part, said)
+    return part
+
+
+def partial_answer(answer: bytes, mask: Mask, rpc: str) -> bytes:
+    """The same of an answer in protobuf's encoding."""
+    response = response_of(rpc)
+    if response is None:
+        return answer
+    part: bytes = partial_message(response.FromString(answer), mask).SerializeToString()
     return part
 
 

@@ -15,11 +15,10 @@ from google.protobuf.descriptor import Descriptor
 
 from broker.domain.errors import InvalidArgument
 from broker.front.generated.messages import response_of
-from broker.front.response_masks import Mask, partial_json, read_mask
+from broker.front.response_masks import HEADER, Mask, partial_json, read_mask
 from broker.port.http1.head import Head
 
 METHOD_OVERRIDE = b"x-http-method-override"
-FIELD_MASK = b"x-goog-fieldmask"
 FORM = b"application/x-www-form-urlencoded"
 
 # Parameters whose values are lists with commas: given several times they are one list.
@@ -109,7 +108,7 @@ def read_answer_form(head: Head, query: Mapping[str, str], rpc: str) -> AnswerFo
 
     Raises InvalidArgument for what the broker does not have.
     """
-    header = head.header(FIELD_MASK).decode("latin-1")
+    header = head.header(HEADER).decode("latin-1")
     if not (query or header):
         return None
     _refuse_callback(query)
@@ -135,7 +134,7 @@ def _refuse_callback(query: Mapping[str, str]) -> None:
     spelling, callback = _parameter(query, "callback")
     if callback:
         raise InvalidArgument(
-            f"JSONP is not supported ({spelling}={callback[:100]}); pages of other origins may call by --cors-origins."
+            f"JSONP is not supported ({spelling}={callback[:100]}); --cors-origins lets pages of other origins in."
         )
 
 
