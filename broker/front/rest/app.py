@@ -28,13 +28,7 @@ from broker.front.rest.call import Call
 from broker.front.rest.credentials import authorization_of, shown_by
 from broker.front.rest.errors import HTTP_STATUS, encode_error
 from broker.front.rest.routes import Handler, Route
-from broker.front.rest.system_parameters import (
-    AnswerForm,
-    has_query_in_body,
-    method_of,
-    read_answer_form,
-    read_query,
-)
+from broker.front.rest.system_parameters import AnswerForm, read_answer_form, read_headers, read_query
 from broker.front.steps import R
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.head import Head
@@ -59,8 +53,7 @@ class _Target(NamedTuple):
     is_told: bool  # to the auditor, also where it went well
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     """The call that a head is of.  `form`: of the answer; None: as the handler makes it."""
 
     target: _Target
@@ -191,10 +184,11 @@ class RestDoor:
 
     def _read_head(self, head: Head) -> "_Reading":
         """What a head says of its call; remembered with the head, which clients send again and again."""
-        target, name = self._find(method_of(head), head.path)
+        said = read_headers(head)
+        target, name = self._find(said.method, head.path)
         query = read_query(head.query)
-        form = read_answer_form(head, query, target.rpc)
-        handler = _with_query_in_body(target.handler) if has_query_in_body(head) else target.handler
+        form = read_answer_form(said.mask, query, target.rpc)
+        handler = _with_query_in_body(target.handler) if said.query_in_body else target.handler
         reading = head.reading = _Reading(target, name, handler, query, form)
         return reading
 

@@ -7,7 +7,7 @@ https://cloud.google.com/apis/docs/system-parameters
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -18,8 +18,8 @@ from broker.front.generated.messages import response_of
 from broker.front.response_masks import HEADER, Mask, partial_json, read_mask
 from broker.port.http1.head import Head
 
-METHOD_OVERRIDE = b"x-http-method-override"
-FORM = b"application/x-www-form-urlencoded"
+_METHOD_OVERRIDE = b"x-http-method-override"
+_FORM = b"application/x-www-form-urlencoded"
 
 # Parameters whose values are lists with commas: given several times they are one list.
 _LISTS = frozenset(("updateMask", "update_mask", "fields", "$fields"))
@@ -58,29 +58,36 @@ class AnswerForm:
 PLAIN = AnswerForm()
 
 
-def method_of(head: Head) -> str:
-    """The method that a request means: some clients and proxies can send no other than POST.
+class Said(NamedTuple):
+    """What the headers of a request say: the method that it means, the mask of its answer.
 
-    Raises InvalidArgument for an override of another method: what is sent as GET must change nothing.
+    `query_in_body`: Google's client for Java sends a GET so whose URL would be too long.  The form of the answer is
+    read from the URL and the headers alone.
     """
-    override = head.header(METHOD_OVERRIDE)
+
+    method: str
+    mask: str = ""
+    query_in_body: bool = False
+
+
+def read_headers(head: Head) -> Said:
+    """Raises InvalidArgument where another method than POST is overridden: a GET must change nothing."""
+    override = mask = b""
+    for name, value in head.headers:
+        if name == _METHOD_OVERRIDE:
+            override = value
+        elif name == HEADER:
+            mask = value
     if not override:
-        return head.method
+        return Said(head.method, mask.decode("latin-1"))
     method = override.decode("latin-1").strip().upper()
     if head.method not in ("POST", method):
         raise InvalidArgument(
             f"X-HTTP-Method-Override is possible with POST alone, not with {head.method} "
             f"(X-HTTP-Method-Override={method[:20]})."
         )
-    return method
-
-
-def has_query_in_body(head: Head) -> bool:
-    """Whether the query is in the body: Google's client for Java sends a GET so whose URL would be too long.
-
-    Parameters for the form of the answer are read from the URL and the headers alone.
-    """
-    return bool(head.header(METHOD_OVERRIDE)) and head.header(b"content-type").partition(b";")[0].strip() == FORM
+    is_form = head.header(b"content-type").partition(b";")[0].strip() == _FORM
+    return Said(method, mask.decode("latin-1"), is_form)
 
 
 def read_query(query: bytes) -> Mapping[str, str]:
@@ -103,16 +110,15 @@ def read_query(query: bytes) -> Mapping[str, str]:
     return parameters
 
 
-def read_answer_form(head: Head, query: Mapping[str, str], rpc: str) -> AnswerForm | None:
+def read_answer_form(mask_header: str, query: Mapping[str, str], rpc: str) -> AnswerForm | None:
     """The form of the answer that a request asks for; None: it does not say.
 
     Raises InvalidArgument for what the broker does not have.
     """
-    header = head.header(HEADER).decode("latin-1")
-    if not (query or header):
+    if not (query or mask_header):
         return None
     _refuse_callback(query)
-    mask = _mask(query, header, rpc)
+    mask = _mask(query, mask_header, rpc)
     pretty = _switch(query, "prettyPrint")
     response = response_of(rpc) if _wants_integers(query) else None
     form = AnswerForm(mask, pretty, None if response is None else response.DESCRIPTOR)
