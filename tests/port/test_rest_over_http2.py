@@ -199,3 +199,34 @@ async def test_a_resource_is_the_same_over_grpc_and_over_rest_by_http2(rest: Res
         over_grpc = GrpcRest(channel, rest.project)
         created: Json = await over_grpc.create_topic(labels={"a": "b"})
         assert await rest.ok("GET", rest.topic()) == created
+
+
+async def test_requests_of_a_connection_beyond_the_bound_are_refused_until_others_have_ended(
+    clone: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those count whose callers have reset the stream: what they asked for goes on."""
+    monkeypatch.setattr("broker.port.http2.exchange.MAX_RUNNING", 2)
+    end = Flag.END_HEADERS | Flag.END_STREAM
+    with clone() as database_url:
+        broker = Broker(AppConfig(database_url=database_url, pool_size=4))
+        async with running_in_process(broker) as client:
+            for path, body in (
+                ("topics/topic", {}),
+                ("subscriptions/sub", {"topic": "projects/demo/topics/topic"}),
+            ):
+                assert (await client.put(f"/v1/projects/demo/{path}", json=body)).status_code == 200
+            url = client.base_url
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            peer = Peer(reader, writer)
+            peer.greet()
+            for stream_id in (1, 3):
+                pull = peer.headers(stream_id, _request("POST", "/v1/projects/demo/subscriptions/sub:pull"))
+                peer.send(pull, frame(Kind.DATA, Flag.END_STREAM, stream_id, b'{"maxMessages": 1}'))
+            peer.send(peer.headers(5, _request("GET", "/healthz"), end))
+            assert (await peer.answer(5)).headers[b":status"] == b"503"
+            broker.stop_waiting()
+            for stream_id in (1, 3):
+                assert (await peer.answer(stream_id)).headers[b":status"] == b"200"
+            peer.send(peer.headers(7, _request("GET", "/healthz"), end))
+            assert (await peer.answer(7)).headers[b":status"] == b"200"
+            writer.close()

@@ -18,6 +18,7 @@ from broker.port.http2.frames import Code
 from broker.port.http2.headers import RequestHeaders, encode_headers
 from broker.port.http2.stream import NOBODY, Receiver, Stream
 
+MAX_RUNNING = 2_000  # requests of a connection, with those that their callers have given up
 MAX_UNREAD_BYTES = 16_777_216  # of bodies of a connection that no door has read yet
 MOST_TICKS = 3  # of the connection (20 s): within that a body has to arrive, and an answer to be taken
 
@@ -33,6 +34,7 @@ class Http2Requests:
         self.server = server
         self.connection = connection
         self.unread = 0  # bytes
+        self.running = 0
 
     def accept(self, stream: Stream) -> Receiver:
         """Begin to answer a request; returns the receiver of its stream."""
@@ -41,7 +43,10 @@ class Http2Requests:
             stream.reset(Code.PROTOCOL_ERROR)
             return NOBODY
         request = _Request(self, stream, head)
-        request.start()
+        if self.running >= MAX_RUNNING:
+            request.refuse("Too many requests of this connection are under way; try again.")
+        else:
+            request.start()
         return request
 
 
@@ -56,7 +61,11 @@ class _Request:
         self._exchange = Http2Exchange(self, stream, head)
         self._task: asyncio.Task[None] | None = None
 
+    def refuse(self, reason: str) -> None:
+        self._exchange.respond(*error_answer(503, reason))
+
     def start(self) -> None:
+        self._requests.running += 1
         server, connection = self._requests.server, self._requests.connection
         work = server.answer(self._exchange, connection.transport, secure=connection.is_secure)
         self._task = asyncio.get_running_loop().create_task(work)
@@ -66,6 +75,7 @@ class _Request:
     def _served(self, task: asyncio.Task[None]) -> None:
         server, exchange = self._requests.server, self._exchange
         server.tasks.discard(task)
+        self._requests.running -= 1
         if exchange.answered or exchange.gone:
             return
         if task.cancelled():
@@ -87,7 +97,7 @@ class _Request:
         if not is_enough:
             self.read_on()
         elif self._requests.unread > MAX_UNREAD_BYTES:
-            self._exchange.respond(*error_answer(503, "This connection sends more than is read; try again."))
+            self.refuse("This connection sends more than is read; try again.")
 
     def ended(self) -> None:
         self._ticks = 0
