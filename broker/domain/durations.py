@@ -35,6 +35,9 @@ class Duration(timedelta):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, timedelta) and _nanoseconds(self) == _nanoseconds(other)
 
+    def __ne__(self, other: object) -> bool:  # timedelta has one of its own
+        return not self == other
+
     def __hash__(self) -> int:
         return super().__hash__()
 
