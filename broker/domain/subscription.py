@@ -66,6 +66,8 @@ UNSUPPORTED_FIELDS = {  # refused when set, and why
     "tags": "there is no resource manager to hold tags",
 }
 
+_WHITE_SPACE = " \t\r\n"  # of the filter language
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterPolicy:
@@ -264,13 +266,16 @@ def wanted_subscription(
     """A subscription as a call wants it, with the defaults that depend on other fields.
 
     Those are of the ack deadline (if it is 0) and of the retention (None), which is no longer than the subscription
-    may live idle.  `given`: Subscription's other attributes.
+    may live idle.  A filter of nothing but white space is no filter (`filter : [expression]` in the grammar of
+    https://google.aip.dev/160).  `given`: Subscription's other attributes.
     """
     default_deadline = (
         EXACTLY_ONCE_ACK_DEADLINE_SECONDS if enable_exactly_once_delivery else DEFAULT_ACK_DEADLINE_SECONDS
     )
     if message_retention is None:
         message_retention = min(DEFAULT_RETENTION, expiration_ttl or DEFAULT_RETENTION)
+    if not given.get("filter", "").strip(_WHITE_SPACE):
+        given["filter"] = ""
     return Subscription(
         ack_deadline_seconds=ack_deadline_seconds or default_deadline,
         message_retention=message_retention,

@@ -1,12 +1,14 @@
-"""REST and gRPC on one port: the first bytes of a connection decide, or what TLS has agreed on before them.
+"""HTTP/1.1 and HTTP/2 on one port: the first bytes of a connection decide, or what TLS has agreed on before them.
 
-Clients of gRPC begin with the preface of HTTP/2 at once (PUBSUB_EMULATOR_HOST is cleartext, there is no upgrade).
-Whatever is no part of it is HTTP/1.1.  From then on the connection belongs to the protocol that was chosen: neither
-pays for the other.
+Clients of HTTP/2 in cleartext begin with its preface at once ("prior knowledge"; there is no upgrade).  Whatever is
+no part of it is HTTP/1.1.  From then on the connection belongs to the protocol that was chosen: neither pays for
+the other.  gRPC needs HTTP/2; REST, and what surrounds it, can have either: over HTTP/2 the head of each request
+says which of them it is for.
 """
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from uvicorn.config import Config
@@ -15,7 +17,8 @@ from uvicorn.server import ServerState
 from broker.port.http1.asgi import Application
 from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http1.web_pages import WebPages
-from broker.port.http2.connection import Registry
+from broker.port.http2.connection import Http2Connection, Registry
+from broker.port.http2.exchange import Http2Requests
 from broker.port.http2.frames import PREFACE
 from broker.port.tls.handshake import HandshakeTurns, TlsHandshake
 from broker.port.tls.material import ServerTls
@@ -23,17 +26,25 @@ from broker.telemetry.state_changes import StateChanges
 
 SILENCE_SECONDS = 30.0  # from connecting to the first bytes
 # Keys in the state of the ASGI lifespan:
-HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls over HTTP/1.1
-HTTP2_DOOR = "http2_door"  # an Http2Door: what serves the connections that speak HTTP/2
+HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls of REST
+HTTP2_DOOR = "http2_door"  # an Http2Door: what serves gRPC
 WEB_PAGES = "web_pages"  # the WebPages that say which pages may call
 STATES = "states"  # the StateChanges that are to be told of connections that are refused
 
 
 class Http2Door(Protocol):
-    """Who serves what comes over HTTP/2."""
+    """Serves gRPC over HTTP/2."""
 
-    def connection(self, connections: Registry, tasks: set[asyncio.Task[Any]]) -> asyncio.Protocol:
-        """The protocol of a new connection; it keeps itself and its tasks in the sets for as long as they last."""
+    def connection(
+        self,
+        connections: Registry,
+        tasks: set[asyncio.Task[Any]],
+        others: Callable[[Http2Connection], Http2Requests],
+    ) -> asyncio.Protocol:
+        """The protocol of a new connection; it keeps itself and its tasks in the sets for as long as they last.
+
+        `others` accept the requests that are not gRPC.
+        """
 
 
 class ConnectionLimit:
@@ -143,12 +154,13 @@ class MakeProtocol:
         connections, tasks = cast(set[Any], server_state.connections), server_state.tasks
         http2: Http2Door = app_state[HTTP2_DOOR]
         limit = self._limit = self._limit or ConnectionLimit(self._most, app_state[STATES])
+        server = self._server(config, server_state, app_state)
 
         def first_bytes(agreed: str | None = None) -> FirstBytes:
             return FirstBytes(
                 connections,
-                lambda: self.http1(config, server_state, app_state),
-                lambda: http2.connection(connections, tasks),
+                lambda: Http1Connection(server),
+                lambda: http2.connection(connections, tasks, partial(Http2Requests, server)),
                 limit=limit,
                 agreed=agreed,
             )
@@ -159,6 +171,9 @@ class MakeProtocol:
 
     def http1(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Connection:
         """A connection that is known to speak HTTP/1.1."""
+        return Http1Connection(self._server(config, server_state, app_state))
+
+    def _server(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Server:
         if self._http1 is None:
             self._http1 = Http1Server(
                 app_state[HTTP1_DOOR],
@@ -168,4 +183,4 @@ class MakeProtocol:
                 connections=cast(set[Any], server_state.connections),
                 tasks=server_state.tasks,
             )
-        return Http1Connection(self._http1)
+        return self._http1

@@ -138,6 +138,8 @@ class SubscriptionService:
 
     async def update_subscription(self, update: Update[Subscription]) -> Subscription:
         """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        if not update.paths:
+            await self.get_subscription(update.name)  # whether it exists comes first, as at Google
         check_field_mask(update.paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         fields = update.fields
         if "message_transforms" in fields:
@@ -241,7 +243,7 @@ class SubscriptionService:
             return
         email = token.service_account_email
         account = await find_service_account(connection, email=email)
-        if account is None or account.email != email:  # by its address alone: that is what the token says
+        if account is None or account.email != email.lower():  # found by its unique id: the token has the address
             raise InvalidArgument(
                 "pushConfig.oidcToken.serviceAccountEmail must be the address of a service account of this broker, "
                 f"because callers must show who they are here; make one first (serviceAccountEmail={email})."

@@ -10,6 +10,7 @@ from broker.cli.client.calling import Session
 from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
 from broker.cli.stop import Stop
+from broker.domain.policy import canonical_member
 
 COMMANDS = Group("policy", help="Who has which roles: on projects/P, projects/P/topics/T and so on.")
 
@@ -32,6 +33,7 @@ def get(session: Session, *, resource: str) -> Shown:
 @click.argument("resource")
 def add(session: Session, *, member: str, role: str, resource: str) -> Shown:
     """Give a member a role."""
+    member = canonical_member(member)
 
     def edit(bindings: list[Json]) -> bool:
         for binding in bindings:
@@ -55,7 +57,8 @@ def add(session: Session, *, member: str, role: str, resource: str) -> Shown:
 @_role
 @click.argument("resource")
 def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
-    """Take a role from a member; what has a condition stays."""
+    """Take a role from a member; bindings with a condition stay."""
+    member = canonical_member(member)
 
     def edit(bindings: list[Json]) -> bool:
         for binding in bindings:

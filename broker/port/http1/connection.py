@@ -75,6 +75,24 @@ class Http1Server:
         self.heads = KnownHeads()
         self.request_ids = RequestIds()
 
+    def answer(
+        self, exchange: Exchange, transport: asyncio.Transport, *, secure: bool
+    ) -> Coroutine[Any, Any, None]:
+        """The work of answering a request that came over a connection; `secure`: it speaks TLS."""
+        head = exchange.head
+        verdict = head.verdict
+        if verdict is None:
+            verdict = head.verdict = self.pages.judge(head)
+            head.request_id = sane_id(head.header(HEADER))
+        request_id = exchange.request_id = head.request_id or self.request_ids.make()
+        exchange.headers = b"%bx-request-id: %b\r\n" % (verdict.headers, request_id)
+        if verdict is not SERVED and not self.pages.serves(verdict, secure=secure):
+            return self.pages.answer(exchange, verdict)
+        if self.door.has(head.path):
+            return self.door.serve(exchange)
+        own = address_of(transport.get_extra_info("sockname"))
+        return serve_application(self.app, exchange, own, self.state, failed=self.door.failed)
+
 
 class Http1Connection(asyncio.Protocol):
     """`transport` is there from `connection_made` on."""
@@ -106,7 +124,7 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
-        self.peer = _address(transport.get_extra_info("peername"))
+        self.peer = address_of(transport.get_extra_info("peername"))
         self.client_certificate = client_certificate(transport)
         self._is_secure = transport.get_extra_info("ssl_object") is not None
         self._server.connections.add(self)
@@ -232,20 +250,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._current = exchange
-        server, head = self._server, exchange.head
-        verdict = head.verdict
-        if verdict is None:
-            verdict = head.verdict = server.pages.judge(head)
-            head.request_id = sane_id(head.header(HEADER))
-        request_id = exchange.request_id = head.request_id or server.request_ids.make()
-        exchange.headers = b"%bx-request-id: %b\r\n" % (verdict.headers, request_id)
-        if verdict is not SERVED and not server.pages.serves(verdict, secure=self._is_secure):
-            work = server.pages.answer(exchange, verdict)
-        elif server.door.has(head.path):
-            work = server.door.serve(exchange)
-        else:
-            own = _address(self._transport.get_extra_info("sockname"))
-            work = serve_application(server.app, exchange, own, server.state, failed=server.door.failed)
+        server = self._server
+        work = server.answer(exchange, self._transport, secure=self._is_secure)
         task = self._task = self._loop.create_task(work)
         server.tasks.add(task)
         task.add_done_callback(self._served)
@@ -387,6 +393,6 @@ class Http1Connection(asyncio.Protocol):
             self._refuse(refusal)
 
 
-def _address(name: object) -> tuple[str, int] | None:
+def address_of(name: object) -> tuple[str, int] | None:
     """Host and port of a socket, as far as they are known."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) and len(name) > 1 else None

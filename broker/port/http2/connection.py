@@ -86,7 +86,8 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         loop = asyncio.get_running_loop()
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = self._transport = cast(asyncio.Transport, transport)
+        self.is_secure = transport.get_extra_info("ssl_object") is not None
         self.client_certificate = client_certificate(transport)  # verified; None: the client showed none
         self._patience = Patience(loop.time)
         self._outgoing = Outgoing(self._transport, self.peer, self._patience)
@@ -156,8 +157,11 @@ class Http2Connection(asyncio.Protocol):
             stream.all_sent()
 
     def end(self, stream: Stream, trailers: bytes) -> None:
-        """Everything was sent but the trailers."""
-        self._outgoing.write_headers(stream.stream_id, trailers, end_stream=True)
+        """Everything was sent but the trailers, if there are any."""
+        if trailers:
+            self._outgoing.write_headers(stream.stream_id, trailers, end_stream=True)
+        else:
+            self._outgoing.write(frames.frame(Kind.DATA, Flag.END_STREAM, stream.stream_id))
         if not stream.remote_ended:  # RFC 9113, section 8.1: the rest of the request is not wanted
             self._outgoing.reply(frames.reset(stream.stream_id, Code.NO_ERROR))
         self._close(stream)

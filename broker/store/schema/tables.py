@@ -82,6 +82,8 @@ topics = Table(
     Column("priority_weights", ARRAY(Integer)),
     # Publishers may say for how long messages are delivered (domain/expiry.py).
     Column("expiry", Boolean, nullable=False, server_default=text("false")),
+    # Of `message_retention`, if it has nanoseconds (store/resources/exact_durations.py).
+    Column("exact_durations", JSONB(none_as_null=True)),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
@@ -121,6 +123,7 @@ subscriptions = Table(
     Column("endpoint_set_at", DateTime(timezone=True)),
     Column("dead_letter_expired", Boolean, nullable=False, server_default=text("false")),
     Column("push_urgent", Boolean, nullable=False, server_default=text("false")),
+    Column("exact_durations", JSONB(none_as_null=True)),  # as of topics
     # Every broker process reads all push subscriptions, now and then.
     Index(
         "subscriptions_push_idx",

@@ -280,7 +280,13 @@ def _cut(text: str) -> str:
 def fill_from_query(message: Any, query: Mapping[str, str]) -> None:
     """Set the fields that a query has, in either spelling; what is empty or is no field of it is passed over.
 
-    Raises InvalidArgument that names the field and the value.
+    "options.requestedPolicyVersion" is a field of a field (google/api/http.proto).  Raises InvalidArgument that
+    names the field and the value.
     """
     fields = _fields(message.DESCRIPTOR)
-    fill(message, {name: value for name, value in query.items() if value and name in fields})
+    body: dict[str, Any] = {name: value for name, value in query.items() if value and name in fields}
+    for name, value in query.items():
+        first, _, within = name.partition(".")
+        if value and within and first in fields:
+            body.setdefault(first, {})[within] = value
+    fill(message, body)
