@@ -31,11 +31,12 @@ from broker.domain.storage import parse_size
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.port.listener import CannotListen, base_url, is_open_to_others
 from broker.port.listener import url as url_of
+from broker.process_environment import take_service_variables
 from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
 from broker.setting_checks import AUTO, read_certificate_principals, read_oidc_issuers
 from broker.setting_fields import Settings
-from broker.settings import asks_for_traces, take_service_variables
+from broker.settings import asks_for_traces
 from broker.telemetry.log import set_up_log
 from broker.telemetry.state_changes import StateChanges
 

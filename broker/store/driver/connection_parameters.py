@@ -58,6 +58,8 @@ def connection_parameters(
     ours = {**_SESSION_SETTINGS, "search_path": schema, **(settings or {})}
     options = [parameters.get("options") or _options_of_environment()]
     options += [f"-c {name}={_escaped(value)}" for name, value in ours.items()]  # the last of a name counts
+    if parameters.get("host"):
+        parameters.setdefault("hostaddr", "")  # PGHOSTADDR would lead to another server than the URL names
     if application_name:
         parameters["application_name"] = application_name
     return {
