@@ -40,8 +40,8 @@ def own_name() -> str:
 def running_as(user: pwd.struct_passwd | None) -> dict[str, Any]:
     """Options of subprocess.Popen for PostgreSQL's programs, as `user` (None: as this process).
 
-    Leaving root, the kernel takes all capabilities away.  None of our environment is passed on: it may hold secrets,
-    which the user of PostgreSQL could read, and variables that lead the programs elsewhere (PGHOSTADDR, PGSERVICE).
+    Leaving root, the kernel takes all capabilities away.  None of our environment is passed on: it may hold
+    secrets, which the user of PostgreSQL could read, and variables that lead the programs elsewhere (PGHOSTADDR).
     """
     options: dict[str, Any] = {"cwd": "/", "env": _ENVIRONMENT}
     if user is not None:

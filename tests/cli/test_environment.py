@@ -17,7 +17,7 @@ StartBroker = Callable[..., BrokerProcess]
 
 # Of libpq, as it lists them itself, and of initdb and the server.  192.0.2.1 is nobody's (RFC 5737).
 _OF_LIBPQ = {default.envvar.decode() for default in pq.Conninfo.get_defaults() if default.envvar}
-_HOSTILE = {name: "hostile" for name in _OF_LIBPQ} | {
+_HOSTILE = dict.fromkeys(_OF_LIBPQ, "hostile") | {
     "PGHOSTADDR": "192.0.2.1",
     "PGPORT": "1",
     "PGSSLMODE": "require",

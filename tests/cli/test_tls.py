@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import serialization
 
 from broker.cli.tls_files import Renewal, TlsFiles
 from broker.domain.database_url import check_database_url, with_password, without_password
-from broker.setting_checks import read_password
 from broker.port.tls.expiry import read_validity
+from broker.setting_checks import read_password
 from broker.setting_fields import Settings
 from tests.cli.fake_postgres import READY, answering_logins
 from tests.cli.processes import complaint, faults
