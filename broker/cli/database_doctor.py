@@ -13,7 +13,13 @@ from broker.store.schema.hot_nodes import look_at_nodes
 from broker.store.schema.prepared_transactions import look_at_prepared
 from broker.store.schema.refused_messages import look_at_staged
 from broker.store.schema.replica_state import ReplicaUnreachable, look_at_replica
-from broker.store.schema.schema_state import DatabaseUnreachable, UrlUnusable, inspect, why_not_served
+from broker.store.schema.schema_state import (
+    DatabaseUnfit,
+    DatabaseUnreachable,
+    UrlUnusable,
+    inspect,
+    why_not_served,
+)
 from broker.store.schema.server_settings import ServerSettings, read_server_settings
 
 _MUST_BE_ON = {
@@ -34,7 +40,9 @@ def look_at_database(database_url: str) -> Iterator[Finding]:
     try:
         state, server = inspect(database_url), read_server_settings(database_url)
     except DatabaseUnreachable as error:
-        yield Finding("database", MEND, str(error), "docs/runbooks.md has what to do when the database is away")
+        is_away = not isinstance(error, DatabaseUnfit | UrlUnusable)
+        away = "docs/runbooks.md has what to do when the database is away" if is_away else ""
+        yield Finding("database", MEND, str(error), away)
         return
     yield _of_server(server, database_url)
     problem = why_not_served(state.revision) or state.problem

@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from broker.app_config import AppConfig
+from broker.app_config import AppConfig, connections_of_a_process
 from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.apply_at_start import apply_at_start, check_apply
@@ -170,7 +170,8 @@ def _database(
     """
     is_guarded = settings.auth == "required"
     if cluster is None:
-        served = check_schema(own_url, settings.database_schema)
+        connections = settings.workers * connections_of_a_process(settings.pool_size)
+        served = check_schema(own_url, settings.database_schema, connections=connections)
         if is_guarded and not is_administered(own_url, served.schema):
             raise Stop("nobody has a key for this database yet: run `broker auth bootstrap --key-file FILE` first")
         yield own_url, served
