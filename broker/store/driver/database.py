@@ -314,6 +314,15 @@ class Database:
     async def _set_patience(self, connection: PatientConnection) -> None:
         connection.patience = self._patience_seconds
 
+    async def check_hot(self) -> None:
+        """Raises a BrokerError unless there is a connection for hot statements.
+
+        It does not wait for one that others use: however busy they are, the database answers them.
+        """
+        if not self._hot_pool.has_some():
+            async with self.hot():
+                pass
+
     async def now(self) -> datetime:
         """The database's time, as of some moment while this call runs."""
         async with self.hot() as connection:

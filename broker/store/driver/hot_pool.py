@@ -72,7 +72,7 @@ class HotPool:
             try:
                 following = self._take() or await self._new()
             except BaseException as error:
-                if not (is_full(error) and self._has_some()):
+                if not (is_full(error) and self.has_some()):
                     self._leave()
                     raise
                 asyncio.get_running_loop().call_later(_FULL_SECONDS, self._leave)
@@ -122,20 +122,20 @@ class HotPool:
         if self.away:
             raise psycopg.OperationalError(f"the server is away: {self._why_away}")
 
+    def has_some(self) -> bool:
+        """Whether any connection of the pool still works."""
+        return any(not connection.failed for connection in self._made)
+
     async def _new(self) -> HotConnection:
         self.refuse_if_away()
         try:
             connection = await self._connect()
         except psycopg.Error as error:
-            if not (is_full(error) and self._has_some()):
+            if not (is_full(error) and self.has_some()):
                 self._look_out(reason(error))
             raise
         self._made.add(connection)
         return connection
-
-    def _has_some(self) -> bool:
-        """Whether any connection of the pool still works."""
-        return any(not connection.failed for connection in self._made)
 
     async def _dispose_of(self, connection: HotConnection) -> None:
         if connection.gave_up:

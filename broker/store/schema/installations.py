@@ -100,8 +100,9 @@ def check_may_make(connection: _Connection, schema: str) -> None:
         return
     if there:
         raise SchemaUnusable(
-            f"the role {role} may not make tables in the schema {schema}: permission denied. Let the owner of the "
-            f"schema run `GRANT USAGE, CREATE ON SCHEMA {schema} TO {quoted(role)}`, or choose another by {_SETTING}"
+            f"the role {role} may not make tables in the schema {schema}: permission denied. Let the schema's "
+            f"owner run `GRANT USAGE, CREATE ON SCHEMA {schema} TO {quoted(role)}`, or choose another by "
+            f"{_SETTING}"
         )
     raise SchemaUnusable(
         f"the role {role} may not make the schema {schema} in the database {database}: permission denied. Let the "
