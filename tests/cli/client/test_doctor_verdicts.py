@@ -128,9 +128,9 @@ def test_a_server_that_does_not_answer_is_not_said_to_be_stopped(
 ) -> None:
     monkeypatch.setattr("broker.cli.client.api._TIMEOUT_SECONDS", 0.2)
     for url, said in (
-        (silent, "the server accepts connections and does not answer"),
+        (silent, "look at the server's log"),
         (server.url.replace("http:", "https:"), "is it http:// rather than https://?"),
-        ("http://127.0.0.1:1", "start it with `broker serve`"),
+        ("http://127.0.0.1:1", "`broker serve` starts a broker"),
     ):
         [found] = json.loads(terminal.pipe(f"broker doctor --json --url {url}").text)
         assert found["state"] == "mend"

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from urllib.parse import urlsplit
 
 import click
-import httpx
 
 from broker.cli.client.api import Json, NotKnown, NotReached, Refused
 from broker.cli.client.calling import Session, calling
@@ -125,7 +124,7 @@ def _why(error: Stop) -> str:
         return f"{error.status}: {error.reason}" if error.reason else error.status
     if isinstance(error, NotKnown):
         return "the server does not know the call that tells it"
-    return str(error).partition(";")[0]
+    return error.seen if isinstance(error, NotReached) else str(error)
 
 
 class _Server:
@@ -141,7 +140,7 @@ class _Server:
         try:
             health = self._api.get("/healthz")
         except NotReached as error:
-            yield Finding("server", MEND, str(error).partition(";")[0], _how_to_reach(error))
+            yield Finding("server", MEND, error.seen, error.remedy)
             return
         took = time.monotonic() - began
         self.answers = True
@@ -159,16 +158,6 @@ class _Server:
             yield Finding("server", LOOK, where, "look at its log, and at the way there")
         else:
             yield Finding("server", OK, f"{where}; this program is {version('pubsub-broker')}")
-
-
-def _how_to_reach(error: NotReached) -> str:
-    if not isinstance(error.__cause__, httpx.ConnectError):
-        return "the server accepts connections and does not answer: look at its log"
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return "--ca-file names the authority, if it is the server's own; else renew the server's certificate"
-    if "SSL" in str(error):
-        return "is it http:// rather than https://?"
-    return "start it with `broker serve`, or give --url"
 
 
 def _transport(session: Session) -> Iterator[Finding]:
