@@ -35,6 +35,7 @@ class AppConfig:
     replica_database_url: str = field(default="", repr=False)
     replica_max_lag_seconds: float = 10.0
     hot_database_url: str = field(default="", repr=False)
+    keep_alive_seconds: float = 620.0
     pull_wait_seconds: float = 20.0
     pool_size: int = 8
     request_memory_mb: int = 256

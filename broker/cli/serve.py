@@ -224,6 +224,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         database_schema=schema,
         replica_database_url=replica_url,
         replica_max_lag_seconds=settings.replica_max_lag_seconds,
+        keep_alive_seconds=settings.keep_alive_seconds,
         pull_wait_seconds=settings.pull_wait_seconds,
         pool_size=settings.pool_size,
         request_memory_mb=settings.request_memory_mb,

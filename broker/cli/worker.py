@@ -161,7 +161,9 @@ def _serve(
     tls = ServerTls(ports.tls) if ports.tls else None
     storage = StorageAlarm()
     counters.certificate = lambda: _validity(tls)
-    make_protocol = MakeProtocol(most_connections=files - files // 8, tls=tls)
+    make_protocol = MakeProtocol(
+        most_connections=files - files // 8, tls=tls, keep_alive_seconds=config.keep_alive_seconds
+    )
     server = _Server(
         uvicorn.Config(
             create_app(
