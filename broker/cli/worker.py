@@ -40,7 +40,7 @@ GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls
 LAST_TRACES_SECONDS = 5  # for a collector to take what is left when the broker stops
 ANSWERING_SECONDS = 2  # for what is given up then
 
-_AWAY = "The database is away; try again."
+_AWAY = "The broker cannot use its database yet, and its log has the reason; try again."
 
 logger = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
     (pg.OutOfMemory, Unavailable, "The database is out of memory; try again."),
     (pg.TooManyConnections, Unavailable, "The database has no connection left for the broker; try again."),
-    (pg.AdminShutdown, Unavailable, _STOPS),
+    (pg.AdminShutdown, Unavailable, "The database ended the connection; try again."),
     (pg.CrashShutdown, Unavailable, "The database crashed and recovers; try again."),
     (pg.CannotConnectNow, Unavailable, _STOPS),
     (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),

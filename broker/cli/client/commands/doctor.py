@@ -194,7 +194,7 @@ def _readiness(session: Session) -> Iterator[Finding]:
         raise Refused(str(answer.status_code), f"{session.api.url}/readyz does not answer as a broker does")
     mend = "docs/runbooks.md has what to do when the database is away"
     yield Finding("ready", MEND, f"no: {found['reason']}", mend)
-    yield not_checked("storage", "the database is away", _AGAIN)
+    yield not_checked("storage", "the broker is not ready", _AGAIN)
 
 
 def _storage(warnings: list[str]) -> Iterator[Finding]:
