@@ -9,7 +9,7 @@ from broker.store.schema.fitness import connection_bound
 from broker.store.schema.schema_state import looking_session, saying_why
 
 SPARE = 5  # a migration, a doctor, somebody's psql
-_OF_OLDER_BROKERS = 18  # by default, of those that do not say
+BY_DEFAULT = 18  # connections of a process; those of an older broker, which does not say how many it opens
 _SEEN_WITHIN = "10 seconds"
 
 _LOOK = """
@@ -35,7 +35,7 @@ def read_fleet(database_url: str, schema: str) -> Fleet:
     """Raises DatabaseUnreachable."""
     look = sql.SQL(_LOOK).format(processes=sql.Identifier(schema, "processes"))
     with saying_why("The database cannot be used"), looking_session(database_url) as connection:
-        counted = connection.execute(look, {"older": _OF_OLDER_BROKERS, "within": _SEEN_WITHIN}).fetchone()
+        counted = connection.execute(look, {"older": BY_DEFAULT, "within": _SEEN_WITHIN}).fetchone()
         processes, connections = cast(tuple[int, int], counted)
         bound = connection_bound(connection)
         return Fleet(processes, connections, bound.name, bound.value, bound.allowed)
