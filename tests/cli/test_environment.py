@@ -5,8 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 from psycopg import pq
+from sqlalchemy import make_url
 
 from broker.process_environment import forget_postgresql_variables, tidy_environment
 from broker.store.driver.connection_parameters import connection_parameters
@@ -102,3 +104,22 @@ def test_a_database_url_with_a_line_break_inside_is_refused_by_name() -> None:
     assert said.startswith("DATABASE_URL must be a URL such as ")
     assert "a space or control character that is not escaped" in said
     assert "s3cret" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.one_server("the limit of a role holds on the coordinator alone")
+def test_a_broker_does_not_start_on_fewer_connections_than_its_processes_open(database_url: str) -> None:
+    role = f"limited_{make_url(database_url).database}"
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN IN ROLE postgres CONNECTION LIMIT 35".encode())
+        admin.execute(f"GRANT CREATE ON DATABASE {make_url(database_url).database} TO {role}".encode())
+        url = database_url.replace("postgres@", f"{role}@", 1)
+        try:
+            said = complaint("serve", "--database-url", url, "--port", "0", "--workers", "2")
+        finally:
+            admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+    assert said == (
+        "the broker's processes open up to 36 connections to the database, and CONNECTION LIMIT of the role "
+        f"{role} = 35 allows 35: raise it to at least 36, or lower --pool-size or --workers"
+    )
