@@ -8,7 +8,7 @@ import httpx
 
 _OTHER_SERVER = "--url, BROKER_URL or `broker context use` name another server"
 _CA_FILE = (
-    "if the certificate is the server's own, or of an authority of your own, give --ca-file with it "
+    "--ca-file trusts the server's own certificate, or that of your authority, if you give its file "
     "(`broker context set NAME --ca-file FILE` keeps it)"
 )
 _VERIFY_CODES = {  # https://docs.openssl.org/master/man3/X509_STORE_CTX_get_error/

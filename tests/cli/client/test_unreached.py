@@ -66,7 +66,7 @@ def test_a_certificate_of_the_servers_own_is_named_with_the_option_that_trusts_i
         url = f"https://127.0.0.1:{port}"
         said = _said(terminal, url)
         assert said.startswith("has a certificate that is not trusted: self-signed certificate; ")
-        assert "give --ca-file" in said
+        assert "; --ca-file trusts the server's own certificate" in said
         assert "broker serve" not in said
         other, _ = make_pair().write(tmp_path, "other")
         assert _said(terminal, url, "--ca-file", other).endswith(
