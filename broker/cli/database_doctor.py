@@ -8,12 +8,18 @@ from broker.cli.finding import LOOK, MEND, OK, Finding, not_checked
 from broker.domain.database_url import without_password
 from broker.store.engine.prepared import WHAT_TO_DO
 from broker.store.schema.application_functions import CannotGrant
-from broker.store.schema.fleet import SPARE, Fleet, read_fleet
+from broker.store.schema.fleet import BY_DEFAULT, SPARE, Fleet, read_fleet
 from broker.store.schema.hot_nodes import look_at_nodes
 from broker.store.schema.prepared_transactions import look_at_prepared
 from broker.store.schema.refused_messages import look_at_staged
 from broker.store.schema.replica_state import ReplicaUnreachable, look_at_replica
-from broker.store.schema.schema_state import DatabaseUnreachable, UrlUnusable, inspect, why_not_served
+from broker.store.schema.schema_state import (
+    DatabaseUnfit,
+    DatabaseUnreachable,
+    UrlUnusable,
+    inspect,
+    why_not_served,
+)
 from broker.store.schema.server_settings import ServerSettings, read_server_settings
 
 _MUST_BE_ON = {
@@ -34,7 +40,9 @@ def look_at_database(database_url: str) -> Iterator[Finding]:
     try:
         state, server = inspect(database_url), read_server_settings(database_url)
     except DatabaseUnreachable as error:
-        yield Finding("database", MEND, str(error), "docs/runbooks.md has what to do when the database is away")
+        is_away = not isinstance(error, DatabaseUnfit | UrlUnusable)
+        away = "docs/runbooks.md has what to do when the database is away" if is_away else ""
+        yield Finding("database", MEND, str(error), away)
         return
     yield _of_server(server, database_url)
     problem = why_not_served(state.revision) or state.problem
@@ -175,9 +183,13 @@ def _of_disk(server: ServerSettings) -> Finding:
 def _of_fleet(fleet: Fleet) -> Iterator[Finding]:
     """Whether the database has room for all connections of the processes that run."""
     if not fleet.processes:
-        yield Finding(
-            "fleet", OK, f"no broker was seen in the last 10 s; {fleet.allowed} connections are theirs at the most"
-        )
+        found = f"no broker was seen in the last 10 s; {fleet.allowed} connections are theirs at the most"
+        if (missing := BY_DEFAULT - fleet.allowed) > 0:
+            least = f"{fleet.bound} must be at least {fleet.bound_at + missing}"
+            mend = f"{least} for one process, which opens up to {BY_DEFAULT} by default; or give a --pool-size"
+            yield Finding("fleet", MEND, found, mend)
+        else:
+            yield Finding("fleet", OK, found)
         return
     they = "1 process" if fleet.processes == 1 else f"{fleet.processes} processes"
     found = f"{they} may open {fleet.connections} connections; {fleet.allowed} are allowed"

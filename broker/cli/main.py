@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from broker import settings
+from broker import process_environment, settings
 from broker.cli.client.exit_codes import INTERRUPTED
 from broker.cli.command_line import Command, Commands, make_cli, misuse
 from broker.cli.stop import Stop
@@ -23,14 +23,12 @@ from broker.version import version
 def _serve(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.serve import serve
 
-    settings.forget_session_variables()
     return serve(in_force.settings)
 
 
 def _migrate(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.migrate import migrate
 
-    settings.forget_session_variables()
     return migrate(in_force.settings, flags)
 
 
@@ -49,63 +47,54 @@ def _database(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
 def _bootstrap(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     from broker.cli.bootstrap import bootstrap
 
-    settings.forget_session_variables()
     return bootstrap(in_force.settings, options["key_file"])
 
 
 def _rotate_secrets(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.secrets_commands import rotate
 
-    settings.forget_session_variables()
     return rotate(in_force.settings, flags)
 
 
 def _decrypt_secrets(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.secrets_commands import decrypt
 
-    settings.forget_session_variables()
     return decrypt(in_force.settings)
 
 
 def _backup_check(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.backup_commands import check
 
-    settings.forget_session_variables()
     return check(in_force.settings)
 
 
 def _restored(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.backup_commands import restored
 
-    settings.forget_session_variables()
     return restored(in_force.settings)
 
 
 def _grant(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     from broker.cli.sql_commands import grant_role
 
-    settings.forget_session_variables()
     return grant_role(in_force.settings, options["role"], options["functions"])
 
 
 def _revoke(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     from broker.cli.sql_commands import revoke_role
 
-    settings.forget_session_variables()
     return revoke_role(in_force.settings, options["role"])
 
 
 def _grants(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.sql_commands import show_grants
 
-    settings.forget_session_variables()
     return show_grants(in_force.settings)
 
 
 def _refused(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.sql_commands import show_refused
 
-    settings.forget_session_variables()
     return show_refused(in_force.settings, again=bool(flags.get("again")))
 
 
@@ -293,6 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if isinstance(sys.stdout, io.TextIOWrapper):  # what a terminal cannot show is no failure
         sys.stdout.reconfigure(errors="backslashreplace")
+    process_environment.tidy_environment()
     try:
         code: int = command_line().main(list(arguments), prog_name="broker", standalone_mode=False)
         return code
@@ -315,6 +305,8 @@ def _run(command: Command, options: Mapping[str, Any]) -> int:
     in_force = settings.find_settings(options, names=command.settings)
     for given in in_force.ignored:
         _complain(f"{given} is no setting and is ignored (`broker serve --help` lists all)")
+    if not in_force.settings.database_url:
+        process_environment.forget_postgresql_variables()
     return command.run(in_force, options)
 
 

@@ -24,7 +24,9 @@ from broker.port.tls.handshake import HandshakeTurns, TlsHandshake
 from broker.port.tls.material import ServerTls
 from broker.telemetry.state_changes import StateChanges
 
-SILENCE_SECONDS = 30.0  # from connecting to the first bytes
+LOOK_SECONDS = 30.0  # between two looks at a connection without a request; for the rest of the first bytes
+KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, which are then the ones to close it
+CROWDED_SECONDS = 75.0  # for an idle connection while more than half of those that may be are open
 # Keys in the state of the ASGI lifespan:
 HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls of REST
 HTTP2_DOOR = "http2_door"  # an Http2Door: what serves gRPC
@@ -54,6 +56,10 @@ class ConnectionLimit:
         self._most = most
         self._states = states
 
+    def is_crowded(self, connections: int) -> bool:
+        """Whether more than half of those that may be are open."""
+        return connections > self._most // 2
+
     def has_room(self, connections: int) -> bool:
         if connections < self._most:
             return True
@@ -63,7 +69,10 @@ class ConnectionLimit:
 
 
 class FirstBytes(asyncio.Protocol):
-    """A connection that has not said yet what it speaks; one that goes on to say nothing is closed."""
+    """A connection that has not said yet what it speaks.
+
+    One that says nothing is idle, and closed as such; one that says too little at once is closed at the next look.
+    """
 
     def __init__(
         self,
@@ -72,17 +81,20 @@ class FirstBytes(asyncio.Protocol):
         make_http2: Callable[[], asyncio.Protocol],
         *,
         limit: ConnectionLimit,
+        keep_alive: Callable[[], float],
         agreed: str | None = None,
-        silence_seconds: float = SILENCE_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         """It keeps itself among `connections`, which the server shuts down when it stops, until it knows.
 
+        `keep_alive()`: for how many seconds an idle connection is kept.
         `agreed`: the protocol that TLS has agreed on, "h2" or "http/1.1" (None: none); nothing else is taken then.
         """
         self._connections = connections
         self._limit = limit
-        self._silence_seconds = silence_seconds
-        self._silent: asyncio.TimerHandle | None = None
+        self._keep_alive, self._look_seconds = keep_alive, look_seconds
+        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._make_http1 = make_http1
         self._make_http2 = make_http2
         self._agreed = agreed
@@ -94,7 +106,17 @@ class FirstBytes(asyncio.Protocol):
             self._transport.abort()
             return
         self._connections.add(self)
-        self._silent = asyncio.get_running_loop().call_later(self._silence_seconds, self._transport.close)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._look_seconds, self._look)
+
+    def _look(self) -> None:
+        self._looks += 1
+        if self._heard or self._looks * self._look_seconds >= self._keep_alive():
+            self._transport.close()
+        else:
+            self._look_later()
 
     def data_received(self, data: bytes) -> None:
         if self._heard:
@@ -118,8 +140,8 @@ class FirstBytes(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._connections.discard(self)
-        if self._silent is not None:
-            self._silent.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _hand_over(self, protocol: asyncio.Protocol, data: bytes) -> None:
         self._leave()
@@ -134,8 +156,11 @@ class MakeProtocol:
     With `tls` connections begin with a handshake, but those of a `cleartext` call.
     """
 
-    def __init__(self, *, most_connections: int, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self, *, most_connections: int, tls: ServerTls | None = None, keep_alive_seconds: float = KEEP_ALIVE_SECONDS
+    ) -> None:
         self._most = most_connections
+        self._keep_alive_seconds = keep_alive_seconds
         self._tls = tls
         self._turns = HandshakeTurns()
         self._limit: ConnectionLimit | None = None
@@ -162,6 +187,7 @@ class MakeProtocol:
                 lambda: Http1Connection(server),
                 lambda: http2.connection(connections, tasks, partial(Http2Requests, server)),
                 limit=limit,
+                keep_alive=lambda: self._keep_alive(connections),
                 agreed=agreed,
             )
 
@@ -174,13 +200,19 @@ class MakeProtocol:
         return Http1Connection(self._server(config, server_state, app_state))
 
     def _server(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Server:
+        connections = cast(set[Any], server_state.connections)
         if self._http1 is None:
             self._http1 = Http1Server(
                 app_state[HTTP1_DOOR],
                 cast(Application, config.loaded_app),
                 app_state,
                 pages=cast(WebPages, app_state[WEB_PAGES]),
-                connections=cast(set[Any], server_state.connections),
+                connections=connections,
                 tasks=server_state.tasks,
+                keep_alive=lambda: self._keep_alive(connections),
             )
         return self._http1
+
+    def _keep_alive(self, connections: set[Any]) -> float:
+        is_crowded = self._limit is not None and self._limit.is_crowded(len(connections))
+        return min(self._keep_alive_seconds, CROWDED_SECONDS) if is_crowded else self._keep_alive_seconds

@@ -8,7 +8,8 @@ from broker.domain.delivery_record import RECORD_HOURS
 from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.access.audit_entries import delete_old_audit_entries
-from broker.store.driver.database import Database, translate_errors
+from broker.store.driver.database import Database
+from broker.store.driver.postgres_errors import translate_errors
 from broker.store.log.delivery_records import drop_old_records
 from broker.store.log.identities import drop_identities_behind
 from broker.store.log.imports import delete_old_parts

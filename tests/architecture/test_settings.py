@@ -95,6 +95,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "apply": (certifi.where(), "/no/such.yaml"),
     "project": ("shop", "x/y"),
     "workers": (2, "0"),
+    "keep_alive_seconds": (90.0, "9"),
     "pull_wait_seconds": (0.5, "-1"),
     "pool_size": (1, "0"),
     "request_memory_mb": (1, "0"),

@@ -4,11 +4,12 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.app_config import AppConfig
+from broker.app_config import AppConfig, connections_of_a_process
 from broker.cli.database_doctor import look_at_database
 from broker.runtime.running_processes import RunningProcesses
+from broker.setting_fields import Settings
 from broker.store.driver.database import Database
-from broker.store.schema.fleet import SPARE, read_fleet
+from broker.store.schema.fleet import BY_DEFAULT, SPARE, read_fleet
 from tests.runtime.test_running_processes import SetClock
 
 _INSERT = (
@@ -70,6 +71,24 @@ def test_the_limit_of_a_role_counts_where_it_is_the_least(database_url: str) -> 
             assert (found.bound, found.allowed) == (f"CONNECTION LIMIT of the role {role}", 20)
         finally:
             admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_limit_below_what_one_process_opens_is_found_before_any_runs(database_url: str) -> None:
+    name = make_url(database_url).database
+    role = f"narrow_{name}"
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN IN ROLE postgres CONNECTION LIMIT 4")
+        admin.execute(f"GRANT CREATE ON DATABASE {name} TO {role}")
+        try:
+            [(state, _, mend)] = _said(database_url.replace("postgres@", f"{role}@", 1))
+        finally:
+            admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    assert state == "mend"
+    assert mend.startswith(f"CONNECTION LIMIT of the role {role} must be at least 18 for one process")
+
+
+def test_the_default_of_a_process_is_what_the_settings_say() -> None:
+    assert connections_of_a_process(Settings().pool_size) == BY_DEFAULT
 
 
 async def test_a_process_says_how_many_it_opens(database: Database) -> None:

@@ -1,7 +1,7 @@
 """A connection that speaks HTTP/1.1: requests in, answers out, in turn, with bounds on what a peer may take of us.
 
     idle ──a request begins──► head ──► body ──► idle, and so on
-      │ Pace.keep_alive          │ too long, too large, too slow, malformed
+      │ keep_alive               │ too long, too large, too slow, malformed
       ▼                          ▼
     closed                     refused: what came before is answered, then the refusal is sent, then the end
 
@@ -13,7 +13,7 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Protocol, cast
 
 from broker.domain.payload import MAX_PAYLOAD_BYTES
@@ -53,7 +53,8 @@ class Http1Door(Protocol):
 class Http1Server:
     """What the connections of a process share.
 
-    `connections` shut down and `tasks` are waited for when the server stops.
+    `connections` shut down and `tasks` are waited for when the server stops; `keep_alive()`: for how many seconds
+    an idle connection is kept.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Http1Server:
         pages: WebPages,
         connections: set[Any],
         tasks: set[asyncio.Task[Any]],
+        keep_alive: Callable[[], float],
     ) -> None:
         self.door = door
         self.pages = pages
@@ -72,6 +74,7 @@ class Http1Server:
         self.state = state
         self.connections = connections
         self.tasks = tasks
+        self.keep_alive = keep_alive
         self.heads = KnownHeads()
         self.request_ids = RequestIds()
 
@@ -387,6 +390,7 @@ class Http1Connection(asyncio.Protocol):
                 received=self.received,
                 held_up=held_up,
                 answering=self._current is not None,
+                keep_alive=self._server.keep_alive(),
             ):
                 self._close()
         except Refusal as refusal:

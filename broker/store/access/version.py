@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from psycopg import sql
 from sqlalchemy import text
 
-from broker.store.driver.database import Connection, ResourceConnection, translate_errors
+from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.driver.notifications import ACCESS_CHANGED, resources_channel
+from broker.store.driver.postgres_errors import translate_errors
 
 _READ = sql.SQL("SELECT version, credentials FROM access_version")
 _RAISE = text("UPDATE access_version SET version = version + 1")

@@ -23,7 +23,7 @@ def test_a_server_that_is_not_there_is_to_be_started(terminal: Terminal) -> None
     found = _checks(terminal, "--url http://127.0.0.1:1", code=1)
     assert list(found) == ["server"]
     assert found["server"]["state"] == "mend"
-    assert found["server"]["mend"].startswith("start it with `broker serve`")
+    assert found["server"]["mend"].startswith("`broker serve` starts a broker")
 
 
 def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 import click
-import httpx
 
 from broker.cli.client.api import Json, NotKnown, NotReached, Refused
 from broker.cli.client.calling import Session, calling
@@ -125,7 +124,7 @@ def _why(error: Stop) -> str:
         return f"{error.status}: {error.reason}" if error.reason else error.status
     if isinstance(error, NotKnown):
         return "the server does not know the call that tells it"
-    return str(error).partition(";")[0]
+    return error.seen if isinstance(error, NotReached) else str(error)
 
 
 class _Server:
@@ -141,7 +140,7 @@ class _Server:
         try:
             health = self._api.get("/healthz")
         except NotReached as error:
-            yield Finding("server", MEND, str(error).partition(";")[0], _how_to_reach(error))
+            yield Finding("server", MEND, error.seen, error.remedy)
             return
         took = time.monotonic() - began
         self.answers = True
@@ -159,16 +158,6 @@ class _Server:
             yield Finding("server", LOOK, where, "look at its log, and at the way there")
         else:
             yield Finding("server", OK, f"{where}; this program is {version()}")
-
-
-def _how_to_reach(error: NotReached) -> str:
-    if not isinstance(error.__cause__, httpx.ConnectError):
-        return "the server accepts connections and does not answer: look at its log"
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return "--ca-file names the authority, if it is the server's own; else renew the server's certificate"
-    if "SSL" in str(error):
-        return "is it http:// rather than https://?"
-    return "start it with `broker serve`, or give --url"
 
 
 def _transport(session: Session) -> Iterator[Finding]:
@@ -205,7 +194,7 @@ def _readiness(session: Session) -> Iterator[Finding]:
         raise Refused(str(answer.status_code), f"{session.api.url}/readyz does not answer as a broker does")
     mend = "docs/runbooks.md has what to do when the database is away"
     yield Finding("ready", MEND, f"no: {found['reason']}", mend)
-    yield not_checked("storage", "the database is away", _AGAIN)
+    yield not_checked("storage", "the broker is not ready", _AGAIN)
 
 
 def _storage(warnings: list[str]) -> Iterator[Finding]:
