@@ -9,6 +9,7 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -33,7 +34,8 @@ BESIDE = {
 BESIDE_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 
 _SHOWN = 200  # characters of a refused value
-_INTEGER = re.compile(r"-?[0-9]{1,20}(?:\.0*)?")  # [0-9], not \d: int() takes the digits of any script
+# ProtoJSON accepts an exponent in a quoted number, too.  [0-9], not \d: int() takes the digits of any script.
+_QUOTED_NUMBER = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?")
 _BOOLS = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
 _NUMBERS = ("NaN", "Infinity", "-Infinity")
 
@@ -212,8 +214,8 @@ def _scalar(field: FieldDescriptor, value: Any, where: str) -> Any:
 
 def _integer(value: Any, where: str, least: int, most: int, kind: str) -> int:
     number = value
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        number = int(value.partition(".")[0])
+    if isinstance(value, str) and _QUOTED_NUMBER.fullmatch(value) and (exact := Decimal(value)) == int(exact):
+        number = int(exact)
     elif isinstance(value, float) and value.is_integer():
         number = int(value)
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
