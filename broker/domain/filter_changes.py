@@ -1,6 +1,6 @@
 """The filters that a subscription had before its filter was changed: earlier messages keep their verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -33,12 +33,13 @@ def filter_at(newest: str, earlier: Sequence[EarlierFilter], publish_time: datet
     return next((each.filter for each in earlier if publish_time < each.until), newest)
 
 
-def change_time(last_publish_time: datetime, now: datetime) -> datetime:
-    """When a new filter begins to hold: later than the last message, and no earlier than now.
+def change_time(last_publish_times: Iterable[datetime], now: datetime) -> datetime:
+    """When a new filter begins to hold: later than the last message of each shard, and no earlier than now.
 
     It is a whole millisecond, as publish times are.
     """
-    return max(whole_milliseconds(last_publish_time) + timedelta(milliseconds=1), whole_milliseconds(now))
+    behind = (whole_milliseconds(last) + timedelta(milliseconds=1) for last in last_publish_times)
+    return max([whole_milliseconds(now), *behind])
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,18 +124,21 @@ async def begin_change(connection: ResourceConnection, subscription: Subscriptio
     transaction ends.  The caller has locked the subscription's row.
     """
     await lock_cursors_of(connection, subscription.subscription_id)
-    shard_ids = sorted(
-        await shards_of(connection, [subscription.subscription_id])
-    )  # a purge may have replaced them
-    newest = now
+    shard_ids = sorted(await shards_of(connection, [subscription.subscription_id]))  # purges may have made new ones
+    times: list[datetime] = []
     for shard_id in shard_ids:  # by id: the one lock order
         locked = select(shards.c.last_publish_time).where(shards.c.shard_id == shard_id).with_for_update()
-        newest = max(newest, await connection.scalar(locked) or newest)
-    since = change_time(newest, now)
+        times += (await connection.scalars(locked)).all()
+    since = change_time(times, now)
+    await _publish_no_earlier(connection, shard_ids, since)
+    return since
+
+
+async def _publish_no_earlier(connection: ResourceConnection, shard_ids: Sequence[int], since: datetime) -> None:
+    """Whatever the clock of the publishing process says."""
     for shard_id in shard_ids:
         moved = update(shards).where(shards.c.shard_id == shard_id).values(last_publish_time=since)
         await connection.execute(moved)
-    return since
 
 
 async def write_change(
