@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from broker.domain.errors import FailedPrecondition
+from broker.domain.event import Event, Subject
 from broker.domain.filter_changes import MAX_EARLIER, EarlierFilter, FilterChange
-from broker.domain.names import leaf
+from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.filtering.changes import compiled_filter
@@ -13,7 +15,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import attached_subscription, locked_subscription
 from broker.store.driver.database import Database, ResourceConnection, driver_of
-from broker.store.resources import filter_changes, processes
+from broker.store.resources import events, filter_changes, processes
 from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import FILTER_CHANGES
@@ -62,6 +64,8 @@ class FilterChangeService:
                 newest=newest,
                 now=now,
             )
+            change = FilterChange(filter=text, previous=previous, effective_time=since)
+            await _leave_event(connection, subscription, change, since, by=by)
         self._counts[FILTER_CHANGES] += 1
         who = f" by {by}" if by else ""
         self._states.tell(
@@ -71,7 +75,7 @@ class FilterChangeService:
             fields=fields_of(name, principal=by),
         )
         await self._wake_ups.announce(name)
-        return FilterChange(filter=text, previous=previous, effective_time=since)
+        return change
 
     async def preview(self, name: str, text: str) -> FilterChange:
         """What `set_filter` would do, and what it would have done to the newest messages.  Raises as it does."""
@@ -90,6 +94,21 @@ class FilterChangeService:
                 retained_since=subscription.gets_since(self._clock.now()),
             )
         return FilterChange(filter=text, previous=subscription.filter, comparison=comparison)
+
+
+async def _leave_event(
+    connection: ResourceConnection, subscription: Subscription, change: FilterChange, since: datetime, *, by: str
+) -> None:
+    """It is published once the change is committed, if the project wants events."""
+    project = project_of(subscription.name)
+    topic = await events.read_event_topic(connection, project=project)
+    if not topic or topic == subscription.topic:
+        return
+    why = f"the filter was changed{f' by {by}' if by else ''} from {change.previous!r} to {change.filter!r}"
+    fields = {"filter": change.filter, "previousFilter": change.previous}
+    subject = Subject(project, "filter", subscription.name)
+    event = Event(subject, "begins", why, since, since, 1, fields)
+    await events.insert_events(connection, events=[event])
 
 
 def _check_attached(subscription: Subscription) -> None:

@@ -118,8 +118,8 @@ def update(session: Session, *, subscription: str, cleared: tuple[str, ...], **o
 @calling(
     COMMANDS,
     "set-filter",
-    "broker sub set-filter audit 'attributes.env=\"prod\" OR attributes:urgent' --dry-run",
-    "broker sub set-filter audit 'attributes.env=\"prod\" OR attributes:urgent'",
+    "broker sub set-filter audit attributes:env --dry-run",
+    "broker sub set-filter audit attributes:env",
 )
 @_subscription
 @click.argument("filter_text", metavar="FILTER")
@@ -141,10 +141,11 @@ def _change_text(name: str, answer: Json) -> str:
     if (preview := answer.get("preview")) is None:
         return f"Changed the filter of {name}, for messages published from {answer['effectiveTime']} on."
     return (
-        f"Of the newest {preview['scannedMessageCount']:,} messages {name} would get "
-        f"{preview['matchedMessageCount']:,} instead of {preview['previouslyMatchedMessageCount']:,}: "
-        f"{preview['newlyMatchedMessageCount']:,} that it does not get now, and "
-        f"{preview['noLongerMatchedMessageCount']:,} fewer that it gets now. Nothing was changed."
+        f"Nothing was changed. Of the newest {preview['scannedMessageCount']:,} messages\n"
+        f"  {preview['previouslyMatchedMessageCount']:,} match the present filter\n"
+        f"  {preview['matchedMessageCount']:,} match the new filter\n"
+        f"  {preview['newlyMatchedMessageCount']:,} match the new filter alone\n"
+        f"  {preview['noLongerMatchedMessageCount']:,} match the present filter alone"
     )
 
 
