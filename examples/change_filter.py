@@ -56,3 +56,4 @@ publish("order 3", country="de")
 publish("order 4", country="fr")
 print("got", sorted(pull()))  # order 1 by the old filter, order 4 by the new one
 clean_up()
+broker.close()

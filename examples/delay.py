@@ -58,3 +58,4 @@ while not (came := pull()):
     time.sleep(0.2)
 print("later:", came)
 clean_up()
+broker.close()

@@ -54,3 +54,4 @@ print(told["verdict"])
 for entry in told["timeline"]:
     print(entry["event"])
 clean_up()
+broker.close()

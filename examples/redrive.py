@@ -64,3 +64,4 @@ while not (came := pull()):
 print("got", came)
 call("DELETE", operation["name"])
 clean_up()
+broker.close()

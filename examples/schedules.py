@@ -52,3 +52,4 @@ while not (came := pull()):
     pass
 print("got", came)
 clean_up()
+broker.close()

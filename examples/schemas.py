@@ -56,3 +56,4 @@ except httpx.HTTPStatusError as error:
     print("refused:", error.response.json()["error"]["message"])
 print("got", pull())
 clean_up()
+broker.close()
