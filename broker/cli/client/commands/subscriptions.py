@@ -139,7 +139,7 @@ def _change_text(name: str, answer: Json) -> str:
     if not answer["changed"]:
         return f"{name} has this filter already."
     if (preview := answer.get("preview")) is None:
-        return f"Changed the filter of {name}, for messages published from {answer['effectiveTime']} on."
+        return f"Changed the filter of {name}\nfor messages published from {answer['effectiveTime']} on."
     return (
         f"Nothing was changed. Of the newest {preview['scannedMessageCount']:,} messages\n"
         f"  {preview['previouslyMatchedMessageCount']:,} match the present filter\n"
