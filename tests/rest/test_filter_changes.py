@@ -14,6 +14,8 @@ from broker.domain.filter_changes import MAX_EARLIER
 from broker.domain.timestamps import parse_timestamp
 from tests.fixtures.broker import Rest, eventually, message, text
 from tests.fixtures.in_process import running_in_process
+from tests.fixtures.push_sink import PushSink
+from tests.fixtures.pushes import Pushes
 
 PROD, TEST = 'attributes.env = "prod"', 'attributes.env = "test"'
 BOTH_BODIES = {"cheap": '{"price": 5}', "dear": '{"price": 500}'}
@@ -287,6 +289,18 @@ async def test_nor_does_a_pull_that_waited_while_the_filter_was_changed(two: Two
     await set_filter(two.rest, TEST)
     await publish_both(two.rest, "after")
     assert texts(await waiting) == ["test after"]
+
+
+async def test_pushes_follow_the_change_of_whichever_process(two: Two, push_sink: PushSink) -> None:
+    pushes = Pushes(two.rest, push_sink)
+    path = await pushes.subscribe(name="pushed", filter=PROD)
+    await publish_both(two.rest, "before")
+    await pushes.until_taken(path, "prod before")
+    await set_filter(two.rest, TEST, "pushed")
+    for number in range(5):
+        await publish_both(two.other, f"after {number}")
+    await pushes.until_taken(path, *(f"test after {number}" for number in range(5)))
+    assert not [each for each in await pushes.taken(path) if each.startswith(("prod after", "test before"))]
 
 
 async def test_every_message_of_many_publishers_is_decided_by_the_filter_that_was_answered_before_it(
