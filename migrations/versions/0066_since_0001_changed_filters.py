@@ -10,8 +10,8 @@ down_revision = "0065_since_0001"
 branch_labels = None
 depends_on = None
 
-# `path` looks into an array of the attributes, the body's JSON (an empty array if it cannot be read), and the publish
-# time in seconds since 1970.  Bodies are read as body_matches reads them (revision 0025).
+# `path` looks into an array of the attributes, the body's JSON (an empty array if it cannot be read), and the
+# publish time in seconds since 1970.  Bodies are read as body_matches reads them (revision 0025).
 MESSAGE_MATCHES = """
     CREATE FUNCTION message_matches(attributes jsonb, body bytea, publish_time timestamptz, path jsonpath)
     RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
