@@ -127,7 +127,7 @@ def fate_of(facts: Facts, now: datetime) -> MessageFate:
             state=Fate.BEFORE_SUBSCRIPTION, verdict="It was published before the subscription was made."
         )
     if not facts.matches:
-        return _filtered(facts.subscription)
+        return _filtered(facts)
     return MessageFate(state=Fate.SETTLED, verdict=_unrecorded(facts, now))
 
 
@@ -249,7 +249,7 @@ def _by(author: Author) -> str:
 
 def _to_come(facts: Facts, now: datetime) -> MessageFate:
     if not facts.matches:
-        return _filtered(facts.subscription)
+        return _filtered(facts)
     if _is_past(facts, now) and not (facts.waits and facts.redriven):
         verdict = f"It was not handed out within its {_time_it_had(facts, now)}."
         return MessageFate(state=Fate.EXPIRED, verdict=verdict)
@@ -303,8 +303,10 @@ def _held(facts: Facts, holder: int) -> MessageFate:
     return MessageFate(state=Fate.HELD_BY_KEY, verdict=verdict, standing=facts.standing, held_by_message_id=held_by)
 
 
-def _filtered(subscription: Subscription) -> MessageFate:
-    return MessageFate(state=Fate.FILTERED, verdict=f"The filter leaves it out: {subscription.filter}")
+def _filtered(facts: Facts) -> MessageFate:
+    decides = facts.subscription.filter_of(facts.publish_time)
+    was = "" if decides == facts.subscription.filter else " of the time when it was published"
+    return MessageFate(state=Fate.FILTERED, verdict=f"The filter{was} leaves it out: {decides}")
 
 
 def _dead_lettered(letter: DeadLetterFact, subscription: Subscription) -> MessageFate:

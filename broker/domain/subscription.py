@@ -9,6 +9,7 @@ from broker.domain.ack_deadline import check_ack_deadline
 from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
+from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at
 from broker.domain.journal import NO_JOURNAL, Journal, check_journal
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
@@ -127,11 +128,13 @@ class Subscription:
     that the backlog can still be pulled; `levels`: how urgent those are that have urgent messages, and
     `priorities`: what that means, are the topic's.
     `expiration_ttl` None means the subscription never expires.
-    `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter), `body_path` what reads bodies
-    for it, if anything does.  `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages
-    are then retried without end rather than lost; `dead_letters_unread`: there is one, and nobody subscribes to it.
-    `pause`: nothing is handed out (None: it is not paused); an update leaves it alone.  `kept` holds fields that
-    are stored and given back without effect, keyed by their JSON name.
+    `filter_path` and `body_path` are the filter, compiled (filtering/jsonpath.py).  If it was changed they are
+    what `earlier_filters` and `filter` say together, and `newest_filter` is what `filter` says alone (None:
+    nothing else decides about any message that there is); `filter_changed_at`: since when it does.
+    `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages are then retried without
+    end rather than lost; `dead_letters_unread`: there is one, and nobody subscribes to it.  `pause`: nothing is
+    handed out (None: it is not paused); an update leaves it alone.  `kept` holds fields that are stored and
+    given back without effect, keyed by their JSON name.
     """
 
     subscription_id: int = 0
@@ -153,6 +156,9 @@ class Subscription:
     filter: str = ""
     filter_path: str | None = None
     body_path: str | None = None
+    earlier_filters: tuple[EarlierFilter, ...] = ()
+    newest_filter: NewestFilter | None = None
+    filter_changed_at: datetime | None = None
     dead_letter_policy: DeadLetterPolicy | None = None
     dead_letter_topic_id: int = 0
     dead_letters_unread: bool = False
@@ -219,6 +225,16 @@ class Subscription:
         (google.pubsub.v1.Subscription.State).  An endpoint that fails and is tried again leaves it ACTIVE.
         """
         return "RESOURCE_ERROR" if self.export or (self.is_push and self.pause is not None) else "ACTIVE"
+
+    @property
+    def newest_paths(self) -> tuple[str | None, str | None]:
+        """`filter_path` and `body_path` of what decides about messages that are published now."""
+        newest = self.newest_filter
+        return (self.filter_path, self.body_path) if newest is None else (newest.filter_path, newest.body_path)
+
+    def filter_of(self, publish_time: datetime) -> str:
+        """The filter that decides about a message published at this time."""
+        return filter_at(self.filter, self.earlier_filters, publish_time)
 
     @property
     def retention(self) -> timedelta:

@@ -69,7 +69,7 @@ class PurgeService:
         check_rate(options.max_rate)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)
-        paths = compiled(options.filter, subscription.filter)
+        paths = compiled(options.filter, subscription)
         until = min(options.before or END_OF_TIME, END_OF_TIME)
         where = {"shard_ids": subscription.shard_ids}
         async with self._database.hot() as hot:

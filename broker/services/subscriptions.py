@@ -17,8 +17,7 @@ from broker.domain.subscription import (
     Subscription,
     check_subscription,
 )
-from broker.filtering.jsonpath import filter_paths
-from broker.filtering.parser import parse_filter
+from broker.filtering.changes import compiled_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.quotas import Quotas
@@ -105,8 +104,7 @@ class SubscriptionService:
         check_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
         check_kept(wanted.kept)
         await self._transforms.check(wanted.name, wanted.transforms)
-        if wanted.filter:
-            wanted = replace(wanted, **filter_paths(parse_filter(wanted.filter))._asdict())
+        wanted = replace(wanted, **compiled_filter(wanted.filter)._asdict())
         async with self._database.transaction() as connection:
             # Shared with other creations, but not with a deletion of the topic.
             topic = await topics.lock_topic(connection, name=wanted.topic, share=True)

@@ -20,6 +20,7 @@ from broker.store.log.retention import delete_dead_letters, delete_unwanted, dro
 from broker.store.log.retracted import delete_retractions
 from broker.store.log.scheduled_messages import delete_scheduled_ids
 from broker.store.log.staged import delete_refused_messages
+from broker.store.resources.filter_changes import forget_filters
 from broker.store.resources.operations import delete_old_operations
 from broker.store.resources.snapshots import delete_expired_snapshots
 from broker.telemetry.lost_letters import LostLetters
@@ -29,7 +30,7 @@ from broker.telemetry.state_changes import StateChanges
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
 _PARTS = (
     *(make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_old_journal),
-    *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind, delete_retractions),
+    *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind, delete_retractions, forget_filters),
 )
 
 

@@ -6,7 +6,7 @@ Locks: `topics` and `subscriptions` for a moment, as any new column without a de
 from alembic import op
 
 revision = "0068_since_0001"
-down_revision = "0065_since_0001"
+down_revision = "0066_since_0001"
 branch_labels = None
 depends_on = None
 

@@ -56,7 +56,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "TailTopic",
     }
     trials = {"TestFilter", "TestMessageTransforms", "ValidateMessageTransform"}
-    acts = {"PauseSubscription", "ResumeSubscription", "FreezeTopic", "UnfreezeTopic"}
+    acts = {"PauseSubscription", "ResumeSubscription", "FreezeTopic", "UnfreezeTopic", "SetFilter"}
     acts |= {
         "UndoSeek",
         "PurgeSubscription",

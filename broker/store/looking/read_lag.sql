@@ -112,7 +112,9 @@ LEFT JOIN LATERAL (
     FROM (
         SELECT l.publish_time,
                l.attributes @@ p.filter_path
-               AND (p.body_path IS NULL OR body_matches(l.attributes, l.body, p.body_path)) AS matches
+               AND (p.body_path IS NULL OR message_matches(
+                   l.attributes, l.body, l.publish_time, p.body_path
+               )) AS matches
         FROM messages AS l
         WHERE p.filter_path IS NOT NULL
           AND l.shard_id = p.shard_id

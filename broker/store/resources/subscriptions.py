@@ -19,6 +19,7 @@ from broker.store.log.in_doubt import wait_until_heard
 from broker.store.log.letter_retention import resolve_in_shards
 from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.resources.exact_durations import exact_texts, exactly
+from broker.store.resources.filter_changes import decode_earlier, newest_filter
 from broker.store.resources.shard_levels import (
     PRIORITIES,
     of_subscription,
@@ -101,6 +102,9 @@ def _subscription(row: Row[Any]) -> Subscription:
         filter=row.filter,
         filter_path=row.filter_path,
         body_path=row.body_path,
+        earlier_filters=decode_earlier(row.earlier_filters),
+        filter_changed_at=row.filter_changed_at,
+        newest_filter=newest_filter(row),
         dead_letter_topic_id=row.dead_letter_topic_id or 0,
         dead_letters_unread=bool(row.dead_letters_unread),
         dead_letter_policy=_dead_letter_policy(row),

@@ -26,6 +26,8 @@ broker sub list --topic orders --json
 broker sub update billing --ack-deadline 30 --max-backoff 5m
 broker sub show billing
 broker sub update billing --clear retryPolicy
+broker sub set-filter audit attributes:env --dry-run
+broker sub set-filter audit attributes:env
 broker publish orders 'one order' --attribute env=prod
 # broker publish orders '{"total": 12}' 'a longer order, which a terminal of eighty columns cannot show as a whole'
 broker topic browse orders

@@ -172,16 +172,36 @@ def test_a_mistake_in_a_file_is_told_before_anything_is_done(here: Project, decl
 def test_what_cannot_be_changed_is_named_with_the_way_out_and_nothing_is_done(here: Project) -> None:
     here.plan(SHOP)
     changed = json.loads(json.dumps(SHOP))
-    changed["subscriptions"]["billing"]["filter"] = 'attributes.env = "test"'
+    changed["subscriptions"]["billing"]["enableMessageOrdering"] = True
     changed["topics"]["more"] = {}
     done = here.apply(changed)
     assert done.code == 1
-    assert "filter cannot be changed ('attributes.env = \"prod\"' to " in done.text
+    assert "enableMessageOrdering cannot be changed (" in done.text
     assert "`broker sub delete billing`" in done.text
     plan = json.loads(here.apply(changed, "--json").text)
     assert [one["action"] for one in plan if "problem" in one] == ["none"]
     assert not any(one["done"] for one in plan)
     assert f"{here.name}/topics/more" not in here.names()
+
+
+def test_a_changed_filter_is_an_update_of_its_own_which_the_plan_explains(here: Project) -> None:
+    here.plan(SHOP)
+    wanted = 'attributes.env = "test"'
+    changed = json.loads(json.dumps(SHOP))
+    changed["subscriptions"]["billing"] |= {"filter": wanted, "ackDeadlineSeconds": 45}
+    said = here.apply(changed, "--dry-run").text
+    assert f'filter: attributes.env = "prod" → {wanted} (by setFilter, for messages published from then on' in said
+    [step] = [one for one in json.loads(here.apply(changed, "--json").text) if one["action"] == "update"]
+    notes = {change["field"]: change.get("note", "") for change in step["changes"]}
+    assert notes["ackDeadlineSeconds"] == ""
+    assert "earlier ones keep the verdict of the old filter" in notes["filter"]
+    subscription = here.get("subscriptions/billing")
+    assert (subscription["filter"], subscription["ackDeadlineSeconds"]) == (wanted, 45)
+    assert here.actions(changed) == {}
+    del changed["subscriptions"]["billing"]["filter"]
+    assert here.actions(changed) == {"subscriptions/billing": "update"}
+    assert here.apply(changed).code == 0
+    assert "filter" not in here.get("subscriptions/billing")
 
 
 def test_secrets_are_left_alone_unless_the_file_has_them_and_are_never_shown(here: Project) -> None:

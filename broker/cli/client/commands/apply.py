@@ -112,7 +112,8 @@ def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
         sign = "!" if step.problem else _SIGNS[step.action]
         out.styled(f"{sign} {step.kind} {step.name.rpartition('/')[2]}", "mend" if step.problem else step.action)
         for change in step.changes:
-            out.styled(f"    {change.field}: {_shift(change.before, change.after, project)}", "")
+            note = f" ({change.note})" if change.note else ""
+            out.styled(f"    {change.field}: {_shift(change.before, change.after, project)}{note}", "")
         if step.problem:
             out.styled(f"    {step.problem}", "mend")
     counts = {action: sum(step.action == action for step in plan) for action in _SIGNS}

@@ -68,7 +68,7 @@ def list_(session: Session, *, topic: str | None) -> Shown:
 )
 @_subscription
 @click.option("--topic", metavar="TOPIC", required=True, help="Whose messages it gets, from now on.")
-@click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches; cannot be changed later.")
+@click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches; set-filter changes it.")
 @click.option("--ordered", is_flag=True, help="Messages of an ordering key come in order; cannot be changed later.")
 @_mutable
 def create(
@@ -113,6 +113,40 @@ def update(session: Session, *, subscription: str, cleared: tuple[str, ...], **o
     if "deadLetterPolicy" in body:
         _warn_if_unread(session, changed)
     return Shown(data=changed, line=f"Changed the subscription {name}.")
+
+
+@calling(
+    COMMANDS,
+    "set-filter",
+    "broker sub set-filter audit attributes:env --dry-run",
+    "broker sub set-filter audit attributes:env",
+)
+@_subscription
+@click.argument("filter_text", metavar="FILTER")
+@click.option("--dry-run", is_flag=True, help="Count what it would change among the newest messages.")
+def set_filter(session: Session, *, subscription: str, filter_text: str, dry_run: bool) -> Shown:
+    """Change the filter for messages published from now on; '' removes it. Needs this broker.
+
+    Earlier messages keep the verdict of the filter that they were published under, whether delivered yet or not.
+    """
+    name = session.subscription(subscription)
+    asked = {"filter": filter_text} | ({"validateOnly": True} if dry_run else {})
+    answer = session.api.call("POST", f"{name}:setFilter", asked)
+    return Shown(data=answer, line=_change_text(name, answer))
+
+
+def _change_text(name: str, answer: Json) -> str:
+    if not answer["changed"]:
+        return f"{name} has this filter already."
+    if (preview := answer.get("preview")) is None:
+        return f"Changed the filter of {name}\nfor messages published from {answer['effectiveTime']} on."
+    return (
+        f"Nothing was changed. Of the newest {preview['scannedMessageCount']:,} messages\n"
+        f"  {preview['previouslyMatchedMessageCount']:,} match the present filter\n"
+        f"  {preview['matchedMessageCount']:,} match the new filter\n"
+        f"  {preview['newlyMatchedMessageCount']:,} match the new filter alone\n"
+        f"  {preview['noLongerMatchedMessageCount']:,} match the present filter alone"
+    )
 
 
 @calling(COMMANDS, "delete", "broker sub delete audit")
