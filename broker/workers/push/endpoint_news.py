@@ -127,8 +127,8 @@ class EndpointNews:
         self._dead_letters.read(subscription)
         if pause is not None:
             self._paused.add(name)
-            until = "until they are allowed" if is_withheld(pause.reason) else "until :resume"
-            self._states.begins(_PAUSED, name, f"pushes of {name} are paused, {until}", pause.why)
+            until = "until they are allowed" if is_withheld(pause.reason) else "until resumed"
+            self._states.begins(_PAUSED, name, f"pushes of {name} are paused {until}", pause.why)
         elif name in self._paused:
             self._paused.remove(name)
             self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")

@@ -9,7 +9,7 @@ import pytest
 
 from broker.cli import database_doctor
 from broker.cli.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
-from broker.domain.lag import HeldBy
+from broker.domain.lag import DeliveryState
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 
@@ -39,8 +39,8 @@ ERRORS = {
 
 
 def test_whatever_holds_a_subscription_has_a_next_step(terminal: Terminal, server: AnsweringServer) -> None:
-    for held_by in set(HeldBy) - {HeldBy.NOTHING}:
-        lag = {"subscription": "projects/p/subscriptions/hook", "heldBy": held_by, "verdict": "It is so."}
+    for held_by in set(DeliveryState) - {DeliveryState.NOTHING}:
+        lag = {"subscription": "projects/p/subscriptions/hook", "deliveryState": held_by, "verdict": "It is so."}
         server.answers = HEALTHY | WELL | {"/lag": (200, json.dumps({"subscriptions": [lag]}).encode())}
         done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")
         [found] = [one for one in json.loads(done.text) if one["check"] == "hook"]

@@ -51,7 +51,7 @@ def test_all_commands_name_the_failing_endpoint_as_the_cause(terminal: Terminal,
     [fate] = asked(f"message show {message_id}")["subscriptions"]
     status = asked("push status hook")
     held_by = checked["finding"].partition(":")[0]
-    assert {lag["heldBy"], held_by, fate["heldBy"], status["heldBy"]} == {"ENDPOINT_FAILING"}
+    assert {lag["deliveryState"], held_by, fate["deliveryState"], status["deliveryState"]} == {"ENDPOINT_FAILING"}
     assert checked["mend"] == "`broker push failures hook` has the answers; mend the endpoint"
     for sentence in (lag["verdict"], checked["finding"], fate["verdict"], status["verdict"]):
         assert "The endpoint fails: " in sentence

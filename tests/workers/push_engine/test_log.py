@@ -174,8 +174,9 @@ async def test_a_pause_is_told_with_its_reason_and_its_end_whoever_began_it(
     await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:pausePush", {"reason": "a\nbreak"})
     await eventually(lambda: len(_said(caplog)) == 3)
     gone, resumed, called = _said(caplog)
-    paused = f"WARNING {_PUSHES} are paused, until :resume"
-    assert gone == f"{paused}: The endpoint (https://far.example:8443) answered 410 (Gone)"
+    paused = f"WARNING {_PUSHES} are paused until resumed"
+    why = "Gone: the endpoint (https://far.example:8443) answered 3 messages with 410, and accepted none in between"
+    assert gone == f"{paused}: {why}"
     assert resumed.startswith(f"INFO {_PUSHES} are resumed, after ")
     assert called == f"{paused}: a\nbreak"
     await pushing.rest.ok("DELETE", pushing.rest.subscription())

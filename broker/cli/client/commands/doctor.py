@@ -36,9 +36,9 @@ _NEXT_STEPS = {  # for what holds a subscription; {} is its name
     "EXPORT": "this broker exports nothing: `broker sub delete {}`, or pull it",
     "PAUSED": "mend what it was paused for, then `broker sub resume {}`",
     "ENDPOINT_FAILING": "`broker push failures {}` has the answers; mend the endpoint",
-    "WAITS_FOR_SLOTS": "`broker push status {}`; mend the endpoints that hang or are slow",
-    "NOBODY_PULLS": "start what reads it, or `broker sub delete {}`",
-    "STUCK_KEY": "`broker message show` that message; a dead-letter topic gets such messages out of the way",
+    "WAITING_FOR_SLOTS": "`broker push status {}`; mend the endpoints that hang or are slow",
+    "NO_CONSUMERS": "start what reads it, or `broker sub delete {}`",
+    "BLOCKED_KEY": "`broker message show` that message; a dead-letter topic gets such messages out of the way",
     "RETRYING": "`broker push failures {}` if it is pushed, or the logs of what reads it, say why",
     "SLOW_ENDPOINT": "`broker push status {}`; make the endpoint answer sooner",
     "SLOW_CONSUMERS": "the logs of what reads it, or more readers",
@@ -275,9 +275,9 @@ def _unread_dead_letters(lags: list[Json]) -> Iterator[Finding]:
 
 
 def _lagging(lags: list[Json], total: int) -> Iterator[Finding]:
-    held = [one for one in lags if one["heldBy"] != "NOTHING"]
+    held = [one for one in lags if one["deliveryState"] != "NOTHING"]
     for one in held[:5]:
-        name, held_by = leaf(one["subscription"]), one["heldBy"]
+        name, held_by = leaf(one["subscription"]), one["deliveryState"]
         finding = f"{held_by}: {one['verdict']}" if one.get("verdict") else held_by
         yield Finding(name, LOOK, finding, _NEXT_STEPS.get(held_by, _LOOK_AT_LAG).format(name))
     if len(held) > 5:

@@ -22,6 +22,7 @@ _OUTPUT_ONLY = {
     "subscriptions": {
         "name",
         "detached",
+        "pause",
         "topicMessageRetentionDuration",
         "analyticsHubSubscriptionInfo",
     },
