@@ -154,6 +154,7 @@ CLIENTS = {
     "export": "export",
     "context": "context",
     "completion": "completion",
+    "docs": "docs",
 }
 
 # What `broker --help` shows: all of it on one screen.
@@ -164,7 +165,7 @@ SECTIONS = {
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge"),
     "What failed": ("dlq", "push", "op"),
     "Looking": ("lag", "top", "peek", "message", "doctor"),
-    "This program": ("bench", "context", "completion"),
+    "This program": ("docs", "bench", "context", "completion"),
 }
 
 COMMANDS: dict[str, Command | Commands] = {

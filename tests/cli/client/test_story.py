@@ -128,7 +128,7 @@ def _is_of_old_messages(line: str, text: str) -> bool:
     """A machine that is slow comes here when messages are older than ten seconds, and nobody has pulled them: that
     is no matter of how commands print, so what is known of the command stands in its place.
     """
-    return line.split()[1] in ("lag", "top", "doctor") and "Nobody pulls" in " ".join(text.split())
+    return line.split()[1] in ("lag", "top", "doctor") and "No client is pulling" in " ".join(text.split())
 
 
 def _compare(file: Path, told: str) -> None:

@@ -110,11 +110,11 @@ def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
         if step.action == "none" and not step.problem:
             continue
         sign = "!" if step.problem else _SIGNS[step.action]
-        out.styled(f"{sign} {step.kind} {step.name.rpartition('/')[2]}", "mend" if step.problem else step.action)
+        out.styled(f"{sign} {step.kind} {step.name.rpartition('/')[2]}", "error" if step.problem else step.action)
         for change in step.changes:
             out.styled(f"    {change.field}: {_shift(change.before, change.after, project)}", "")
         if step.problem:
-            out.styled(f"    {step.problem}", "mend")
+            out.styled(f"    {step.problem}", "error")
     counts = {action: sum(step.action == action for step in plan) for action in _SIGNS}
     out.styled(
         f"{counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "

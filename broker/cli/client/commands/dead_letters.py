@@ -24,9 +24,7 @@ COMMANDS = Group(
     help="Dead letters of a subscription; these need this broker.",
 )
 _subscription = click.argument("subscription")
-_reason = click.option(
-    "--reason", metavar="TEXT", help='Only those that failed for it, such as "push 503".'
-)
+_reason = click.option("--reason", metavar="TEXT", help='Only those that failed for it, such as "push 503".')
 _filter = click.option("--filter", "filter_text", metavar="FILTER", help="Only letters that it matches.")
 
 
