@@ -314,8 +314,8 @@ def command_line() -> click.Group:
 
 def _run(command: Command, options: Mapping[str, Any]) -> int:
     in_force = settings.find_settings(options, names=command.settings)
-    for given in in_force.ignored:
-        _complain(f"{given} is no setting and is ignored (`broker serve --help` lists all)")
+    for warning in in_force.ignored:
+        _complain(warning)
     return command.run(in_force, options)
 
 
