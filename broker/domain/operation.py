@@ -105,8 +105,8 @@ class Step:
 def step_size(operation: Operation) -> int:
     """How many messages the next step may take up.
 
-    Where steps take so long that the operation falls short of its rate, they take up what is missing as well, but no
-    more than the rate allows in a second.
+    Where steps take so long that the operation falls short of its rate, they take up what is missing as well, but
+    no more than the rate allows in a second.
     """
     rate = operation.max_rate
     if rate is None:

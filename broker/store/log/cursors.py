@@ -258,8 +258,8 @@ async def _write_down(
 ) -> None:
     """Journal what the seek has settled and what it replays, whatever the subscription's journal is set to."""
     after = await _unsettled(connection, seek, next_seq)
-    settled = (Event.ACKED, PURGED) if seek.is_purge else (Event.SKIPPED, "")
-    events = ((settled, without(before, after)), ((Event.REPLAYED, ""), without(after, before)))
+    dropped = (Event.ACKED, PURGED) if seek.is_purge else (Event.SKIPPED, "")
+    events = ((dropped, without(before, after)), ((Event.REPLAYED, ""), without(after, before)))
     rows = [
         row
         for (event, answer), of in events

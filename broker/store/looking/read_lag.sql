@@ -40,7 +40,7 @@ CROSS JOIN LATERAL (
 ) AS z
 CROSS JOIN LATERAL (
     SELECT count(*) AS attempts, coalesce(sum(d.messages), 0)::int8 AS claimed,
-           coalesce(sum(d.leased), 0)::int8 AS outstanding,
+           coalesce(sum(d.within_deadline), 0)::int8 AS outstanding,
            coalesce(sum(d.messages) FILTER (WHERE d.status IN ('nacked', 'exhausted')), 0)::int8 AS retrying,
            max(d.attempt_number) FILTER (WHERE d.messages > 0) AS highest_attempt,
            (array_agg(d.seq ORDER BY d.seq) FILTER (WHERE d.is_open))[1] AS seq,
@@ -58,7 +58,7 @@ CROSS JOIN LATERAL (
                    WHEN a.status <> 'delivering' OR a.next_delivery_at <= %(now)s THEN 0
                    WHEN a.out_count IS NULL THEN bit_count(a.open)
                    ELSE bit_count(substring(a.open FROM 1 FOR a.out_count))
-               END AS leased,
+               END AS within_deadline,
                CASE WHEN a.ordering_key IS NOT NULL AND head.seq IS NOT NULL THEN jsonb_build_object(
                    'ordering_key', a.ordering_key, 'seq', head.seq, 'attempt_number', a.attempt_number,
                    'status', a.status, 'delivered_at', extract(epoch FROM a.delivered_at)

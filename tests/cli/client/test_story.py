@@ -26,6 +26,7 @@ from tests.fixtures.push_sink import PushSink
 FOR_PROGRAMS = (
     "--json",
     "broker completion",
+    "broker docs",
     "--schema",
     "broker auth token",
 )  # what they print is no concern of a terminal's
@@ -72,7 +73,7 @@ def test_what_each_command_prints(
             done = at_work.type(line) if form == "terminal" else at_work.pipe(_as_json(line))
         assert done.code == 0, f"{line}: {done.text}"
         _check(form, done.text, line)
-        text = "…\n" if "--schema" in line else steady(done.text)
+        text = "…\n" if "--schema" in line or line.startswith("broker docs") else steady(done.text)
         typed = f"$ {line if form == 'terminal' else _as_json(line)}\n"
         if _is_of_old_messages(line, text) and len(told) < len(known):
             text = known[len(told)].removeprefix(typed.removeprefix("$ ")).removesuffix("\n")

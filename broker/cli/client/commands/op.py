@@ -23,8 +23,8 @@ def list_(session: Session) -> Shown:
         data=found,
         columns=columns,
         rows=rows,
-        whole=columns[3:],
-        minor=("began", "what", "done"),
+        whole=columns,
+        minor=("began", "done", "what"),
         nothing="The project has no operation.",
     )
 
