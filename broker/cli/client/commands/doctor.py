@@ -160,7 +160,7 @@ class _Server:
         elif took > _SLOW_SECONDS:
             yield Finding("server", WARNING, where, "the server or the network is slow", "check the server's log")
         else:
-            yield Finding("server", OK, where, f"this program is version {version('pubsub-broker')}")
+            yield Finding("server", OK, f"{where}; this program is {version('pubsub-broker')}")
 
 
 def _how_to_reach(error: NotReached) -> str:
