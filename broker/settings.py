@@ -34,7 +34,7 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SettingsInForce:
-    """What is in force, where it is from ("default", "BROKER_PORT", "--port"), and which variables were ignored."""
+    """What is in force, where it is from ("default", "BROKER_PORT", "--port"), and warnings of what was ignored."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -85,7 +85,10 @@ def find_settings(
     an empty variable counts as one that is not set.
     """
     environment = os.environ if environment is None else environment
-    ignored = _unknown_variables(environment)
+    ignored = [
+        f"{given} is no setting and is ignored (`broker serve --help` lists all)"
+        for given in _unknown_variables(environment)
+    ]
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name in names:
@@ -93,6 +96,11 @@ def find_settings(
         origins[name] = origin or "default"
         if origin:
             values[name] = _read(name, origin, text)
+    if values.get("database_url") and "disk_free_min" in values:
+        ignored.append(
+            f"{origins['disk_free_min']} is ignored: it is for the disk of the embedded database, and "
+            f"{origins['database_url']} names another database; database_size_max limits what that one stores"
+        )
     if "data_dir" not in values:
         values["data_dir"] = default_data_dir()
     if "push_private_addresses" not in values:

@@ -15,7 +15,7 @@ from broker.settings import SettingsInForce
 
 _NEAR = 0.6  # of difflib's ratio; a guess too many does no harm here
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-_EPILOG = "An option goes before its environment variable. docs/settings.md says more of each setting."
+_EPILOG = "An option goes before its environment variable. `broker docs settings` says more of each setting."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def make_cli(
     root = Root(
         "broker",
         help="The Google Cloud Pub/Sub API on PostgreSQL: a broker, and commands for any server of that API.",
-        epilog="`broker COMMAND --help` says more of each, with examples. docs/command-line.md has all of them.",
+        epilog="`broker COMMAND --help` says more of each, with examples. `broker docs command-line` has all.",
     )
     root.sections = sections
     root.params.append(_version_option(version))

@@ -143,6 +143,7 @@ CLIENTS = {
     "export": "export",
     "context": "context",
     "completion": "completion",
+    "docs": "docs",
 }
 
 # What `broker --help` shows: all of it on one screen.
@@ -153,7 +154,7 @@ SECTIONS = {
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge"),
     "What failed": ("dlq", "push", "op"),
     "Looking": ("lag", "top", "peek", "message", "doctor"),
-    "This program": ("bench", "context", "completion"),
+    "This program": ("docs", "bench", "context", "completion"),
 }
 
 COMMANDS: dict[str, Command | Commands] = {
@@ -303,8 +304,8 @@ def command_line() -> click.Group:
 
 def _run(command: Command, options: Mapping[str, Any]) -> int:
     in_force = settings.find_settings(options, names=command.settings)
-    for given in in_force.ignored:
-        _complain(f"{given} is no setting and is ignored (`broker serve --help` lists all)")
+    for warning in in_force.ignored:
+        _complain(warning)
     if not in_force.settings.database_url:
         process_environment.forget_postgresql_variables()
     return command.run(in_force, options)

@@ -78,6 +78,23 @@ def format_duration(value: timedelta) -> str:
     return f"{sign}{abs(seconds)}{fraction and '.'}{fraction}s"
 
 
+def format_units(value: timedelta, *, most: int | None = None) -> str:
+    """A duration as people write it, exactly: "7d", "1m30s", "0.5s".
+
+    `most`: of the units from the largest one on, so many at most, and whole seconds: "3d4h".
+    """
+    left, found = value // timedelta(microseconds=1), list[str]()
+    if most is not None:
+        left = max(left - left % 1_000_000, 0)
+    for name, unit in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        count, left = divmod(left, unit * 1_000_000)
+        if count or found:
+            found.append(f"{count}{name}" if count else "")
+    if left or found:
+        found.append(f"{left / 1_000_000:.6f}".rstrip("0").rstrip(".") + "s" if left else "")
+    return "".join(found[:most]) or "0s"
+
+
 def parse_duration(text: str, field: str) -> timedelta:
     """A duration such as "600s" or "0.5s", to the microsecond.  Raises InvalidArgument that names the field."""
     return parse_exact_duration(text, field).microseconds_alone

@@ -14,7 +14,7 @@ from broker.domain.journal import NO_JOURNAL, Journal, check_journal
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.letter_standing import KEPT
-from broker.domain.pause import Pause
+from broker.domain.pause import Pause, is_of_endpoint
 from broker.domain.priority import Priorities
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
@@ -221,10 +221,12 @@ class Subscription:
 
     @property
     def state(self) -> Literal["ACTIVE", "RESOURCE_ERROR"]:
-        """Google's field: RESOURCE_ERROR is of one that cannot receive messages because of where they are to go
-        (google.pubsub.v1.Subscription.State).  An endpoint that fails and is tried again leaves it ACTIVE.
+        """Google's field: RESOURCE_ERROR says that messages cannot be sent to where they are to go
+        (google.pubsub.v1.Subscription.State).  An endpoint that fails and is retried leaves it ACTIVE, and so does
+        a pause, unless the broker itself began it because it cannot push there.
         """
-        return "RESOURCE_ERROR" if self.export or (self.is_push and self.pause is not None) else "ACTIVE"
+        is_refused = self.is_push and self.pause is not None and is_of_endpoint(self.pause.reason)
+        return "RESOURCE_ERROR" if self.export or is_refused else "ACTIVE"
 
     @property
     def newest_paths(self) -> tuple[str | None, str | None]:

@@ -318,7 +318,7 @@ class Subscription:
                 if standing:
                     # Of a key's messages that waited for an earlier one it is not told that a seek has passed them.
                     is_told = self.retained(message, now) and not ordering.keyed(self, message)
-                    standing.settle("SEEKED_PAST" if is_told else None, now)
+                    standing.settle("SKIPPED" if is_told else None, now)
             elif standing and not standing.acked:
                 standing.renew(now, sure=standing.sure)
             else:

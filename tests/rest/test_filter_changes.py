@@ -221,8 +221,8 @@ async def test_a_message_is_explained_by_the_filter_of_its_time(rest: Rest) -> N
     await set_filter(rest, TEST)
     [after] = await rest.publish(message("prod", {"env": "prod"}))
     for message_id, verdict in (
-        (before, f"The filter of the time when it was published leaves it out: {PROD}"),
-        (after, f"The filter leaves it out: {TEST}"),
+        (before, f"It does not match the filter of the time when it was published: {PROD}"),
+        (after, f"It does not match the filter: {TEST}"),
     ):
         fate = await rest.ok("GET", f"{rest.subscription()}/messages/{message_id}")
         assert (fate["state"], fate["verdict"]) == ("FILTERED", verdict)

@@ -54,7 +54,7 @@ async def test_nothing_is_handed_out_after_a_pause_was_answered_by_whichever_pro
     assert [await each.pull() for each in (two.other, two.rest)] == [[], []]
     await two.other.acknowledge([leased])
     [lag] = (await two.rest.ok("GET", f"{two.rest.project}/lag"))["subscriptions"]
-    assert (lag["heldBy"], lag["paused"], lag["pausedReason"]) == ("PAUSED", True, "Ada looks.")
+    assert (lag["deliveryState"], lag["paused"], lag["pausedReason"]) == ("PAUSED", True, "Ada looks.")
     assert lag["undeliveredMessages"] == 1
     await eventually(two.wait_for_a_resume)
     done, _ = await asyncio.wait(waiting, timeout=A_WHILE)

@@ -9,7 +9,7 @@ from psycopg import sql
 from sqlalchemy import make_url
 
 from broker.cli.database_doctor import look_at_database
-from broker.cli.finding import MEND
+from broker.cli.finding import ERROR
 from broker.cli.schema import check_schema
 from broker.cli.stop import Stop
 from broker.store.schema import migrations, schema_state
@@ -46,8 +46,8 @@ def test_a_database_in_another_encoding_is_refused_and_the_one_of_the_remedy_is_
         with pytest.raises(Stop, match=encoding):
             check_schema(url, "")
         [found] = look_at_database(url)
-        assert (found.check, found.state, found.mend) == ("database", MEND, "")
-        assert encoding in found.finding
+        assert (found.check, found.state, found.command) == ("database", ERROR, "")
+        assert encoding in found.why
         statement = str(refused.value).split("`")[1]
         with psycopg.connect(url, autocommit=True) as admin:
             admin.execute(statement.encode())

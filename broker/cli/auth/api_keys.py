@@ -41,7 +41,14 @@ def list_(session: Session) -> Shown:
         for one in found
     ]
     columns = ("id", "name", "roles", "resources", "made")
-    return Shown(data=found, columns=columns, rows=rows, whole=("made",), nothing="There is no API key.")
+    return Shown(
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=("made",),
+        minor=("made", "resources"),
+        nothing="There is no API key.",
+    )
 
 
 @calling(COMMANDS, "delete", "broker auth api-keys delete $API_KEY")

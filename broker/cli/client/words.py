@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from broker.cli.stop import Misuse
+from broker.domain.durations import format_units
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -71,13 +72,7 @@ def age(seconds: float | None) -> str:
     """In its two largest units: "3d4h", "12s"."""
     if seconds is None:
         return ""
-    left = max(0, int(seconds))
-    parts: list[str] = []
-    for unit in ("d", "h", "m", "s"):
-        count, left = divmod(left, _UNITS[unit])
-        if count or parts:
-            parts.append(f"{count}{unit}" if count else "")
-    return "".join(parts[:2]) or "0s"
+    return format_units(timedelta(seconds=seconds), most=2)
 
 
 def age_of(duration: str | None) -> str:

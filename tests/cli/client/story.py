@@ -10,6 +10,9 @@ broker context show
 broker context show local
 broker context delete local
 eval "$(broker completion bash)"
+broker docs
+broker docs runbooks
+broker docs runbooks disk
 # broker topic list
 broker topic create orders
 broker topic create parcels --retention 7d --label team=sales

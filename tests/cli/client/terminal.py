@@ -99,7 +99,7 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00", "2026-11-23T10:00:00.000+00:00"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-11-23 10:00:00"),
     (r"(?m)^\d\d:\d\d:\d\d", "10:00:00"),
-    (r"(?m)^((?:billing|audit) +)\d+s", r"\g<1>0s"),
+    (r"(?m)^((?:billing|audit) +(?:[A-Z_]+ +)?)\d+s", r"\g<1>0s"),
     (r"\b\d{16,18}\b", "1000000000000001"),  # ids of messages
     (r"http://127\.0\.0\.1:\d{5}", "http://127.0.0.1:8085"),
     (r"operations/[0-9a-f]{20}", "operations/0123456789abcdef0123"),

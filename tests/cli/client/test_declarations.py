@@ -238,7 +238,7 @@ def test_what_fails_half_way_says_what_is_done_and_goes_on_from_there(here: Proj
     done = here.apply(declared)
     assert done.code == 1
     assert f"topic {here.name}/topics/two: INVALID_ARGUMENT: " in done.text
-    assert "; 1 of 3 steps are done, mend it and apply again" in done.text
+    assert "; 1 of 3 steps are done; correct it and apply again" in done.text
     declared["topics"]["two"] = {}
     assert here.actions(declared) == {"topics/two": "create", "topics/three": "create"}
 
@@ -494,3 +494,89 @@ def test_what_somebody_has_made_his_own_since_the_plan_is_not_pruned(here: Proje
         for step in plan:
             carry_out(api, step, "broker")
     assert here.names() == {f"{here.name}/topics/one"}
+
+
+def _problems(here: Project, declared: Json, *options: str) -> dict[str, str]:
+    """What a dry run says against a plan; an apply says the same, and does nothing."""
+    done = here.apply(declared, "--json", "--dry-run", *options)
+    assert done.code == 1, done.text
+    planned = json.loads(done.text)
+    names = here.names()
+    applied = here.apply(declared, "--json", *options)
+    assert (applied.code, json.loads(applied.text), here.names()) == (1, planned, names)
+    return {one["name"].removeprefix(f"{here.name}/"): one["problem"] for one in planned if "problem" in one}
+
+
+def test_a_plan_names_a_schema_that_the_server_refuses(here: Project) -> None:
+    def schema(*names: str) -> Json:
+        fields = [{"name": name, "type": "string"} for name in names]
+        definition = json.dumps({"type": "record", "name": "Order", "fields": fields})
+        return {"schemas": {"order": {"type": "AVRO", "definition": definition}}, "topics": {"more": {}}}
+
+    here.plan(schema("id"))
+    found = _problems(here, schema("id", "customer"))
+    assert list(found) == ["schemas/order"]
+    assert "customer" in found["schemas/order"], found
+    broken = {"schemas": {"new": {"type": "AVRO", "definition": "{"}}}
+    assert list(_problems(here, broken)) == ["schemas/new"]
+
+
+def test_a_plan_names_references_to_what_does_not_exist(here: Project) -> None:
+    declared: Json = {
+        "topics": {"orders": {"schemaSettings": {"schema": "none", "encoding": "JSON"}}},
+        "subscriptions": {
+            "billing": {"topic": "gone"},
+            "audit": {"topic": "orders", "deadLetterPolicy": {"deadLetterTopic": "lost"}},
+        },
+        "schedules": {"nightly": {"topic": "gone", "interval": "1h", "message": {"text": "tick"}}},
+    }
+    end = ", which does not exist: declare it, or create it first"
+    assert _problems(here, declared) == {
+        "topics/orders": f"schemaSettings.schema names the schema none{end}",
+        "subscriptions/billing": f"topic names the topic gone{end}",
+        "subscriptions/audit": f"deadLetterPolicy.deadLetterTopic names the topic lost{end}",
+        "schedules/nightly": f"topic names the topic gone{end}",
+    }
+
+
+def test_a_plan_names_what_a_prune_would_break(here: Project) -> None:
+    schedule = {"topic": "orders", "interval": "1h", "message": {"text": "tick"}}
+    here.plan({"topics": {"orders": {}, "kept": {}}, "schedules": {"nightly": schedule}})
+    found = _problems(here, {"topics": {"kept": {}}}, "--prune")
+    assert list(found) == ["topics/orders"]
+    assert found["topics/orders"].startswith("the schedule nightly publishes to it: declare the topic, or ")
+    moved = {"topics": {"kept": {}}, "schedules": {"nightly": schedule | {"topic": "kept"}}}
+    late = moved | {"subscriptions": {"billing": {"topic": "orders"}}}
+    assert list(_problems(here, late, "--prune")) == ["subscriptions/billing"]
+    assert here.actions(moved, "--prune") == {"schedules/nightly": "update", "topics/orders": "delete"}
+
+
+def test_what_is_done_is_said_once(here: Project) -> None:
+    declared: Json = {"topics": {"orders": {"messageRetentionDuration": "7d"}}}
+    assert here.apply(declared, "--dry-run").text.splitlines() == [
+        "+ topic orders",
+        "    messageRetentionDuration: 7d",
+        "1 to create, 0 to update, 0 to delete, 0 as they are.",
+    ]
+    assert here.apply(declared, "--yes").text.splitlines() == [
+        "+ created topic orders",
+        "1 created, 0 updated, 0 deleted, 0 as they are.",
+    ]
+
+
+def test_an_export_is_as_people_write_it(here: Project) -> None:
+    declared: Json = {
+        "topics": {"orders": {"messageRetentionDuration": "36h"}},
+        "subscriptions": {"billing": {"topic": "orders", "retryPolicy": {"maximumBackoff": "90s"}}},
+        "schedules": {
+            "nightly": {"topic": "orders", "interval": "1h", "message": {"text": "Guten Tag\nüberall"}},
+            "binary": {"topic": "orders", "interval": "1h", "message": {"data": "/w=="}},
+        },
+    }
+    here.plan(declared)
+    exported = yaml.safe_load(here.export())
+    assert exported["topics"]["orders"]["messageRetentionDuration"] == "1d12h"
+    assert exported["subscriptions"]["billing"]["retryPolicy"] == {"maximumBackoff": "1m30s"}
+    assert exported["schedules"]["nightly"]["message"] == {"text": "Guten Tag\nüberall"}
+    assert exported["schedules"]["binary"]["message"] == {"data": "/w=="}
+    assert here.actions(exported) == {}

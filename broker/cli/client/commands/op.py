@@ -19,7 +19,14 @@ def list_(session: Session) -> Shown:
     found = session.api.all_of(f"{session.project}/operations", "operations")
     rows = [_row(one, one["metadata"]) for one in found]
     columns = ("operation", "what", "of", "state", "done", "began")
-    return Shown(data=found, columns=columns, rows=rows, whole=columns[3:], nothing="There is none.")
+    return Shown(
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=columns,
+        minor=("began", "done", "what"),
+        nothing="The project has no operation.",
+    )
 
 
 @calling(COMMANDS, "show", "broker op show $OP")

@@ -46,7 +46,13 @@ def failures(session: Session, *, subscription: str, message_id: str | None, mos
     ]
     columns = ("time", "message", "attempt", "status", "latency", "detail")
     return Shown(
-        data=found, columns=columns, rows=rows, whole=columns[:5], cut=("detail",), nothing="None has failed."
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=columns[:5],
+        cut=("detail",),
+        minor=("latency", "attempt"),
+        nothing="No push has failed.",
     )
 
 

@@ -27,7 +27,7 @@ def list_(session: Session) -> Shown:
     ]
     columns = ("schedule", "topic", "ticks", "state", "next")
     nothing = "There is no schedule; `broker schedule create` makes one."
-    return Shown(data=found, columns=columns, rows=rows, whole=columns[3:], nothing=nothing)
+    return Shown(data=found, columns=columns, rows=rows, whole=columns[3:], minor=("topic",), nothing=nothing)
 
 
 @calling(
@@ -121,7 +121,13 @@ def history(session: Session, *, schedule: str, most: int) -> Shown:
     ]
     columns = ("tick", "ran", "outcome", "message", "reason")
     return Shown(
-        data=found, columns=columns, rows=rows, whole=columns[:4], cut=("reason",), nothing="It has not ticked yet."
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=columns[:4],
+        cut=("reason",),
+        minor=("ran",),
+        nothing="It has not ticked yet.",
     )
 
 

@@ -55,7 +55,7 @@ def list_(session: Session, *, topic: str | None) -> Shown:
     found = session.api.all_of(f"{session.project}/subscriptions", "subscriptions")
     if topic:
         found = [one for one in found if one.get("topic") == session.topic(topic)]
-    rows = [[leaf(s["name"]), leaf(s["topic"]), s.get("state", ""), _how(s), s.get("filter", "")] for s in found]
+    rows = [[leaf(s["name"]), leaf(s["topic"]), _state(s), _how(s), s.get("filter", "")] for s in found]
     nothing = "There is no subscription; `broker sub create NAME --topic TOPIC` makes one."
     return Shown(data=found, columns=("subscription", "topic", "state", "by", "filter"), rows=rows, nothing=nothing)
 
@@ -211,6 +211,10 @@ def _warn_if_unread(session: Session, subscription: Json) -> None:
             f"Warning: {leaf(topic)} has no subscription: nobody reads the dead letters, and they are lost after "
             f"seven days. `broker sub create {leaf(topic)} --topic {leaf(topic)}` makes one."
         )
+
+
+def _state(subscription: Json) -> str:
+    return "PAUSED" if "pause" in subscription else str(subscription.get("state", ""))
 
 
 def _how(subscription: Json) -> str:

@@ -26,8 +26,9 @@ from broker.front.rest.codec.scalars import parse_duration, parse_timestamp
 # Of resources, by the message's name: what their JSON has and the message does not; and of fields that the message
 # has, values that it has not.
 BESIDE = {
-    "google.pubsub.v1.Topic": ("frozen",),  # only told; who sends back what they read changes nothing
-    "google.pubsub.v1.Subscription": ("extensions",),
+    # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
+    "google.pubsub.v1.Topic": ("frozen",),
+    "google.pubsub.v1.Subscription": ("extensions", "pause"),
     "google.pubsub.v1.Schema": ("compatibility",),
     "google.pubsub.v1.SeekRequest": ("undoable",),
 }
