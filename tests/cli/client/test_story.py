@@ -151,9 +151,24 @@ def _variables(line: str, url: str) -> dict[str, str]:
         found["LETTER"] = _get(f"{url}/subscriptions/fragile/deadLetters")["deadLetters"][-1]["sourceMessageId"]
     if "$WAITING" in line:
         found["WAITING"] = _get(f"{url}/topics/reminders/scheduled")["scheduledMessages"][0]["messageId"]
+    if "$ACK_ID" in line:
+        found["ACK_ID"] = _pulled_ack_id(f"{url}/subscriptions/billing")
+    if "$REVISION" in line:
+        revisions = _get(f"{url}/schemas/order:listRevisions")["schemas"]
+        found["REVISION"] = revisions[-1]["revisionId"]
     if "$OP" in line:
         found["OP"] = _get(f"{url}/operations")["operations"][0]["name"].rpartition("/")[2]
     return found
+
+
+def _pulled_ack_id(subscription: str) -> str:
+    """Of a message that is published for this; its subscription is pulled until it comes."""
+    topic = f"{subscription.rpartition('/subscriptions/')[0]}/topics/orders"
+    httpx.post(f"{topic}:publish", json={"messages": [{"data": "b3JkZXI="}]}, verify=NO_TLS).raise_for_status()
+    body = {"maxMessages": 1}
+    answer = httpx.post(f"{subscription}:pull", json=body, timeout=60, verify=NO_TLS).raise_for_status().json()
+    ack_id: str = answer["receivedMessages"][0]["ackId"]
+    return ack_id
 
 
 def _get(url: str) -> Json:
