@@ -14,9 +14,7 @@ from broker.cli.command_line import Group
 COMMANDS = Group("api-keys", help="API keys, for what has no library.")
 
 
-@calling(
-    COMMANDS, "create", "broker auth api-keys create --display-name app --role subscriber --resource topics/orders"
-)
+@calling(COMMANDS, "create", "broker auth api-keys create --role subscriber --resource topics/orders")
 @click.option("--display-name", metavar="TEXT", default="", help="What people call it.")
 @click.option("--role", "roles", metavar="ROLE", multiple=True, required=True, help="What it may do; repeatable.")
 @click.option(
@@ -48,7 +46,7 @@ def list_(session: Session) -> Shown:
         for one in found
     ]
     columns = ("id", "name", "roles", "resources", "made")
-    return Shown(data=found, columns=columns, rows=rows, whole=("made",), nothing="There is no API key.")
+    return Shown(data=found, columns=columns, rows=rows, whole=("id",), nothing="There is no API key.")
 
 
 @calling(COMMANDS, "show", "broker auth api-keys show $API_KEY")

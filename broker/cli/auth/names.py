@@ -3,7 +3,8 @@
 What the API takes is left as it is: whole names, addresses with a domain, roles with a prefix.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from broker.cli.client.api import NotKnown, NotReached, NotThere, Refused
@@ -55,6 +56,20 @@ def of_account(session: Session, given: str, call: Callable[[str], T]) -> T:
         guessed = guess(address, _addresses(session))
         more = guessed or "; `broker auth accounts list` shows the accounts"
         raise NotThere(f"there is no service account {address}{more}") from None
+
+
+@contextmanager
+def guessing_accounts(session: Session, member: str) -> Iterator[None]:
+    """If the server knows no such service account, the error names one like it."""
+    try:
+        yield
+    except Refused as refused:
+        guessed = ""
+        if member in refused.reason and "does not exist" in refused.reason:
+            guessed = guess(member.rpartition(":")[2], _addresses(session))
+        if not guessed:
+            raise
+        raise NotThere(f"there is no service account {member.rpartition(':')[2]}{guessed}") from None
 
 
 def member_of(session: Session, given: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 
 from broker.cli.auth.calling import calling
-from broker.cli.auth.names import member_of, resource_of, role_of
+from broker.cli.auth.names import guessing_accounts, member_of, resource_of, role_of
 from broker.cli.client.api import Api, Json, Refused
 from broker.cli.client.calling import Session
 from broker.cli.client.output import Shown
@@ -50,7 +50,8 @@ def add(session: Session, *, member: str, role: str, resource: str) -> Shown:
         bindings.append({"role": role, "members": [member]})
         return True
 
-    return _change(session.api, resource, edit)
+    with guessing_accounts(session, member):
+        return _change(session.api, resource, edit)
 
 
 @calling(

@@ -44,7 +44,7 @@ def show(session: Session, *, role: str) -> Shown:
 @calling(
     COMMANDS,
     "create",
-    "broker auth roles create auditor --title Auditor --permission pubsub.topics.get",
+    "broker auth roles create auditor --permission pubsub.topics.get",
 )
 @_role
 @_title
@@ -63,7 +63,7 @@ def create(
     COMMANDS,
     "update",
     "broker auth roles update auditor --add-permission pubsub.subscriptions.get",
-    "broker auth roles update auditor --title Inspector --remove-permission pubsub.subscriptions.get",
+    "broker auth roles update auditor --remove-permission pubsub.topics.get",
 )
 @_role
 @_title

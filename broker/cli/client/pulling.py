@@ -13,14 +13,14 @@ def redelivery_text(api: Api, name: str, count: int) -> str:
         deadline = api.call("GET", name).get("ackDeadlineSeconds", 0)
     except (Refused, NotKnown):  # whoever may pull may not be allowed to read the subscription
         deadline = 0
-    when = "their ack deadline"
+    when = "when the ack deadline has passed"
     if deadline:
         at = short_time(rfc3339(machine_time() + timedelta(seconds=deadline)))
-        when = f"the ack deadline of {deadline} s, at {at}"
-    is_one = count == 1
+        when = f"at {at} (ack deadline {deadline} s)"
+    messages = "This message is" if count == 1 else f"These {count:,} messages are"
     return (
-        f"{'This message is' if is_one else f'These {count:,} messages are'} redelivered after {when}, unless "
-        f"acknowledged: use --ack, or `broker sub ack` with the ack {'id' if is_one else 'ids'} that --json prints."
+        f"{messages} redelivered {when} unless acknowledged: use --ack, or `broker sub ack` with the ack ids "
+        "that --json prints."
     )
 
 

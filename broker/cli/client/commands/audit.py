@@ -8,6 +8,7 @@ from broker.cli.client.clock import machine_time
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, short_time, time_text
 from broker.cli.command_line import Group
+from broker.domain.audit_entry import method_name
 
 _OWN = Group("audit")
 _FIELDS = {
@@ -18,10 +19,14 @@ _FIELDS = {
 }
 
 
-@calling(_OWN, "audit", "broker audit --max 5", "broker audit --since 1h --principal $EMAIL")
+@calling(
+    _OWN,
+    "audit",
+    "broker audit --since 1h --method IAM.CreateServiceAccount",
+)
 @click.option("--since", metavar="TIME", help="From then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Before then.")
-@click.option("--method", metavar="METHOD", help="Such as google.pubsub.v1.Publisher.DeleteTopic.")
+@click.option("--method", metavar="METHOD", help="Such as Publisher.DeleteTopic, or its full name.")
 @click.option("--resource", metavar="NAME", help="The whole name, such as projects/shop/topics/orders.")
 @click.option("--principal", metavar="EMAIL", help="Only what this caller did.")
 @click.option("--credential", metavar="ID", help="Only what was done with this key, such as key:KEY_ID.")
@@ -32,16 +37,20 @@ def audit(
 ) -> Shown:
     """List who changed what in a project and what was denied, the newest first; needs this broker."""
     now = machine_time()
+    if equal["method"]:
+        equal["method"] = method_name(equal["method"])
     terms = [f'{_FIELDS[name]}="{text}"' for name, text in equal.items() if text]
     terms += [f'timestamp>="{time_text(since, "--since", now)}"'] if since else []
     terms += [f'timestamp<"{time_text(until, "--until", now)}"'] if until else []
     terms += [filter_text] if filter_text else []
     path = f"{session.project}/auditLogs"
     found = session.api.all_of(path, "entries", {"filter": " AND ".join(terms)}, most)
-    columns = ("time", "principal", "method", "resource", "outcome")
+    columns = ("time", "method", "resource", "outcome", "principal")
     nothing = "There is no such entry; the broker's setting `audit` says what is written down."
     rows = [_row(one) for one in found]
-    return Shown(data=found, columns=columns, rows=rows, whole=("time",), nothing=nothing)
+    return Shown(
+        data=found, columns=columns, rows=rows, whole=("time", "method"), cut=("principal",), nothing=nothing
+    )
 
 
 def _row(entry: Json) -> list[str]:
@@ -50,10 +59,10 @@ def _row(entry: Json) -> list[str]:
     times = f" ({entry['times']} times)" if entry.get("times", 1) > 1 else ""
     return [
         short_time(entry["timestamp"]),
-        said.get("authenticationInfo", {}).get("principalEmail", ""),
         said["methodName"].rpartition(".")[2],
         leaf(said.get("resourceName")),
         (said.get("status", {}).get("message") or f"code {code}" if code else "done") + times,
+        said.get("authenticationInfo", {}).get("principalEmail", ""),
     ]
 
 

@@ -34,8 +34,9 @@ def pull(
         session.out.note(why_nothing(session.api, name))
         return shown
     if not (ack or nack or reject):
+        session.out.show(shown)
         session.out.note(redelivery_text(session.api, name, len(received)))
-        return shown
+        return 0
     session.out.show(shown)  # first: what cannot be printed is not lost
     body: Json = {"ackIds": [one["ackId"] for one in received]}
     if nack:

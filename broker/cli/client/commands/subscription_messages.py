@@ -34,7 +34,7 @@ def nack(session: Session, *, subscription: str, ack_ids: tuple[str, ...], delay
     return _settle(session, subscription, ack_ids, "nack", "Gave back", delay=duration_text(delay, "--delay"))
 
 
-@calling(COMMANDS, "reject", "broker sub reject billing $ACK_ID")
+@calling(COMMANDS, "reject", "broker sub reject fragile $ACK_ID")
 @_subscription
 @_ack_ids
 def reject(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> Shown:

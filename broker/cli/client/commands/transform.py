@@ -50,7 +50,7 @@ def test(session: Session, *, text: str | None, file: str | None, message_id: st
     body = _message(text, message_id, options["attributes"])
     topic, subscription = options["topic"], options["subscription"]
     if file:
-        body["messageTransforms"] = _transforms(file)
+        body["messageTransforms"] = {"messageTransforms": _transforms(file)}
     elif not topic and not subscription:
         raise Misuse("give --file FILE, --topic TOPIC or --sub SUB: whose transforms are tested")
     if topic:
