@@ -49,7 +49,7 @@ def audit(
     nothing = "There is no such entry; the broker's setting `audit` says what is written down."
     rows = [_row(one) for one in found]
     return Shown(
-        data=found, columns=columns, rows=rows, whole=("time", "method"), cut=("principal",), nothing=nothing
+        data=found, columns=columns, rows=rows, whole=("time", "outcome"), nothing=nothing
     )
 
 
