@@ -6,11 +6,15 @@ Each page is a test: it has a directory with the files that the page speaks of, 
 import re
 import socket
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_bytes, token_hex
 
 import httpx
+import psycopg
 import pytest
+from psycopg import sql
 
 from tests.cli.documented import Desk, commands, pages
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, message, repository
@@ -104,6 +108,7 @@ def _free_port() -> int:
 
 @pytest.mark.slow
 @pytest.mark.ci
+@pytest.mark.timeout(600)
 def test_the_command_line(shop: Desk) -> None:
     shop.places["$ID"] = _dead_letter(f"{shop.environment['BROKER_URL']}/v1/projects/shop")
     (shop.directory / "mended.json").write_text("{}")
@@ -113,6 +118,7 @@ def test_the_command_line(shop: Desk) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
+@pytest.mark.timeout(600)
 def test_declarations(shop: Desk) -> None:
     page = (DOCS / "declarations.md").read_text(encoding="utf-8")
     declared = re.findall(r"(?<=```yaml\n).*?(?=```)", page, re.DOTALL)[0]
@@ -127,6 +133,7 @@ def test_declarations(shop: Desk) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
+@pytest.mark.timeout(600)
 def test_operations(shop: Desk, empty_database_url: str) -> None:
     make_pair().write(shop.directory, "cert")
     (shop.directory / "cert-key.pem").rename(shop.directory / "key.pem")
@@ -136,6 +143,7 @@ def test_operations(shop: Desk, empty_database_url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
+@pytest.mark.timeout(600)
 def test_security(desk: Desk) -> None:
     """The broker that the page starts is the one that its other commands call, over TLS and by its own key."""
     port = str(_free_port())
@@ -160,6 +168,7 @@ def test_security(desk: Desk) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ci
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "page", ["deployment.md", "moving-to-your-own-database.md", "runbooks.md", "your-own-transaction.md"]
 )
@@ -167,6 +176,10 @@ def test_pages_about_databases(page: str, desk: Desk, data_dir: Path, empty_data
     assert data_dir == desk.directory / "data"
     places = {"/var/lib/broker": str(data_dir), "/etc/broker": str(desk.directory)}
     desk.places |= {"$DATABASE_URL": empty_database_url, "$NEW": empty_database_url, **places}
+    (desk.directory / "secrets.key").write_bytes(b64encode(token_bytes(32)))
     if page == "your-own-transaction.md":
         desk.run('broker migrate --database-url "$DATABASE_URL"')
+        desk.places["shop_app"] = role = f"shop_app_{token_hex(4)}"
+        with psycopg.connect(empty_database_url) as connection:
+            connection.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(role)))
     _run_page(desk, page)
