@@ -13,7 +13,7 @@ from broker.cli.stop import Misuse
 from broker.setting_values import Several, Switch
 from broker.settings import SettingsInForce
 
-_NEAR = 0.7  # of difflib's ratio: "event" is not taken for "serve" (0.6)
+_NEAR = 0.65  # of difflib's ratio: "akc" is like "ack" (0.67), "event" is not like "serve" (0.6)
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _EPILOG = "An option goes before its environment variable. docs/settings.md says more of each setting."
 

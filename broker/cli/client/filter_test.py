@@ -27,15 +27,15 @@ def FILTER_OPTIONS(function: F) -> F:  # noqa: N802  (is applied as a decorator,
 def show_filter_test(session: Session, name: str, filter_text: str, *, most: int, with_data: bool) -> Shown:
     """The newest messages that match, and on standard error how many of how many match."""
     found: list[Json] = []
-    scanned, token = 0, ""
+    compared, token = 0, ""
     for _ in range(_MOST_PAGES):
         body: Json = {"filter": filter_text, "pageSize": most - len(found), "includeData": with_data}
         answer = session.api.call("POST", f"{name}:testFilter", body | ({"pageToken": token} if token else {}))
         found += answer.get("matchedMessages", [])
-        scanned += answer["scannedMessageCount"]
+        compared += answer["scannedMessageCount"]
         token = answer.get("nextPageToken", "")
         if not token or len(found) >= most:
             break
     more = "; there are more" if token else ""
-    session.out.note(f"{len(found):,} of the newest {scanned:,} messages match{more}.")
+    session.out.note(f"{len(found):,} of the newest {compared:,} messages match{more}.")
     return shown_messages(found, [message_row(one) for one in found], nothing="")

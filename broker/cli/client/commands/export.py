@@ -5,9 +5,10 @@ import yaml
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.declarations.form import exported, policy_form, short
+from broker.cli.client.declarations.form import policy_form, short
 from broker.cli.client.declarations.reading import COLLECTIONS
 from broker.cli.client.declarations.state import read_policy, read_state
+from broker.cli.client.declarations.writing import written
 from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
 
@@ -27,7 +28,7 @@ def export(session: Session, *, policies: bool) -> Shown:
     found: Json = {}
     for collection in COLLECTIONS:
         for name, resource in sorted(state.resources[collection].items()):
-            body = exported(resource, collection, project)
+            body = written(resource, collection, project)
             bindings = policy_form(read_policy(session.api, name)) if policies and collection != "schedules" else []
             if bindings:
                 body["policy"] = {"bindings": bindings}

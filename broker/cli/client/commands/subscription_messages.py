@@ -20,7 +20,7 @@ _ack_ids = click.argument("ack_ids", metavar="ACK_ID...", nargs=-1, required=Tru
 @_ack_ids
 def ack(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> Shown:
     """Acknowledge messages by the ack ids that `broker pull --json` prints."""
-    return _settle(session, subscription, ack_ids, "acknowledge", "Acknowledged")
+    return _send(session, subscription, ack_ids, "acknowledge", "Acknowledged")
 
 
 @calling(COMMANDS, "nack", "broker sub nack billing $ACK_ID", "broker sub nack billing $ACK_ID --delay 30s")
@@ -30,8 +30,8 @@ def ack(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> Sho
 def nack(session: Session, *, subscription: str, ack_ids: tuple[str, ...], delay: str | None) -> Shown:
     """Give messages back by their ack ids: they are redelivered, as the retry policy says."""
     if delay is None:
-        return _settle(session, subscription, ack_ids, "modifyAckDeadline", "Gave back", ackDeadlineSeconds=0)
-    return _settle(session, subscription, ack_ids, "nack", "Gave back", delay=duration_text(delay, "--delay"))
+        return _send(session, subscription, ack_ids, "modifyAckDeadline", "Gave back", ackDeadlineSeconds=0)
+    return _send(session, subscription, ack_ids, "nack", "Gave back", delay=duration_text(delay, "--delay"))
 
 
 @calling(COMMANDS, "reject", "broker sub reject fragile $ACK_ID")
@@ -39,7 +39,7 @@ def nack(session: Session, *, subscription: str, ack_ids: tuple[str, ...], delay
 @_ack_ids
 def reject(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> Shown:
     """Move messages to the dead-letter topic by their ack ids; needs this broker."""
-    return _settle(session, subscription, ack_ids, "reject", "Rejected")
+    return _send(session, subscription, ack_ids, "reject", "Rejected")
 
 
 @calling(COMMANDS, "extend", "broker sub extend billing $ACK_ID --by 1m")
@@ -49,7 +49,7 @@ def reject(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> 
 def extend(session: Session, *, subscription: str, ack_ids: tuple[str, ...], deadline: str) -> Shown:
     """Extend the ack deadline of messages by their ack ids."""
     seconds = whole_seconds(deadline, "--by")
-    return _settle(
+    return _send(
         session, subscription, ack_ids, "modifyAckDeadline", "Extended the deadline of", ackDeadlineSeconds=seconds
     )
 
@@ -104,7 +104,7 @@ def test_filter(session: Session, *, subscription: str, filter_text: str, **opti
     return show_filter_test(session, session.subscription(subscription), filter_text, **options)
 
 
-def _settle(
+def _send(
     session: Session, subscription: str, ack_ids: tuple[str, ...], verb: str, done: str, **fields: object
 ) -> Shown:
     name = session.subscription(subscription)

@@ -64,7 +64,7 @@ _SAY_NOTHING = {
     "circuitBreaker",
     "schemaSettings",
 }
-_DURATIONS = {
+DURATIONS = {
     "messageRetentionDuration",
     "expirationPolicy.ttl",
     "retryPolicy.minimumBackoff",
@@ -136,7 +136,7 @@ def _translated(value: Any, project: str, path: str = "") -> Any:
             return said["levels"] if path == _PRIORITIES and said.keys() == {"levels"} else said
         case str() if path in _REFERENCES:
             return whole(value, _REFERENCES[path], project)
-        case str() | int() | float() if path in _DURATIONS:
+        case str() | int() | float() if path in DURATIONS:
             return _duration(value)
         case str() if path in _TIMES:
             return _time(value)
