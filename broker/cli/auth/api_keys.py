@@ -46,7 +46,7 @@ def list_(session: Session) -> Shown:
         for one in found
     ]
     columns = ("id", "name", "roles", "resources", "made")
-    return Shown(data=found, columns=columns, rows=rows, whole=("id",), nothing="There is no API key.")
+    return Shown(data=found, columns=columns, rows=rows, whole=("id", "made"), nothing="There is no API key.")
 
 
 @calling(COMMANDS, "show", "broker auth api-keys show $API_KEY")

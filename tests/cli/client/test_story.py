@@ -60,6 +60,7 @@ def _as_json(line: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.ci
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("form", ["terminal", "json"])
 def test_what_each_command_prints(
     form: str, at_work: Terminal, own_broker_url: str, project: str, push_sink: PushSink, calls: Calls
@@ -86,6 +87,7 @@ def test_what_each_command_prints(
 
 @pytest.mark.slow
 @pytest.mark.ci
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("form", ["terminal", "json"])
 def test_what_the_commands_about_callers_print(
     form: str,
