@@ -122,6 +122,11 @@ CLIENTS = {
     "topic": "topics",
     "sub": "subscriptions",
     "snapshot": "snapshots",
+    "schema": "schema",
+    "transform": "transform",
+    "quota": "quota",
+    "audit": "audit",
+    "events": "events",
     "publish": "publish",
     "scheduled": "scheduled",
     "schedule": "schedule",
@@ -144,17 +149,18 @@ CLIENTS = {
     "context": "context",
     "completion": "completion",
     "docs": "docs",
+    "help": "help",
 }
 
 # What `broker --help` shows: all of it on one screen.
 SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets", "backup"),
-    "Who may call": ("auth", "sql"),
-    "Resources": ("topic", "sub", "snapshot", "apply", "export", "reset"),
-    "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge"),
+    "Who may call": ("auth", "audit", "quota", "sql"),
+    "Resources": ("topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
+    "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
     "Looking": ("lag", "top", "peek", "message", "doctor"),
-    "This program": ("docs", "bench", "context", "completion"),
+    "This program": ("help", "docs", "bench", "context", "completion"),
 }
 
 COMMANDS: dict[str, Command | Commands] = {
@@ -226,7 +232,7 @@ COMMANDS: dict[str, Command | Commands] = {
     ),
     "backup restored": Command(
         summary="go on with ids that nobody has, after a restore; no broker may run",
-        settings=_OF_DATABASES,
+        settings=_OF_SECRETS,
         run=_restored,
         examples=("broker backup restored --data-dir data",),
     ),
@@ -261,6 +267,7 @@ COMMANDS: dict[str, Command | Commands] = {
     "auth accounts": Commands("broker.cli.auth.accounts"),
     "auth keys": Commands("broker.cli.auth.keys"),
     "auth api-keys": Commands("broker.cli.auth.api_keys"),
+    "auth roles": Commands("broker.cli.auth.roles"),
     "auth policy": Commands("broker.cli.auth.policy"),
     "auth token": Commands("broker.cli.auth.token"),
     **{name: Commands(f"broker.cli.client.commands.{module}") for name, module in CLIENTS.items()},

@@ -22,11 +22,16 @@ def wait_for(api: Api, out: Output, operation: Json) -> Json:
     try:
         while not operation.get("done"):
             _show_bar(out, operation)
-            operation = api.call("POST", f"{operation['name']}:wait", {"timeout": f"{_LOOK_SECONDS}s"})
+            operation = wait_once(api, operation["name"])
     finally:
         if shows_bar(out):
             click.echo(_ERASED, err=True, nl=False)
     return operation
+
+
+def wait_once(api: Api, name: str) -> Json:
+    """The operation of this name once it has ended, or after a second."""
+    return api.call("POST", f"{name}:wait", {"timeout": f"{_LOOK_SECONDS}s"})
 
 
 def shows_bar(out: Output) -> bool:

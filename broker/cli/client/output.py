@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,8 +120,11 @@ class Output:
 
     def note(self, text: str) -> None:
         """For people only: on standard error, so that it is not in the way of what was asked for."""
-        if not self.as_json:
-            click.echo(text, err=True)
+        if self.as_json:
+            return
+        wraps = self.is_terminal and len(text) > self.console.width
+        lines = textwrap.wrap(text, self.console.width, break_on_hyphens=False) if wraps else [text]
+        click.echo("\n".join(lines), err=True)
 
     def _print_table(self, shown: Shown) -> None:
         """As wide as the terminal, or wider where its columns need that.  What is left out is said."""

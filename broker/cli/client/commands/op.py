@@ -4,7 +4,7 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.operations import finished, in_words, wait_for
+from broker.cli.client.operations import finished, in_words, wait_for, wait_once
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, short_time
 from broker.cli.command_line import Group
@@ -43,7 +43,7 @@ def show(session: Session, *, operation: str) -> Shown:
 @_operation
 def wait(session: Session, *, operation: str) -> int:
     """Wait until it has ended; exit code 1 if it failed."""
-    found = session.api.call("GET", session.operation(operation))
+    found = wait_once(session.api, session.operation(operation))
     return finished(session.out, wait_for(session.api, session.out, found))
 
 

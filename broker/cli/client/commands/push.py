@@ -56,6 +56,19 @@ def failures(session: Session, *, subscription: str, message_id: str | None, mos
     )
 
 
+@calling(COMMANDS, "set-endpoint", "broker push set-endpoint hook $SINK")
+@_subscription
+@click.argument("endpoint")
+def set_endpoint(session: Session, *, subscription: str, endpoint: str) -> Shown:
+    """Push to ENDPOINT from now on, or with '' let messages be pulled; other push settings become the default."""
+    name = session.subscription(subscription)
+    body = {"pushConfig": {"pushEndpoint": endpoint} if endpoint else {}}
+    done = session.api.call("POST", f"{name}:modifyPushConfig", body)
+    return Shown(
+        data=done, line=f"{leaf(name)} is pushed to {endpoint}." if endpoint else f"{leaf(name)} is pulled."
+    )
+
+
 @calling(COMMANDS, "pause", "broker push pause hook --reason 'The receiver moves.'")
 @_subscription
 @click.option("--reason", metavar="TEXT", default="", help="Is shown to whoever asks.")

@@ -7,15 +7,17 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.commands import subscription_messages
 from broker.cli.client.confirming import YES, confirm_loss, losses_of_subscription
 from broker.cli.client.fields import LABEL, SET, assign, given
 from broker.cli.client.output import Shown
 from broker.cli.client.updates import update_resource
-from broker.cli.client.words import duration_text, leaf, pairs
+from broker.cli.client.words import duration_text, leaf, pairs, whole_seconds
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse, Stop
 
 COMMANDS = Group("sub", help="Subscriptions: who gets the messages of a topic, and how.")
+COMMANDS.add_all(subscription_messages.COMMANDS)
 
 F = TypeVar("F", bound=Callable[..., Any])
 _subscription = click.argument("subscription")
@@ -25,7 +27,7 @@ _DURATIONS = {
     "max_backoff": ("--max-backoff", "retryPolicy.maximumBackoff"),
 }
 _MUTABLE = (
-    click.option("--ack-deadline", metavar="SECONDS", type=int, help="How long a reader has for a message."),
+    click.option("--ack-deadline", metavar="DURATION", help="How long a consumer has to acknowledge: 10s to 10m."),
     click.option("--retention", metavar="DURATION", help="Keep what is not acknowledged so long; default 7d."),
     click.option("--retain-acked/--drop-acked", default=None, help="Keep what is acknowledged, to be sought back."),
     click.option(
@@ -178,8 +180,9 @@ def resume(session: Session, *, subscription: str) -> Shown:
 
 def _body(session: Session, *, labels: tuple[str, ...], assigned: tuple[str, ...], **options: Any) -> Json:
     endpoint, letters, expires = options["push_endpoint"], options["dead_letter_topic"], options["expires"]
+    deadline = options["ack_deadline"]
     fields: Json = {
-        "ackDeadlineSeconds": options["ack_deadline"],
+        "ackDeadlineSeconds": whole_seconds(deadline, "--ack-deadline") if deadline else None,
         "retainAckedMessages": options["retain_acked"],
         "enableExactlyOnceDelivery": options["exactly_once"],
         "deadLetterPolicy.deadLetterTopic": session.topic(letters) if letters else None,

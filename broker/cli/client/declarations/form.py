@@ -67,7 +67,7 @@ _SAY_NOTHING = {
     "circuitBreaker",
     "schemaSettings",
 }
-_DURATIONS = {
+DURATIONS = {
     "messageRetentionDuration",
     "expirationPolicy.ttl",
     "retryPolicy.minimumBackoff",
@@ -139,7 +139,7 @@ def _translated(value: Any, project: str, path: str = "") -> Any:
             return said["levels"] if path == _PRIORITIES and said.keys() == {"levels"} else said
         case str() if path in _REFERENCES:
             return whole(value, _REFERENCES[path], project)
-        case str() | int() | float() if path in _DURATIONS:
+        case str() | int() | float() if path in DURATIONS:
             return _duration(value)
         case str() if path in _TIMES:
             return _time(value)
@@ -206,14 +206,14 @@ def _written(value: Any, path: str = "") -> Any:
             return {
                 "text" if name == "data" else name: text if name == "data" else part for name, part in parts.items()
             }
-        case str() if path in _DURATIONS:
+        case str() if path in DURATIONS:
             return readable(path, value)
     return value
 
 
 def readable(path: str, value: Any) -> Any:
     """The value of a field as people write it: "7d" for "604800s"."""
-    if path not in _DURATIONS or not isinstance(value, str):
+    if path not in DURATIONS or not isinstance(value, str):
         return value
     try:
         return format_units(parse_duration(value, path))
