@@ -6,7 +6,7 @@ Locks: the rows of `delivery_journal` that are about seeks, which nothing else c
 from alembic import op
 
 revision = "0069_since_0001"
-down_revision = "0065_since_0001"
+down_revision = "0068_since_0001"
 branch_labels = None
 depends_on = None
 

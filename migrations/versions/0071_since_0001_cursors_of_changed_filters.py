@@ -6,7 +6,7 @@ Locks: `cursors` for a moment, as any new column without a default does.
 from alembic import op
 
 revision = "0071_since_0001"
-down_revision = "0068_since_0001"
+down_revision = "0069_since_0001"
 branch_labels = None
 depends_on = None
 
