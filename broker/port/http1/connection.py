@@ -5,8 +5,7 @@
       ▼                          ▼
     closed                     refused: what came before is answered, then the refusal is sent, then the end
 
-One request is answered at a time; those that were sent behind it wait, the first few parsed and the rest in the
-socket.  What begins with the prefix of the door goes there, everything else to an application of ASGI.
+One request is answered at a time; later ones wait.  The door answers its paths, an ASGI application the others.
 """
 
 import asyncio
@@ -53,8 +52,7 @@ class Http1Door(Protocol):
 class Http1Server:
     """What the connections of a process share.
 
-    `connections` shut down and `tasks` are waited for when the server stops; `keep_alive()`: for how many seconds
-    an idle connection is kept.
+    When the server stops, `connections` are shut down and `tasks` are awaited.  `keep_alive()`: seconds when idle.
     """
 
     def __init__(
