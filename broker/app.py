@@ -323,7 +323,7 @@ class Broker:
         self.tails.stop()
 
     async def check_ready(self) -> None:
-        """Raises a BrokerError unless the database answers and its schema is one that this broker can serve."""
+        """Raises a BrokerError unless a publish, a pull and an ack would find a database that they can use."""
         await check_ready(self._database, self.storage)
 
     @asynccontextmanager

@@ -15,6 +15,13 @@ from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
 from broker.domain.web_origins import name_of
 
 
+def connections_of_a_process(pool_size: int) -> int:
+    """The most database connections that a process opens: `pool_size` for hot statements, 8 for the others, one
+    that listens for notifications, and one for changes of access.
+    """
+    return pool_size + 10
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppConfig:
     """What a broker process is told; the settings of the same names explain each (broker/setting_fields.py).
@@ -28,6 +35,7 @@ class AppConfig:
     replica_database_url: str = field(default="", repr=False)
     replica_max_lag_seconds: float = 10.0
     hot_database_url: str = field(default="", repr=False)
+    keep_alive_seconds: float = 620.0
     pull_wait_seconds: float = 20.0
     pool_size: int = 8
     request_memory_mb: int = 256
@@ -68,8 +76,8 @@ class AppConfig:
 
     @property
     def database_connections(self) -> int:
-        """At the most: for hot statements, for the others, one that listens, and one that hears of rights."""
-        return self.pool_size + 10
+        """The most that this process opens."""
+        return connections_of_a_process(self.pool_size)
 
     @property
     def token_issuer(self) -> str:

@@ -127,15 +127,19 @@ def check_password_file(path: str) -> None:
 
 
 def read_password(path: str) -> str:
-    """The line of a file; the end of the line is none of it.  Raises ValueError."""
+    """The line of a file, without the end of the line and a byte order mark.  Raises ValueError."""
     try:
-        password = _content(path).decode().rstrip("\r\n")
+        password = _content(path).decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         raise ValueError("it is no text in UTF-8") from None
     if not password:
         raise ValueError("it is empty")
     if any(character in password for character in "\r\n\0"):
         raise ValueError("it has more than one line")
+    if password != password.strip():
+        raise ValueError(
+            "it begins or ends with white space (a password that does so has to be in the URL, as %20)"
+        )
     return password
 
 

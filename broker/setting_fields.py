@@ -86,6 +86,11 @@ class Settings:
         "Address of the port for metrics.",
         Text("an address or a name of this machine, without a port", "ADDRESS", check_host, may_be_empty=False),
     )
+    keep_alive_seconds: float = _setting(
+        620.0,
+        "How long an idle HTTP/1.1 connection is kept; longer than the proxies and clients before it keep theirs.",
+        Seconds(10, 86_400),
+    )
     data_dir: str = _setting(
         "",
         "Directory of the embedded PostgreSQL; default: `pubsub-broker` in the XDG data directory.",

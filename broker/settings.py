@@ -1,4 +1,4 @@
-"""The settings that are in force, and the only reader of the environment; setting_fields.py has what there is."""
+"""The settings that are in force, from options and the environment; setting_fields.py declares them."""
 
 import difflib
 import os
@@ -34,7 +34,7 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SettingsInForce:
-    """What is in force, where it is from ("default", "BROKER_PORT", "--port"), and which variables were ignored."""
+    """What is in force, where it is from ("default", "BROKER_PORT", "--port"), and warnings of what was ignored."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -81,10 +81,14 @@ def find_settings(
 ) -> SettingsInForce:
     """The settings `names` as they were given, checked; the others have their defaults.  Raises SettingError.
 
-    `options`: those of the command line, by the setting's name.  An empty variable is as one that is not set.
+    `options`: those of the command line, by the setting's name.  White space at the ends of a value is dropped, and
+    an empty variable counts as one that is not set.
     """
     environment = os.environ if environment is None else environment
-    ignored = _unknown_variables(environment)
+    ignored = [
+        f"{given} is no setting and is ignored (`broker serve --help` lists all)"
+        for given in _unknown_variables(environment)
+    ]
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name in names:
@@ -92,6 +96,11 @@ def find_settings(
         origins[name] = origin or "default"
         if origin:
             values[name] = _read(name, origin, text)
+    if values.get("database_url") and "disk_free_min" in values:
+        ignored.append(
+            f"{origins['disk_free_min']} is ignored: it is for the disk of the embedded database, and "
+            f"{origins['database_url']} names another database; database_size_max limits what that one stores"
+        )
     if "data_dir" not in values:
         values["data_dir"] = default_data_dir()
     if "push_private_addresses" not in values:
@@ -119,32 +128,13 @@ def asks_for_traces(environment: Mapping[str, str] | None = None) -> bool:
     return asks
 
 
-def forget_session_variables() -> None:
-    """Take from the environment what libpq tells each session by itself, behind whatever the broker tells it.
-
-    A service's environment has them for other programs.  Processes that are started from here on do not get them.
-    """
-    # They have no keyword of a connection's: https://www.postgresql.org/docs/current/libpq-envars.html
-    for name in ("PGDATESTYLE", "PGTZ", "PGGEQO"):
-        os.environ.pop(name, None)
-
-
-def take_service_variables() -> dict[str, str]:
-    """Take from the environment what a service manager has handed over: sockets, and where to tell it something.
-
-    Processes that are started from here on do not get it; PostgreSQL too would say that it is ready.
-    """
-    names = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET")
-    return {name: text for name in names if (text := os.environ.pop(name, ""))}
-
-
 def _given(name: str, options: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str]:
     """Where the setting was given ("": nowhere), and as what."""
     if (text := options.get(name)) is not None:
-        return option(name), text
+        return option(name), text.strip()
     variables = [variable(name)] + (["DATABASE_URL"] if name == "database_url" else [])
     for given in variables:
-        text = environment.get(given)
+        text = environment.get(given, "").strip()
         if text and not _is_service_link(given, text):
             return given, text
     return "", ""

@@ -81,7 +81,7 @@ class Access:
 
     def why_not_as(self, email: str) -> str | None:
         """Why nothing may be sent in the name of a service account now; None: it may.  A look into a dictionary."""
-        account = self.directory.current.accounts.get(email)
+        account = self.directory.current.accounts.get(email.lower())
         if account is None:
             return f"{email}, whose token pushes carry, is no service account of this broker"
         return f"the service account {email}, whose token pushes carry, is disabled" if account.disabled else None

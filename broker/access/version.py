@@ -25,9 +25,8 @@ READ_SECONDS = 0.5  # between two looks at the version; a change holds within a 
 STALE_SECONDS = 2.0  # after which what is known is believed no more
 PATIENCE_SECONDS = 2.0  # for one look, and for a call that waits for it
 
-_UNKNOWN = (
-    "Whether the caller may do that cannot be looked up: the database cannot be reached or is slow; try again."
-)
+_UNKNOWN = "Whether the caller may do that cannot be looked up. {}"
+_LATE = "The database does not answer in time; try again."
 
 Load = Callable[[AccessChanges], Awaitable[None]]
 Watch = Callable[[AccessChanges], None]
@@ -105,7 +104,8 @@ class AccessVersion:
                 if not (unless_fresh and self.is_fresh):  # else another call's look has done
                     await self._look()
         except (BrokerError, TimeoutError) as error:
-            raise Unavailable(_UNKNOWN) from error
+            seen = error.message if isinstance(error, BrokerError) else _LATE
+            raise Unavailable(_UNKNOWN.format(seen)) from error
 
     async def run(self) -> None:
         """Look at the version for ever, at once where somebody says that it has changed."""

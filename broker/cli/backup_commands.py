@@ -60,7 +60,7 @@ def _check_secrets(settings: Settings, url: str, schema: str) -> None:
     """Whether the file of keys belongs to this database.  Raises Stop."""
     path = key_file_of(settings)
     if path is None:
-        say("Secrets were not looked at: give --secrets-key-file.")
+        say("Secrets were not checked: give --secrets-key-file.")
         return
     missing = asyncio.run(find_missing_keys(url, schema, path))
     if missing:
@@ -72,6 +72,7 @@ def restored(settings: Settings) -> int:
     """Returns the exit code.  Raises Stop."""
     set_up_log(settings.log_level, settings.log_format)
     with used_database(settings) as (url, schema):
+        _check_secrets(settings, url, schema)  # first: without its keys nothing is changed
         try:
             gap = go_on_after_restore(url, schema=schema)
         except (BrokersAtWork, IdsUsedUp, DatabaseUnreachable) as error:

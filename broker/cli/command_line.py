@@ -13,9 +13,9 @@ from broker.cli.stop import Misuse
 from broker.setting_values import Several, Switch
 from broker.settings import SettingsInForce
 
-_NEAR = 0.6  # of difflib's ratio; a guess too many does no harm here
+_NEAR = 0.65  # of difflib's ratio: "akc" is like "ack" (0.67), "event" is not like "serve" (0.6)
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-_EPILOG = "An option goes before its environment variable. docs/settings.md says more of each setting."
+_EPILOG = "An option goes before its environment variable. `broker docs settings` says more of each setting."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,11 @@ class Group(click.Group):
         """One that is imported when it is asked for."""
         self._elsewhere[name] = commands
 
+    def add_all(self, other: "Group") -> None:
+        """The commands of another group, which are defined in a module of their own."""
+        for command in other.commands.values():
+            self.add_command(command)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self._elsewhere:
             found: click.Command = import_module(self._elsewhere[cmd_name].module).COMMANDS
@@ -97,7 +102,7 @@ class Group(click.Group):
         if not args[0].startswith("-") and args[0] not in names:
             group = ctx.command_path.partition(" ")[2]
             what = repr(f"{group} {args[0]}".strip())
-            raise Misuse(f"there is no command {what}{_guess(args[0], names)} ({', '.join(names)})")
+            raise Misuse(f"there is no command {what}{guess(args[0], names)} ({', '.join(names)})")
         return super().parse_args(ctx, args)
 
 
@@ -140,7 +145,7 @@ def make_cli(
     root = Root(
         "broker",
         help="The Google Cloud Pub/Sub API on PostgreSQL: a broker, and commands for any server of that API.",
-        epilog="`broker COMMAND --help` says more of each, with examples. docs/command-line.md has all of them.",
+        epilog="`broker COMMAND --help` says more of each, with examples. `broker docs command-line` has all.",
     )
     root.sections = sections
     root.params.append(_version_option(version))
@@ -228,8 +233,8 @@ def misuse(error: click.UsageError) -> Misuse:
     match error:
         case click.NoSuchOption():
             known = _options(error.ctx)
-            guess = _guess(error.option_name, known)
-            return Misuse(f"`{path}` has no option {error.option_name}{guess} (`{path} --help` lists them)")
+            guessed = guess(error.option_name, known)
+            return Misuse(f"`{path}` has no option {error.option_name}{guessed} (`{path} --help` lists them)")
         case click.BadOptionUsage() if "requires" in error.message:
             return Misuse(f"argument {error.option_name}: expected one argument {more}")
         case click.MissingParameter() if error.param is not None:
@@ -243,6 +248,7 @@ def _options(context: click.Context | None) -> list[str]:
     return [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
 
 
-def _guess(word: str, known: Iterable[str]) -> str:
+def guess(word: str, known: Iterable[str]) -> str:
+    """Returns "; did you mean …?" for a name of `known` that is close to `word`, "" if none is."""
     near = difflib.get_close_matches(word, list(known), 1, _NEAR)
     return f"; did you mean {near[0]}?" if near else ""

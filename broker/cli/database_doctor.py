@@ -4,16 +4,22 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from broker.cli.finding import LOOK, MEND, OK, Finding, not_checked
+from broker.cli.finding import ERROR, OK, WARNING, Finding, not_checked
 from broker.domain.database_url import without_password
 from broker.store.engine.prepared import WHAT_TO_DO
 from broker.store.schema.application_functions import CannotGrant
-from broker.store.schema.fleet import SPARE, Fleet, read_fleet
+from broker.store.schema.fleet import BY_DEFAULT, SPARE, Fleet, read_fleet
 from broker.store.schema.hot_nodes import look_at_nodes
 from broker.store.schema.prepared_transactions import look_at_prepared
 from broker.store.schema.refused_messages import look_at_staged
 from broker.store.schema.replica_state import ReplicaUnreachable, look_at_replica
-from broker.store.schema.schema_state import DatabaseUnreachable, UrlUnusable, inspect, why_not_served
+from broker.store.schema.schema_state import (
+    DatabaseUnfit,
+    DatabaseUnreachable,
+    UrlUnusable,
+    inspect,
+    why_not_served,
+)
 from broker.store.schema.server_settings import ServerSettings, read_server_settings
 
 _MUST_BE_ON = {
@@ -34,11 +40,16 @@ def look_at_database(database_url: str) -> Iterator[Finding]:
     try:
         state, server = inspect(database_url), read_server_settings(database_url)
     except DatabaseUnreachable as error:
-        yield Finding("database", MEND, str(error), "docs/runbooks.md has what to do when the database is away")
+        is_away = not isinstance(error, DatabaseUnfit | UrlUnusable)
+        finding = "cannot be reached" if is_away else "cannot be used"
+        yield Finding("database", ERROR, finding, str(error), "broker docs runbooks database" if is_away else "")
         return
     yield _of_server(server, database_url)
     problem = why_not_served(state.revision) or state.problem
-    yield Finding("schema", MEND if problem else OK, problem or f"{state.schema} at {state.revision}")
+    if problem:
+        yield Finding("schema", ERROR, "cannot be served", problem)
+    else:
+        yield Finding("schema", OK, f"{state.schema} at {state.revision}")
     if not problem:
         yield from _checked("transactions", lambda: _of_transactions(database_url, state.schema))
         yield from _checked("prepared transaction", lambda: _of_prepared(database_url))
@@ -48,7 +59,7 @@ def look_at_database(database_url: str) -> Iterator[Finding]:
         yield from _checked("fleet", lambda: _of_fleet(read_fleet(database_url, state.schema)))
     yield from _of_clock(server)
     if server.is_standby:
-        yield Finding("standby", MEND, "the server only reads", "give the URL of the primary")
+        yield Finding("standby", ERROR, "the server is read-only", "it is a standby", "give the URL of the primary")
 
 
 def look_at_replica_of(database_url: str, replica_url: str) -> Iterator[Finding]:
@@ -77,8 +88,10 @@ def _of_server(server: ServerSettings, database_url: str) -> Finding:
 def _of_clock(server: ServerSettings) -> Iterator[Finding]:
     skew = (server.now - datetime.now(UTC)).total_seconds()
     if abs(skew) > _SKEW_SECONDS:
-        found = f"{skew:+.0f} s beside this machine's"
-        yield Finding("database clock", MEND, found, "publish times are the database's")
+        found = f"{skew:+.0f} s from this machine's"
+        yield Finding(
+            "database clock", ERROR, found, "publish times are the database's", "set one of the two clocks"
+        )
 
 
 def _of_replica(database_url: str, replica_url: str) -> Iterator[Finding]:
@@ -86,17 +99,17 @@ def _of_replica(database_url: str, replica_url: str) -> Iterator[Finding]:
     try:
         state = look_at_replica(database_url, replica_url)
     except ReplicaUnreachable as error:
-        yield Finding("replica", MEND, str(error), "calls that look read the primary meanwhile")
+        yield Finding("replica", ERROR, str(error), "read-only calls use the primary meanwhile")
         return
     if not state.is_copy:
-        found = "it is no copy of this database"
-        yield Finding("replica", MEND, found, "only a standby that streams from it is one")
+        found = "it is not a copy of this database"
+        yield Finding("replica", ERROR, found, "only a standby that streams from it is one")
     elif not state.follows:
-        found = "it follows no primary: it was promoted"
-        yield Finding("replica", MEND, found, "name another standby, or none")
+        found = "it follows no primary"
+        yield Finding("replica", ERROR, found, "it was promoted", "give --replica-database-url another standby")
     elif state.bytes_behind:
         found = f"{state.bytes_behind:,} bytes behind; its newest commit is {state.seconds:.0f} s old"
-        yield Finding("replica", OK if state.seconds < _LATE_SECONDS else LOOK, found)
+        yield Finding("replica", OK if state.seconds < _LATE_SECONDS else WARNING, found)
     else:
         yield Finding("replica", OK, "it has all that the primary has")
 
@@ -106,14 +119,14 @@ def _of_nodes(database_url: str, hot_url: str) -> Iterator[Finding]:
     try:
         found = look_at_nodes(database_url, hot_url, inspect(database_url).schema)
     except UrlUnusable as error:
-        yield Finding("hot nodes", MEND, str(error))
+        yield Finding("hot nodes", ERROR, str(error))
         return
     if found.problem:
-        yield Finding("hot nodes", MEND, found.problem)
+        yield Finding("hot nodes", ERROR, found.problem)
         return
     for why in found.away:
-        mend = "connections go to the others meanwhile" if found.answer else ""
-        yield Finding("hot nodes", LOOK if found.answer else MEND, why, mend)
+        others = "connections go to the others meanwhile" if found.answer else ""
+        yield Finding("hot nodes", WARNING if found.answer else ERROR, why, others)
     if found.answer:
         yield Finding("hot nodes", OK, f"{', '.join(found.answer)} are of this cluster")
 
@@ -123,35 +136,35 @@ def _of_transactions(database_url: str, schema: str) -> Iterator[Finding]:
     staged = look_at_staged(database_url, schema=schema)
     if staged.oldest_seconds > _LONG_STAGED_SECONDS:
         found = f"{staged.rows:,} rows wait, the first for {staged.oldest_seconds:.0f} s"
-        yield Finding("transactions", LOOK, found, "is their topic frozen? does a broker of this version run?")
+        why = "their topic is frozen, or no broker of this version runs"
+        yield Finding("transactions", WARNING, found, why, "broker topic list")
     if staged.refused:
-        yield Finding(
-            "transactions", LOOK, f"{staged.refused:,} messages are put aside", "broker sql refused lists them"
-        )
+        found = f"{staged.refused:,} messages are put aside"
+        yield Finding("transactions", WARNING, found, "they could not be published", "broker sql refused")
 
 
 def _of_prepared(database_url: str) -> Iterator[Finding]:
     """Commits in two phases that Citus should have ended.  Raises DatabaseUnreachable."""
     for each in look_at_prepared(database_url):
         found = f"{each.name} is prepared at {each.node} for {each.seconds} s, and keeps its locks"
-        yield Finding("prepared transaction", MEND, found, WHAT_TO_DO)
+        yield Finding("prepared transaction", ERROR, found, "", WHAT_TO_DO)
 
 
 def _of_settings(server: ServerSettings) -> Iterator[Finding]:
     off = [name for name in _MUST_BE_ON if server.values[name] != "on"]
     for name in off:
-        yield Finding(name, MEND, f"off: {_MUST_BE_ON[name]}", f"ALTER SYSTEM SET {name} = on")
+        yield Finding(name, ERROR, "off", _MUST_BE_ON[name], f"ALTER SYSTEM SET {name} = on")
     if not off:
         yield Finding("durability", OK, "fsync, full_page_writes and autovacuum are on")
     pages = int(server.values["shared_buffers"])
     if pages < _SMALL_BUFFERS:
-        yield Finding(
-            "shared_buffers", LOOK, f"{pages * 8 // 1024} MB", "ALTER SYSTEM SET shared_buffers = '256MB'"
-        )
+        found, command = f"{pages * 8 // 1024} MB", "ALTER SYSTEM SET shared_buffers = '256MB'"
+        yield Finding("shared_buffers", WARNING, found, "less than PostgreSQL's own default", command)
     most = int(server.values["max_connections"])
     if server.sessions > _FULL * most:
         found = f"{server.sessions} sessions of {most}"
-        yield Finding("connections", LOOK, found, "raise max_connections, or lower --pool-size")
+        why = "new connections are refused when all are in use"
+        yield Finding("connections", WARNING, found, why, "raise max_connections, or lower --pool-size")
 
 
 def _of_disk(server: ServerSettings) -> Finding:
@@ -162,22 +175,26 @@ def _of_disk(server: ServerSettings) -> Finding:
     except OSError:  # it is in a container, or not to be seen by this user
         disk = None
     if disk is None or not disk.total:  # of a path that only the server's own process has, nothing is told
-        where = "`df` on the machine of PostgreSQL tells what is free"
-        return Finding("disk", LOOK, "it is not to be seen from here", where)
+        why = "PostgreSQL is on another machine or in a container"
+        return Finding("disk", WARNING, "cannot be measured from here", why, "df, on the machine of PostgreSQL")
     share = disk.free / disk.total
     found = f"{disk.free / 1e9:,.1f} GB of {disk.total / 1e9:,.1f} GB are free at {directory}"
     if share >= _FREE:
         return Finding("disk", OK, found)
-    state = MEND if share < _HARDLY_FREE else LOOK
-    return Finding("disk", state, found, "docs/runbooks.md has what to do when it fills")
+    state = ERROR if share < _HARDLY_FREE else WARNING
+    return Finding("disk", state, found, "PostgreSQL stops when it is full", "broker docs runbooks disk")
 
 
 def _of_fleet(fleet: Fleet) -> Iterator[Finding]:
     """Whether the database has room for all connections of the processes that run."""
     if not fleet.processes:
-        yield Finding(
-            "fleet", OK, f"no broker was seen in the last 10 s; {fleet.allowed} connections are theirs at the most"
-        )
+        found = f"no broker was seen in the last 10 s; {fleet.allowed} connections are theirs at the most"
+        if (missing := BY_DEFAULT - fleet.allowed) > 0:
+            why = f"one process opens up to {BY_DEFAULT} by default"
+            command = f"raise {fleet.bound} to at least {fleet.bound_at + missing}, or lower --pool-size"
+            yield Finding("fleet", ERROR, found, why, command)
+        else:
+            yield Finding("fleet", OK, found)
         return
     they = "1 process" if fleet.processes == 1 else f"{fleet.processes} processes"
     found = f"{they} may open {fleet.connections} connections; {fleet.allowed} are allowed"
@@ -185,7 +202,6 @@ def _of_fleet(fleet: Fleet) -> Iterator[Finding]:
     if missing <= 0:
         yield Finding("fleet", OK, found)
         return
-    state = MEND if fleet.connections > fleet.allowed else LOOK
-    yield Finding(
-        "fleet", state, found, f"{fleet.bound} must be at least {fleet.bound_at + missing}, or lower --pool-size"
-    )
+    state = ERROR if fleet.connections > fleet.allowed else WARNING
+    command = f"raise {fleet.bound} to {fleet.bound_at + missing}, or lower --pool-size"
+    yield Finding("fleet", state, found, "processes wait for connections, or are refused them", command)

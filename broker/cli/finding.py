@@ -3,20 +3,21 @@
 from typing import Final, NamedTuple
 
 OK: Final = "ok"
-LOOK: Final = "look"  # somebody should look at it
-MEND: Final = "mend"
+WARNING: Final = "warning"
+ERROR: Final = "error"
 UNKNOWN: Final = "unknown"  # the check could not be made: this says nothing about what it checks
 
 
 class Finding(NamedTuple):
-    """`mend` says what to do."""
+    """What a check found, why it matters or how it came about, and the command or the step that comes next."""
 
     check: str
     state: str
     finding: str
-    mend: str = ""
+    why: str = ""
+    command: str = ""
 
 
-def not_checked(check: str, why: str, mend: str = "") -> Finding:
+def not_checked(check: str, why: str, command: str = "") -> Finding:
     """The check failed for a reason that has nothing to do with what it checks."""
-    return Finding(check, UNKNOWN, f"could not be checked: {why.rstrip('.')}", mend)
+    return Finding(check, UNKNOWN, "could not be checked", why.rstrip("."), command)

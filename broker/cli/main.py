@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from broker import settings
+from broker import process_environment, settings
 from broker.cli.client.exit_codes import INTERRUPTED
 from broker.cli.command_line import Command, Commands, make_cli, misuse
 from broker.cli.stop import Stop
@@ -23,14 +23,12 @@ from broker.version import version
 def _serve(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.serve import serve
 
-    settings.forget_session_variables()
     return serve(in_force.settings)
 
 
 def _migrate(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.migrate import migrate
 
-    settings.forget_session_variables()
     return migrate(in_force.settings, flags)
 
 
@@ -49,63 +47,54 @@ def _database(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
 def _bootstrap(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     from broker.cli.bootstrap import bootstrap
 
-    settings.forget_session_variables()
     return bootstrap(in_force.settings, options["key_file"])
 
 
 def _rotate_secrets(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.secrets_commands import rotate
 
-    settings.forget_session_variables()
     return rotate(in_force.settings, flags)
 
 
 def _decrypt_secrets(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.secrets_commands import decrypt
 
-    settings.forget_session_variables()
     return decrypt(in_force.settings)
 
 
 def _backup_check(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.backup_commands import check
 
-    settings.forget_session_variables()
     return check(in_force.settings)
 
 
 def _restored(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.backup_commands import restored
 
-    settings.forget_session_variables()
     return restored(in_force.settings)
 
 
 def _grant(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     from broker.cli.sql_commands import grant_role
 
-    settings.forget_session_variables()
     return grant_role(in_force.settings, options["role"], options["functions"])
 
 
 def _revoke(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
     from broker.cli.sql_commands import revoke_role
 
-    settings.forget_session_variables()
     return revoke_role(in_force.settings, options["role"])
 
 
 def _grants(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
     from broker.cli.sql_commands import show_grants
 
-    settings.forget_session_variables()
     return show_grants(in_force.settings)
 
 
 def _refused(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.sql_commands import show_refused
 
-    settings.forget_session_variables()
     return show_refused(in_force.settings, again=bool(flags.get("again")))
 
 
@@ -133,6 +122,11 @@ CLIENTS = {
     "topic": "topics",
     "sub": "subscriptions",
     "snapshot": "snapshots",
+    "schema": "schema",
+    "transform": "transform",
+    "quota": "quota",
+    "audit": "audit",
+    "events": "events",
     "publish": "publish",
     "scheduled": "scheduled",
     "schedule": "schedule",
@@ -154,17 +148,19 @@ CLIENTS = {
     "export": "export",
     "context": "context",
     "completion": "completion",
+    "docs": "docs",
+    "help": "help",
 }
 
 # What `broker --help` shows: all of it on one screen.
 SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets", "backup"),
-    "Who may call": ("auth", "sql"),
-    "Resources": ("topic", "sub", "snapshot", "apply", "export", "reset"),
-    "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge"),
+    "Who may call": ("auth", "audit", "quota", "sql"),
+    "Resources": ("topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
+    "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
     "Looking": ("lag", "top", "peek", "message", "doctor"),
-    "This program": ("bench", "context", "completion"),
+    "This program": ("help", "docs", "bench", "context", "completion"),
 }
 
 COMMANDS: dict[str, Command | Commands] = {
@@ -236,7 +232,7 @@ COMMANDS: dict[str, Command | Commands] = {
     ),
     "backup restored": Command(
         summary="go on with ids that nobody has, after a restore; no broker may run",
-        settings=_OF_DATABASES,
+        settings=_OF_SECRETS,
         run=_restored,
         examples=("broker backup restored --data-dir data",),
     ),
@@ -271,6 +267,7 @@ COMMANDS: dict[str, Command | Commands] = {
     "auth accounts": Commands("broker.cli.auth.accounts"),
     "auth keys": Commands("broker.cli.auth.keys"),
     "auth api-keys": Commands("broker.cli.auth.api_keys"),
+    "auth roles": Commands("broker.cli.auth.roles"),
     "auth policy": Commands("broker.cli.auth.policy"),
     "auth token": Commands("broker.cli.auth.token"),
     **{name: Commands(f"broker.cli.client.commands.{module}") for name, module in CLIENTS.items()},
@@ -293,6 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if isinstance(sys.stdout, io.TextIOWrapper):  # what a terminal cannot show is no failure
         sys.stdout.reconfigure(errors="backslashreplace")
+    process_environment.tidy_environment()
     try:
         code: int = command_line().main(list(arguments), prog_name="broker", standalone_mode=False)
         return code
@@ -313,8 +311,10 @@ def command_line() -> click.Group:
 
 def _run(command: Command, options: Mapping[str, Any]) -> int:
     in_force = settings.find_settings(options, names=command.settings)
-    for given in in_force.ignored:
-        _complain(f"{given} is no setting and is ignored (`broker serve --help` lists all)")
+    for warning in in_force.ignored:
+        _complain(warning)
+    if not in_force.settings.database_url:
+        process_environment.forget_postgresql_variables()
     return command.run(in_force, options)
 
 

@@ -38,9 +38,9 @@ def upgrade_schema(database_url: str, schema: str) -> Served:
     return _in_a_process(_upgrade, database_url, schema)
 
 
-def check_schema(database_url: str, schema: str) -> Served:
-    """Whether a database of the operator's own can be served from.  Raises Stop."""
-    return _in_a_process(_check, database_url, schema)
+def check_schema(database_url: str, schema: str, *, connections: int = 0) -> Served:
+    """Whether a database of the operator's own can be served from, over so many connections.  Raises Stop."""
+    return _in_a_process(partial(_check, connections=connections), database_url, schema)
 
 
 def check_hot_nodes(database_url: str, hot_url: str, schema: str) -> None:
@@ -91,7 +91,7 @@ def _upgrade(database_url: str, schema: str) -> Served:
     return replace(served, remark="")  # it is of no concern in a database of the broker's own
 
 
-def _check(database_url: str, schema: str) -> Served:
+def _check(database_url: str, schema: str, *, connections: int = 0) -> Served:
     from broker.store.schema import schema_state
 
     try:
@@ -100,6 +100,8 @@ def _check(database_url: str, schema: str) -> Served:
         return Served(problem=str(error), is_misuse=isinstance(error, schema_state.UrlUnusable))
     if problem := schema_state.why_not_served(state.revision) or state.problem:
         return Served(problem=f"{problem}. {state.remark}" if state.remark else problem)
+    if shortfall := state.bound.shortfall(connections):
+        return Served(problem=shortfall)
     return Served(state.server_major_version, state.schema, str(state.revision), state.remark)
 
 

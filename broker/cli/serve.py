@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from broker.app_config import AppConfig
+from broker.app_config import AppConfig, connections_of_a_process
 from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.apply_at_start import apply_at_start, check_apply
@@ -31,11 +31,12 @@ from broker.domain.storage import parse_size
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.port.listener import CannotListen, base_url, is_open_to_others
 from broker.port.listener import url as url_of
+from broker.process_environment import take_service_variables
 from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
 from broker.setting_checks import AUTO, read_certificate_principals, read_oidc_issuers
 from broker.setting_fields import Settings
-from broker.settings import asks_for_traces, take_service_variables
+from broker.settings import asks_for_traces
 from broker.telemetry.log import set_up_log
 from broker.telemetry.state_changes import StateChanges
 
@@ -169,7 +170,8 @@ def _database(
     """
     is_guarded = settings.auth == "required"
     if cluster is None:
-        served = check_schema(own_url, settings.database_schema)
+        connections = settings.workers * connections_of_a_process(settings.pool_size)
+        served = check_schema(own_url, settings.database_schema, connections=connections)
         if is_guarded and not is_administered(own_url, served.schema):
             raise Stop("nobody has a key for this database yet: run `broker auth bootstrap --key-file FILE` first")
         yield own_url, served
@@ -222,6 +224,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         database_schema=schema,
         replica_database_url=replica_url,
         replica_max_lag_seconds=settings.replica_max_lag_seconds,
+        keep_alive_seconds=settings.keep_alive_seconds,
         pull_wait_seconds=settings.pull_wait_seconds,
         pool_size=settings.pool_size,
         request_memory_mb=settings.request_memory_mb,

@@ -40,7 +40,7 @@ GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls
 LAST_TRACES_SECONDS = 5  # for a collector to take what is left when the broker stops
 ANSWERING_SECONDS = 2  # for what is given up then
 
-_AWAY = "The database is away; try again."
+_AWAY = "The broker cannot use its database yet, and its log has the reason; try again."
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +161,9 @@ def _serve(
     tls = ServerTls(ports.tls) if ports.tls else None
     storage = StorageAlarm()
     counters.certificate = lambda: _validity(tls)
-    make_protocol = MakeProtocol(most_connections=files - files // 8, tls=tls)
+    make_protocol = MakeProtocol(
+        most_connections=files - files // 8, tls=tls, keep_alive_seconds=config.keep_alive_seconds
+    )
     server = _Server(
         uvicorn.Config(
             create_app(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.domain.policy import MAX_MEMBER
-from broker.domain.service_account import DOMAIN
+from broker.domain.service_account import DOMAIN, is_own_address
 
 Name = tuple[str, str]  # kind and value, as Python's ssl gives them: ("URI", "spiffe://example.com/worker")
 CertificatePrincipals = Mapping[Name, str]  # members, as policies name them
@@ -56,6 +56,6 @@ def _entry(table: Mapping[str, Any]) -> tuple[Name, str]:
         raise ValueError(f"member must be user:ADDRESS or serviceAccount:ADDRESS, not {member!r}")
     what, _, address = member.partition(":")
     address = address.lower()
-    if (what == "serviceAccount") != address.endswith(f".{DOMAIN}"):
+    if (what == "serviceAccount") != is_own_address(address):
         raise ValueError(f"service accounts, and they alone, have addresses of this broker (…{DOMAIN}): {member}")
     return comparable((_KINDS[kind], value)), f"{what}:{address}"

@@ -13,6 +13,7 @@ RELEASE_0_1_SCHEMA = "public"  # where release 0.1.0 made its tables, and where 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NOT_ESCAPED = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
+_BLANKS = re.compile(r"[\x00-\x20\x7f]")
 _SECRETS = "password|sslpassword|scram_client_key|scram_server_key|oauth_client_secret"
 _SECRET_OF_URL = re.compile(rf"([?&](?:{_SECRETS})=)[^&]*")
 _WORDS = re.compile(r"\s*[a-z_]+\s*=")
@@ -45,6 +46,10 @@ def _check_characters(rest: str) -> None:
     """Raises ValueError for what follows the scheme, if libpq would divide it elsewhere than was meant."""
     if _NOT_ESCAPED.search(rest):
         raise ValueError(f"it has a % that begins no escape: {_ESCAPES}")
+    if _BLANKS.search(rest):
+        raise ValueError(
+            "it has a space or control character that is not escaped, as %20 is: was it cut or joined?"
+        )
     authority, path, query = _divided(rest)
     if authority.count("@") > 1 or "@" in path or ("@" in query and "@" not in authority):
         raise ValueError(f"it has an @, / or ? that is not escaped: {_ESCAPES}")

@@ -15,7 +15,9 @@ from typing import Literal, NamedTuple
 from broker.domain.message import NewMessage
 from broker.domain.timestamps import format_timestamp
 
-Kind = Literal["endpoint", "message", "pause", "hold", "deadLetters", "expiry", "quota", "disk", "age", "backlog"]
+Kind = Literal[
+    "endpoint", "message", "pause", "hold", "deadLetters", "expiry", "quota", "disk", "filter", "age", "backlog"
+]
 Step = Literal["begins", "grows", "ends"]
 
 _TYPES: Mapping[Kind, Mapping[Step, str]] = {
@@ -27,6 +29,7 @@ _TYPES: Mapping[Kind, Mapping[Step, str]] = {
     "expiry": {"begins": "subscription.expiring", "ends": "subscription.used"},
     "quota": {"begins": "quota.reached", "ends": "quota.available"},
     "disk": {"begins": "disk.low", "ends": "disk.recovered"},
+    "filter": {"begins": "subscription.filterChanged"},  # which happens once, and is told by the call
     "age": {"begins": "subscription.ageReached", "ends": "subscription.caughtUp"},
     "backlog": {"begins": "subscription.backlogReached", "ends": "subscription.caughtUp"},
 }

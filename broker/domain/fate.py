@@ -9,7 +9,9 @@ from broker.domain.delay import ScheduledMessage
 from broker.domain.durations import format_duration
 from broker.domain.journal import (
     DEFAULT_RETENTION,
+    DISCARDED,
     EDITED_INTO,
+    PURGED,
     PUSH,
     TRANSFORM,
     Author,
@@ -28,19 +30,21 @@ from broker.domain.timestamps import format_timestamp
 MAX_COUNTED = 10_000  # messages that stand before one
 
 
-_CAME_BACK = "It came back from the dead-letter topic, and waits to be handed out."
-_GIVEN_BACK = "It was given back before it reached anybody, and waits to be handed out."
+_CAME_BACK = "It was redriven from the dead-letter topic and has not been delivered since."
+_GIVEN_BACK = "It was released before it reached a consumer, and has not been delivered since."
 
 
 class Fate(StrEnum):
-    """Those of MessageState, and what is over.  `SETTLED`: most likely acknowledged, and there is no record of it.
-    DROPPED: by a transform.
+    """The states of MessageState, and those of a message that the subscription is done with or never receives.
+
+    SETTLED: most likely acknowledged, without a record of it.  DROPPED: by a transform.  SKIPPED: by a seek.
+    EDITED: its dead letter came back as another message.  WITHDRAWN: it was a dead letter, and was redriven.
     """
 
     OUTSTANDING = "OUTSTANDING"
-    RETRY_AT = "RETRY_AT"
+    RETRYING = "RETRYING"
     EXHAUSTED = "EXHAUSTED"
-    HELD_BY_KEY = "HELD_BY_KEY"
+    BLOCKED = "BLOCKED"
     WAITING = "WAITING"
     FILTERED = "FILTERED"
     EXPIRED = "EXPIRED"
@@ -51,7 +55,9 @@ class Fate(StrEnum):
     DROPPED = "DROPPED"
     PURGED = "PURGED"
     DISCARDED = "DISCARDED"
-    SEEKED_PAST = "SEEKED_PAST"
+    EDITED = "EDITED"
+    WITHDRAWN = "WITHDRAWN"
+    SKIPPED = "SKIPPED"
     SETTLED = "SETTLED"
     RETRACTED = "RETRACTED"
     CANCELLED = "CANCELLED"
@@ -107,7 +113,7 @@ class MessageFate:
     verdict: str
     endpoint: PushState | None = None
     standing: StandingMessage | None = None
-    held_by_message_id: str = ""
+    blocked_by_message_id: str = ""
     dead_letter: DeadLetterFact | None = None
     entry: Entry | None = None
 
@@ -124,10 +130,10 @@ def fate_of(facts: Facts, now: datetime) -> MessageFate:
         return _dead_lettered(facts.dead_letter, facts.subscription)
     if facts.first_seq is not None and facts.seq < facts.first_seq:
         return MessageFate(
-            state=Fate.BEFORE_SUBSCRIPTION, verdict="It was published before the subscription was made."
+            state=Fate.BEFORE_SUBSCRIPTION, verdict="It was published before the subscription was created."
         )
     if not facts.matches:
-        return _filtered(facts.subscription)
+        return _filtered(facts)
     return MessageFate(state=Fate.SETTLED, verdict=_unrecorded(facts, now))
 
 
@@ -136,14 +142,14 @@ def _unrecorded(facts: Facts, now: datetime) -> str:
     journal = facts.subscription.journal
     kept = DEFAULT_RETENTION if journal is None else journal.retention
     if facts.publish_time < now - kept:
-        return "It was acked, sought past or expired; no record of it is left."
+        return "It was acked, skipped by a seek, or expired; no record of it is left."
     why = (
         "that is written within a second of the ack, and is missing if the broker process was killed before that, "
         "or if records were switched off"
     )
     if facts.ordering_key and facts.subscription.enable_message_ordering:
-        passed = "passed by a seek while it waited for an earlier one of its ordering key"
-        return f"It was acked, or {passed}. By whom and when it was acked is not on record: {why}."
+        skipped = "skipped by a seek while an earlier message of its ordering key blocked it"
+        return f"It was acked, or {skipped}. By whom and when it was acked is not on record: {why}."
     return f"It was acked. By whom and when is not on record: {why}."
 
 
@@ -158,7 +164,7 @@ def fate_until_due(topic: str, message: ScheduledMessage) -> MessageFate:
 
 
 DROPPED_VERDICT = "A transform of the topic dropped it when it was published: it was never stored."
-GONE_VERDICT = "It is not retained any more."
+GONE_VERDICT = "It is no longer retained."
 
 
 def retracted_verdict(retraction: Retraction) -> str:
@@ -181,14 +187,14 @@ def fate_of_retracted(retraction: Retraction, facts: Facts | None, now: datetime
         return fate_of(facts, now)
     if facts.standing is not None and facts.standing.state is MessageState.OUTSTANDING:
         fate = _standing(facts, facts.standing, now)
-        return replace(fate, verdict=f"{fate.verdict} {verdict}; it does not come again.")
+        return replace(fate, verdict=f"{fate.verdict} {verdict}; it is not redelivered.")
     standing = retraction.standings.get(facts.subscription.subscription_id, Standing.IN_TIME)
     if standing is Standing.DONE_WITH:
-        return MessageFate(state=Fate.SETTLED, verdict=f"It was done with before. {verdict}.")
+        return MessageFate(state=Fate.SETTLED, verdict=f"It was settled before. {verdict}.")
     how = {
-        Standing.IN_TIME: "it was never handed out",
-        Standing.RETURNED: "it had been handed out, and come back",
-        Standing.OUTSTANDING: "it was out then, and does not come again",
+        Standing.IN_TIME: "it had never been delivered",
+        Standing.RETURNED: "it had been delivered and was due to be redelivered",
+        Standing.OUTSTANDING: "it was outstanding then, and is not redelivered",
     }
     return MessageFate(state=Fate.RETRACTED, verdict=f"{verdict}: {how[standing]}.")
 
@@ -207,30 +213,32 @@ def settled_by(fate: MessageFate, entry: Entry | None) -> MessageFate:
     if entry.event is Event.ACKED:
         return _acked(fate, entry, at)
     if entry.event is Event.DEAD_LETTERED:
-        verdict = f"It went to the dead-letter topic at {at}, after {entry.attempt} attempts: {entry.answer}."
+        verdict = f"It was dead-lettered at {at}, after {entry.attempt} attempts: {entry.answer}."
         return replace(fate, state=Fate.DEAD_LETTERED, verdict=verdict)
     if entry.event is Event.EXPIRED:
-        tries = f"after attempt {entry.attempt}" if entry.attempt else "and was never handed out"
-        verdict = f"It was past its {entry.answer or 'retention'} at {at}, {tries}."
+        tries = f"after attempt {entry.attempt}" if entry.attempt else "and was never delivered"
+        verdict = f"Its {entry.answer or 'retention'} had ended at {at}, {tries}."
         return replace(fate, state=Fate.EXPIRED, verdict=verdict)
     if entry.event is Event.RETRACTED:
         return fate
     if entry.event is Event.WITHDRAWN and entry.answer.startswith(EDITED_INTO):
         successor = entry.answer.removeprefix(EDITED_INTO)
         verdict = f"Its dead letter was edited at {at}{_by(entry.author)}, and came back as message {successor}."
-        return replace(fate, verdict=verdict)
+        return replace(fate, state=Fate.EDITED, verdict=verdict)
     if entry.event is Event.WITHDRAWN and entry.answer:
-        return replace(fate, verdict=f"It was sent to {entry.answer} at {at}, as a new message.")
+        verdict = f"It was redriven to {entry.answer} at {at}{_by(entry.author)}, as a new message."
+        return replace(fate, state=Fate.WITHDRAWN, verdict=verdict)
     if entry.event is Event.WITHDRAWN:
-        return replace(fate, verdict=f"It was taken out at {at}: its message went back to where it came from.")
-    return replace(fate, state=Fate.SEEKED_PAST, verdict=f"A seek at {at} has passed it.")
+        verdict = f"It was redriven at {at}{_by(entry.author)} to the subscription that had dead-lettered it."
+        return replace(fate, state=Fate.WITHDRAWN, verdict=verdict)
+    return replace(fate, state=Fate.SKIPPED, verdict=f"A seek at {at}{_by(entry.author)} skipped it.")
 
 
 def _acked(fate: MessageFate, entry: Entry, at: str) -> MessageFate:
     if entry.author == TRANSFORM:
         verdict = f"A transform of the subscription dropped it at {at}."
         return replace(fate, state=Fate.DROPPED, verdict=verdict)
-    if entry.answer.upper() in (Fate.PURGED, Fate.DISCARDED):  # by an operator (store/log/piles.py)
+    if entry.answer in (PURGED, DISCARDED):  # by an operator
         verdict = f"It was {entry.answer} at {at}{_by(entry.author)}."
         return replace(fate, state=Fate(entry.answer.upper()), verdict=verdict)
     pushed = entry.author.client == PUSH.client
@@ -249,13 +257,13 @@ def _by(author: Author) -> str:
 
 def _to_come(facts: Facts, now: datetime) -> MessageFate:
     if not facts.matches:
-        return _filtered(facts.subscription)
+        return _filtered(facts)
     if _is_past(facts, now) and not (facts.waits and facts.redriven):
-        verdict = f"It was not handed out within its {_time_it_had(facts, now)}."
+        verdict = f"It was not delivered within its {_time_it_had(facts, now)}."
         return MessageFate(state=Fate.EXPIRED, verdict=verdict)
     if facts.ordering_key and facts.held_by is not None:
         return _held(facts, facts.held_by)
-    return MessageFate(state=Fate.WAITING, verdict="It was never handed out.")
+    return MessageFate(state=Fate.WAITING, verdict="It was never delivered.")
 
 
 def _is_past(facts: Facts, now: datetime) -> bool:
@@ -278,14 +286,14 @@ def _standing(facts: Facts, standing: StandingMessage, now: datetime) -> Message
     if state not in _WITH_SOMEBODY and not standing.redriven and _is_past(facts, now):
         why = f"It was not acked within its {_time_it_had(facts, now)} ({tries}, {failed})."
         return MessageFate(state=Fate.EXPIRED, verdict=why, standing=replace(standing, at=None))
-    if state is Fate.HELD_BY_KEY and standing.held_by is not None:
+    if state is Fate.BLOCKED and standing.held_by is not None:
         return _held(facts, standing.held_by)
     since = "" if standing.delivered_at is None else format_timestamp(standing.delivered_at)
     at = "" if standing.at is None else format_timestamp(standing.at)
     verdict = {
-        Fate.OUTSTANDING: f"It is out since {since} ({tries}); its ack deadline is {at}.",
-        Fate.RETRY_AT: f"It was handed out at {since} ({tries}), {failed}; it is tried again from {at} on.",
-        Fate.EXHAUSTED: f"{_why_given_up(standing)} and goes to the dead-letter topic now.",
+        Fate.OUTSTANDING: f"It is outstanding since {since} ({tries}); its ack deadline is {at}.",
+        Fate.RETRYING: f"It was delivered at {since} ({tries}), {failed}; it is redelivered from {at} on.",
+        Fate.EXHAUSTED: f"{_why_given_up(standing)} and is about to be dead-lettered.",
         Fate.WAITING: _CAME_BACK if standing.redriven else _GIVEN_BACK,
     }
     return MessageFate(state=state, verdict=verdict[state], standing=standing)
@@ -299,20 +307,23 @@ def _why_given_up(standing: StandingMessage) -> str:
 
 def _held(facts: Facts, holder: int) -> MessageFate:
     held_by = message_id(facts.shard_id, holder)
-    verdict = f"It waits for message {held_by}, an earlier one of its ordering key that is not acked."
-    return MessageFate(state=Fate.HELD_BY_KEY, verdict=verdict, standing=facts.standing, held_by_message_id=held_by)
+    verdict = f"It is blocked by message {held_by}, an earlier one of its ordering key that is not acked."
+    return MessageFate(state=Fate.BLOCKED, verdict=verdict, standing=facts.standing, blocked_by_message_id=held_by)
 
 
-def _filtered(subscription: Subscription) -> MessageFate:
-    return MessageFate(state=Fate.FILTERED, verdict=f"The filter leaves it out: {subscription.filter}")
+def _filtered(facts: Facts) -> MessageFate:
+    decides = facts.subscription.filter_of(facts.publish_time)
+    was = "" if decides == facts.subscription.filter else " of the time when it was published"
+    return MessageFate(state=Fate.FILTERED, verdict=f"It does not match the filter{was}: {decides}")
 
 
 def _dead_lettered(letter: DeadLetterFact, subscription: Subscription) -> MessageFate:
     policy = subscription.dead_letter_policy
     where = f" to {policy.dead_letter_topic}" if policy is not None else ""
+    at = format_timestamp(letter.publish_time)
     verdict = (
-        f"It went{where} as message {letter.message_id} at {format_timestamp(letter.publish_time)}, after "
-        f"{letter.delivery_attempts} attempts: {letter.reason}."
+        f"It was dead-lettered{where} as message {letter.message_id} at {at}, "
+        f"after {letter.delivery_attempts} attempts: {letter.reason}."
     )
     if letter.resolved is not None:
         verdict += f" The dead letter {letter.resolved.verdict()}."

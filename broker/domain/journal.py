@@ -58,7 +58,7 @@ class Journal:
 NO_JOURNAL = Journal()
 
 
-DISCARDED = "discarded"  # the answer of an ACKED that an operator made
+DISCARDED, PURGED = "discarded", "purged"  # answers of an ACKED that an operator made
 EDITED_INTO = "edited into "  # and a message id: the answer of a message whose dead letter was edited
 
 
@@ -79,7 +79,7 @@ class Event(StrEnum):
     RELEASED = "RELEASED"
     ACKED = "ACKED"
     DEAD_LETTERED = "DEAD_LETTERED"
-    SEEKED_PAST = "SEEKED_PAST"
+    SKIPPED = "SKIPPED"
     REPLAYED = "REPLAYED"
     EXPIRED = "EXPIRED"
     REDRIVEN = "REDRIVEN"
@@ -90,7 +90,7 @@ class Event(StrEnum):
 _FAILURES = frozenset({Event.NACKED, Event.REJECTED})
 SETTLING = frozenset(
     {
-        *(Event.ACKED, Event.DEAD_LETTERED, Event.SEEKED_PAST, Event.EXPIRED, Event.WITHDRAWN),
+        *(Event.ACKED, Event.DEAD_LETTERED, Event.SKIPPED, Event.EXPIRED, Event.WITHDRAWN),
         Event.RETRACTED,
     }
 )

@@ -1,12 +1,13 @@
-"""How far behind subscriptions are, and what holds each (F3)."""
+"""How far behind each subscription is, and what limits its delivery (F3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from broker.domain.durations import format_duration
+from broker.domain.durations import format_units
 from broker.domain.endpoint_failure import describe_failing_endpoint, describe_failing_message
+from broker.domain.expiration import RECORD_INTERVAL, RECORD_RESOLUTION
 from broker.domain.pause import Pause
 from broker.domain.push_state import PushState
 from broker.domain.subscription import Subscription, unread_dead_letters
@@ -17,30 +18,34 @@ MAX_ATTEMPTS = 1_000  # rows that are out: responses, or ordering keys
 MAX_BATCHES = 10_000  # of messages that wait for their ordering keys
 MAX_SCANNED = 500  # messages that are compared with the filter
 
-IDLE_AFTER = timedelta(minutes=3)  # use is written down once a minute, a minute late at the most
-SLOW_AFTER = timedelta(seconds=10)  # so old a message may be before anybody is called slow
+IDLE_AFTER = timedelta(minutes=3)  # without a consumer, that is the cause whatever else is wrong
+SLOW_AFTER = timedelta(seconds=10)  # the age from which a message counts as delayed
 
 
-class HeldBy(StrEnum):
-    """What holds a subscription: the first of these that is so."""
+class DeliveryState(StrEnum):
+    """The state of a subscription's delivery: the first of these that applies."""
 
     DETACHED = "DETACHED"
-    EXPORT = "EXPORT"  # messages are for another service, and nothing is exported
-    NOTHING = "NOTHING"
+    CAUGHT_UP = "CAUGHT_UP"  # every message is acknowledged
+    EXPORT = "EXPORT"  # its messages are for another service, to which this broker exports nothing
     PAUSED = "PAUSED"
     ENDPOINT_FAILING = "ENDPOINT_FAILING"
-    WAITS_FOR_SLOTS = "WAITS_FOR_SLOTS"
-    NOBODY_PULLS = "NOBODY_PULLS"
-    STUCK_KEY = "STUCK_KEY"
+    WAITING_FOR_SLOTS = "WAITING_FOR_SLOTS"
+    NO_CONSUMERS = "NO_CONSUMERS"
+    BLOCKED_KEY = "BLOCKED_KEY"
     RETRYING = "RETRYING"
+    RECENT = "RECENT"  # every message is younger than SLOW_AFTER
     SLOW_ENDPOINT = "SLOW_ENDPOINT"
     SLOW_CONSUMERS = "SLOW_CONSUMERS"
 
 
+HEALTHY = frozenset({DeliveryState.CAUGHT_UP, DeliveryState.RECENT})  # nothing is wrong, as far as can be told
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyHolder:
-    """The message that all later ones of its ordering key wait for; it was handed out `attempt_number` times, last
-    at `delivered_at`.  `is_out`: it is still with whoever got it, or was until its deadline.
+    """The message that blocks all later ones of its ordering key; it was delivered `attempt_number` times, last at
+    `delivered_at`.  `is_out`: the consumer has not nacked it.
     """
 
     ordering_key: str
@@ -52,9 +57,10 @@ class KeyHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLag:
-    """One subscription in one shard.  `unclaimed` messages were never handed out (with a filter: those that match
-    are `matching` of the first `scanned`), `outstanding` ones were and are not acked, in so many `attempts` (rows),
-    `retrying` of them were nacked; `held` ones wait for their ordering keys.  Messages have `message_size` bytes.
+    """One subscription in one shard.  `unclaimed` messages were never delivered (with a filter: `matching` of the
+    first `scanned` match it).  `claimed` messages were delivered and are not acked, in so many `attempts` (rows):
+    of them `outstanding` are within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by
+    an earlier one of their ordering key.  Messages have `message_size` bytes.
     """
 
     subscription_id: int
@@ -64,10 +70,11 @@ class ShardLag:
     scanned: int | None = None
     matching: int | None = None
     attempts: int = 0
+    claimed: int = 0
     outstanding: int = 0
     retrying: int = 0
     highest_attempt: int | None = None
-    oldest_outstanding: datetime | None = None
+    oldest_claimed: datetime | None = None
     held: int = 0
     held_batches: int = 0
     message_size: float = 0.0
@@ -75,7 +82,7 @@ class ShardLag:
 
     @property
     def wanted(self) -> int:
-        """Those that were never handed out and match the filter."""
+        """The messages that were never delivered and match the filter."""
         if self.scanned is None or self.matching is None:
             return self.unclaimed
         if self.scanned < MAX_SCANNED:
@@ -91,7 +98,7 @@ class ShardLag:
 
 @dataclass(frozen=True, slots=True)
 class Delivering:
-    """By whom messages go out: what is known of the endpoint (None: nothing), and how many pull or stream."""
+    """Who receives the messages: the endpoint's state (None: not known), and how many clients pull or stream."""
 
     push_state: PushState | None = None
     readers: int = 0
@@ -101,14 +108,14 @@ class Delivering:
 class Lag:
     """One subscription.  `oldest`: when its oldest message that is not acked was published (None: there is none).
 
-    `undelivered` messages are not acked, `outstanding` of them are out or wait to be tried again, `held` wait for
-    their ordering keys.  `undelivered_bytes` is an estimate always, `undelivered` if it says so.  `verdict` is
-    `held_by` as a sentence; `warnings` are others, of what holds nothing and loses something.  `endpoint`: the
-    state of the endpoint if it fails.
+    `undelivered` messages are not acked: `outstanding` of them are with a consumer, within their ack deadline, and
+    `held` are blocked by an earlier message of their ordering key.  `undelivered_bytes` is always an estimate,
+    `undelivered` if `is_estimated`.  `verdict` explains `state` in a sentence; `warnings` report what loses
+    messages without delaying any.  `endpoint`: the state of the endpoint if it fails.
     """
 
     subscription: Subscription
-    held_by: HeldBy
+    state: DeliveryState
     verdict: str
     oldest: datetime | None = None
     undelivered: int = 0
@@ -133,30 +140,30 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
     """How far behind a subscription is, from where it stands in its shards."""
     held = sum(shard.held for shard in shards)
     outstanding = sum(shard.outstanding for shard in shards)
-    oldest = [t for shard in shards for t in (shard.oldest_outstanding, shard.oldest_unclaimed) if t is not None]
-    undelivered = sum(shard.wanted for shard in shards) + outstanding + held
+    oldest = [t for shard in shards for t in (shard.oldest_claimed, shard.oldest_unclaimed) if t is not None]
+    undelivered = sum(shard.wanted + shard.claimed for shard in shards) + held
     holders = [shard.holder for shard in shards if shard.holder is not None]
     holder = min(holders, key=lambda h: h.delivered_at, default=None) if held else None
-    held_by, verdict = _judge(subscription, shards, delivering, holder, min(oldest, default=None), now)
-    state = delivering.push_state
+    state, verdict = _judge(subscription, shards, delivering, holder, min(oldest, default=None), now)
+    endpoint = delivering.push_state
     return Lag(
         subscription=subscription,
-        held_by=held_by,
+        state=state,
         verdict=verdict,
         oldest=min(oldest, default=None),
         undelivered=undelivered,
         is_estimated=any(shard.is_estimated for shard in shards),
-        undelivered_bytes=round(sum((s.wanted + s.outstanding + s.held) * s.message_size for s in shards)),
+        undelivered_bytes=round(sum((s.wanted + s.claimed + s.held) * s.message_size for s in shards)),
         outstanding=outstanding,
         held=held,
-        holder=holder if held_by is HeldBy.STUCK_KEY else None,
-        endpoint=state.as_of(now) if held_by is HeldBy.ENDPOINT_FAILING and state is not None else None,
+        holder=holder if state is DeliveryState.BLOCKED_KEY else None,
+        endpoint=endpoint.as_of(now) if state is DeliveryState.ENDPOINT_FAILING and endpoint is not None else None,
         warnings=_warnings(subscription),
     )
 
 
 def _warnings(subscription: Subscription) -> list[str]:
-    """Sentences about what is wrong though it holds nothing."""
+    """Sentences about what is wrong although it delays nothing."""
     policy = subscription.dead_letter_policy
     if policy is not None and not subscription.dead_letter_topic_id:
         topic = policy.dead_letter_topic
@@ -172,15 +179,18 @@ def _judge(
     holder: KeyHolder | None,
     oldest: datetime | None,
     now: datetime,
-) -> tuple[HeldBy, str]:
+) -> tuple[DeliveryState, str]:
     if subscription.detached:
-        return HeldBy.DETACHED, "It is detached: it gets no messages."
+        return DeliveryState.DETACHED, "It is detached: it receives no messages."
     if oldest is None:
-        return HeldBy.NOTHING, "Nothing waits."
+        return DeliveryState.CAUGHT_UP, "Every message is acknowledged."
     if subscription.export:
-        return HeldBy.EXPORT, f"Its messages are for a {subscription.export}, and this broker exports nothing."
+        return (
+            DeliveryState.EXPORT,
+            f"Its messages are for a {subscription.export}, and this broker exports nothing.",
+        )
     if subscription.pause is not None:
-        return HeldBy.PAUSED, _paused(subscription.pause, is_push=subscription.is_push)
+        return DeliveryState.PAUSED, _paused(subscription.pause, is_push=subscription.is_push)
     stopped = (
         endpoint_verdict(delivering.push_state, now)
         if subscription.is_push
@@ -190,30 +200,30 @@ def _judge(
         return stopped
     retrying, tries = sum(shard.retrying for shard in shards), max(shard.highest_attempt or 0 for shard in shards)
     if holder is not None and (holder.attempt_number > 1 or now - holder.delivered_at > SLOW_AFTER):
-        return HeldBy.STUCK_KEY, _stuck(holder, sum(shard.held for shard in shards))
-    if retrying and retrying == sum(shard.outstanding + shard.wanted for shard in shards):
-        verdict = f"All {retrying} have failed, up to {tries} times, and are tried again later."
-        return HeldBy.RETRYING, verdict + _longest_failing(delivering.push_state)
+        return DeliveryState.BLOCKED_KEY, _blocked(holder, sum(shard.held for shard in shards))
+    if retrying and retrying == sum(shard.claimed + shard.wanted for shard in shards):
+        verdict = f"All {retrying:,} messages have failed, up to {tries} times, and are redelivered later."
+        return DeliveryState.RETRYING, verdict + _longest_failing(delivering.push_state)
     age = now - oldest
     if age < SLOW_AFTER:
-        return HeldBy.NOTHING, "Nothing holds it: its messages are young."
+        return DeliveryState.RECENT, f"All messages are less than {_short(SLOW_AFTER)} old."
     if subscription.is_push and (retrying or tries > 1) and not _is_backlog_old(shards, now):
-        return HeldBy.RETRYING, _retried(retrying, tries) + _longest_failing(delivering.push_state)
-    out = sum(shard.outstanding for shard in shards)
-    figures = f"{out} are out, the oldest message is {_short(age)} old."
+        return DeliveryState.RETRYING, _retried(retrying, tries) + _longest_failing(delivering.push_state)
+    outstanding = sum(shard.outstanding for shard in shards)
+    figures = f"{outstanding:,} messages are outstanding, the oldest unacknowledged one is {_short(age)} old."
     return _slow(subscription, delivering.readers, figures)
 
 
 def _is_backlog_old(shards: Sequence[ShardLag], now: datetime) -> bool:
-    """Whether messages that were never handed out have been waiting for longer than is normal."""
+    """Whether messages that were never delivered have been waiting for longer than is normal."""
     waiting = [shard.oldest_unclaimed for shard in shards if shard.oldest_unclaimed is not None]
     return any(now - publish_time >= SLOW_AFTER for publish_time in waiting)
 
 
 def _retried(retrying: int, tries: int) -> str:
     if retrying:
-        return f"{retrying} have failed, up to {tries} times, and are tried again later; others are delivered."
-    return f"What failed before is tried again just now, up to attempt {tries}; others are delivered."
+        return f"{retrying:,} messages have failed, up to {tries} times, and are redelivered later; others succeed."
+    return f"Messages that failed before are being redelivered, up to attempt {tries}; others succeed."
 
 
 def _longest_failing(state: PushState | None) -> str:
@@ -225,26 +235,26 @@ def _longest_failing(state: PushState | None) -> str:
     return f" Message {message.message_id} since {since}: {describe_failing_message(message)}."
 
 
-def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[HeldBy, str]:
+def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[DeliveryState, str]:
     if subscription.is_push:
-        return HeldBy.SLOW_ENDPOINT, f"The endpoint cannot keep up: {figures}"
+        return DeliveryState.SLOW_ENDPOINT, f"The endpoint cannot keep up: {figures}"
     if not readers:
-        return HeldBy.SLOW_CONSUMERS, f"Nobody pulls or streams just now: {figures}"
-    return HeldBy.SLOW_CONSUMERS, f"Those who pull or stream ({readers}) cannot keep up: {figures}"
+        return DeliveryState.NO_CONSUMERS, f"No client is pulling or streaming: {figures}"
+    return DeliveryState.SLOW_CONSUMERS, f"{_clients(readers)} cannot keep up: {figures}"
 
 
-def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[HeldBy, str] | None:
+def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[DeliveryState, str] | None:
     """What stops pushes, and the same as a sentence; None if nothing does."""
     if state is None:
         return None
     state = state.as_of(now)
     if state.paused_reason:
-        return HeldBy.PAUSED, f"Pushing is paused: {state.paused_reason}"
+        return DeliveryState.PAUSED, f"Push delivery is paused: {state.paused_reason}"
     if state.is_failing(now):
-        return HeldBy.ENDPOINT_FAILING, describe_failing_endpoint(state)
+        return DeliveryState.ENDPOINT_FAILING, describe_failing_endpoint(state)
     if state.waits_since is not None:
-        return HeldBy.WAITS_FOR_SLOTS, (
-            f"It waits since {format_timestamp(state.waits_since)} for slots of pushes that others hold."
+        return DeliveryState.WAITING_FOR_SLOTS, (
+            f"Since {format_timestamp(state.waits_since)} other subscriptions have used all push request slots."
         )
     return None
 
@@ -252,25 +262,31 @@ def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[HeldBy, st
 def _paused(pause: Pause, *, is_push: bool) -> str:
     since = f" since {format_timestamp(pause.since)}" if pause.since is not None else ""
     by = f", by {pause.by}" if pause.by else ""
-    return f"{'Pushing' if is_push else 'It'} is paused{since}{by}: {pause.reason}"
+    return f"{'Push delivery' if is_push else 'Delivery'} is paused{since}{by}: {pause.reason}"
 
 
-def _idle(shards: Sequence[ShardLag], readers: int, now: datetime) -> tuple[HeldBy, str] | None:
+def _idle(shards: Sequence[ShardLag], readers: int, now: datetime) -> tuple[DeliveryState, str] | None:
     used = max((shard.last_active_at for shard in shards), default=now)
     if readers or now - used < IDLE_AFTER:
         return None
-    return HeldBy.NOBODY_PULLS, f"Nobody has pulled since {format_timestamp(used)}."
+    earliest, latest = used - RECORD_INTERVAL, min(used + RECORD_RESOLUTION, now)
+    when = f"between {format_timestamp(earliest)} and {format_timestamp(latest)}"
+    return DeliveryState.NO_CONSUMERS, f"No client is pulling or streaming; the last use was {when}."
 
 
-def _stuck(holder: KeyHolder, held: int) -> str:
+def _clients(count: int) -> str:
+    return "The 1 client that pulls or streams" if count == 1 else f"The {count:,} clients that pull or stream"
+
+
+def _blocked(holder: KeyHolder, held: int) -> str:
     key, times = holder.ordering_key[:100], holder.attempt_number
     since = format_timestamp(holder.delivered_at)
-    out = "is out since" if holder.is_out else "failed and was last handed out at"
+    how = "is outstanding since" if holder.is_out else "failed, and was last delivered at"
     return (
-        f"Ordering key {key!r}: message {holder.message_id} {out} {since} (attempt {times}), "
-        f"and {held} later messages wait for their keys."
+        f"Ordering key {key!r}: message {holder.message_id} {how} {since} (attempt {times}). "
+        f"{held:,} later messages are blocked by their keys."
     )
 
 
 def _short(age: timedelta) -> str:
-    return format_duration(timedelta(seconds=max(round(age.total_seconds()), 0)))
+    return format_units(age, most=2)

@@ -1,25 +1,20 @@
-"""How a message stands with a subscription (F3)."""
+"""The states of a message that a subscription has not acknowledged (F3)."""
 
 from enum import StrEnum
 
 
 class MessageState(StrEnum):
-    """`WAITING`: never handed out yet, or given back before it reached anybody.  `EXHAUSTED`: tried as often as the
-    dead-letter policy allows, and about to go to its topic.
+    """WAITING: never delivered, or released before it reached a consumer.  OUTSTANDING: with a consumer, within its
+    ack deadline.  RETRYING: to be redelivered after a nack, or since its ack deadline has passed.  BLOCKED: by an
+    earlier message of its ordering key.  EXHAUSTED: delivered as often as the dead-letter policy allows, and about
+    to be dead-lettered.
     """
 
     OUTSTANDING = "OUTSTANDING"
-    RETRY_AT = "RETRY_AT"
+    RETRYING = "RETRYING"
     EXHAUSTED = "EXHAUSTED"
-    HELD_BY_KEY = "HELD_BY_KEY"
+    BLOCKED = "BLOCKED"
     WAITING = "WAITING"
 
 
-# As a list is asked for them.
-ASKED = {
-    "outstanding": frozenset({MessageState.OUTSTANDING}),
-    "retrying": frozenset({MessageState.RETRY_AT, MessageState.EXHAUSTED}),
-    "held": frozenset({MessageState.HELD_BY_KEY}),
-    "waiting": frozenset({MessageState.WAITING}),
-}
 EVERY_STATE = frozenset(MessageState)

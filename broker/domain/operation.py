@@ -16,7 +16,7 @@ from broker.domain.errors import InvalidArgument
 MAX_STEP = 500  # messages: a step is one transaction, and others wait for what it locks
 MAX_RATE = 1_000_000.0  # messages a second
 MAX_TOLD = 100  # messages that an operation names of those that it has left alone
-_CATCHING_UP = timedelta(seconds=0.2)  # a step that came late makes up for so much
+_CATCHING_UP = timedelta(seconds=1)  # a step that came late, or took long, makes up for so much
 _STEPS_A_SECOND = 10.0  # about, of one whose rate is limited
 
 
@@ -103,9 +103,17 @@ class Step:
 
 
 def step_size(operation: Operation) -> int:
-    """How many messages the next step may take up."""
+    """How many messages the next step may take up.
+
+    Where steps take so long that the operation falls short of its rate, they take up what is missing as well, but
+    no more than the rate allows in a second.
+    """
     rate = operation.max_rate
-    return MAX_STEP if rate is None else max(1, min(MAX_STEP, int(rate / _STEPS_A_SECOND)))
+    if rate is None:
+        return MAX_STEP
+    missing = rate * (operation.updated_at - operation.created_at).total_seconds() - operation.done
+    size = min(rate / _STEPS_A_SECOND + max(missing, 0.0), rate)
+    return max(1, min(MAX_STEP, int(size)))
 
 
 def next_step_at(operation: Operation, done: int, now: datetime) -> datetime:

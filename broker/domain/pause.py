@@ -9,6 +9,7 @@ from broker.domain.refusals import refuse_nul
 MAX_REASON = 1_000  # characters
 UNTOLD = "Paused."  # of a pause whose reason is not known
 _WITHHELD = "Not allowed: "
+_GONE = "Gone: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,10 @@ class Pause:
 def check_reason(reason: str) -> None:
     """Raises InvalidArgument for a reason that is too long, has U+0000, or begins as the broker's own."""
     refuse_nul(reason, "reason")
-    if is_withheld(reason):
+    if is_of_endpoint(reason):
         raise InvalidArgument(
-            f"reason must not begin with {_WITHHELD!r}: such a pause is the broker's own, which ends it by itself "
-            f"(reason={reason[:100]})."
+            f"reason must not begin with {_WITHHELD!r} or {_GONE!r}, as the reasons of pauses do that the broker "
+            f"itself begins (reason={reason[:100]})."
         )
     if len(reason) > MAX_REASON:
         raise InvalidArgument(f"reason has {len(reason)} characters, the maximum is {MAX_REASON}.")
@@ -42,6 +43,16 @@ def withheld_reason(why: str) -> str:
     return f"{_WITHHELD}{why}."
 
 
+def gone_reason(origin: str, messages: int) -> str:
+    """Of a pause that the broker itself begins, because the endpoint says that it is gone."""
+    return f"{_GONE}the endpoint ({origin}) answered {messages} messages with 410, and accepted none in between."
+
+
+def is_of_endpoint(reason: str) -> bool:
+    """Whether the broker itself began the pause with this reason, because it cannot push to the endpoint."""
+    return reason.startswith((_WITHHELD, _GONE))
+
+
 def is_withheld(reason: str) -> bool:
-    """Whether a pause with this reason is one of those."""
+    """Whether the broker ends the pause with this reason by itself."""
     return reason.startswith(_WITHHELD)

@@ -20,15 +20,19 @@ ABOVE_PROJECTS = ""  # the name of what is above all projects
 
 _ADDRESS = re.compile(r"[^@\s\0]+@[^@\s\0]+")
 _DOMAIN = re.compile(r"[^@\s\0]+\.[^@\s\0]+")
+# A service account of Kubernetes that calls by workload identity: PROJECT.svc.id.goog[NAMESPACE/NAME].
+_SERVICE_ACCOUNT = re.compile(rf"{_ADDRESS.pattern}|[^@\s\0\[\]]+\.svc\.id\.goog\[[^@\s\0\[\]]+\]")
 _KINDS = {
     "user": _ADDRESS,
-    "serviceAccount": _ADDRESS,
+    "serviceAccount": _SERVICE_ACCOUNT,
     "group": re.compile(r"[^\s\0]+"),
     "domain": _DOMAIN,
     "principal": re.compile(r"//[^\s\0]+"),
     "principalSet": re.compile(r"//[^\s\0]+"),
+    "deleted": re.compile(r"(?:user|serviceAccount|group|principal):[^\s\0]+"),  # matches nobody
     "apiKey": re.compile(r"(?!)"),  # what an API key may do is said when it is made
 }
+_IGNORING_CASE = ("user", "serviceAccount", "group", "domain")
 _EVERYBODY = (ALL_USERS, ALL_AUTHENTICATED_USERS)
 _MEMBER_RULE = (
     "A member is user:ADDRESS, serviceAccount:ADDRESS, group:NAME, domain:NAME, principal://…, principalSet://…, "
@@ -61,6 +65,11 @@ class Policy:
     def members(self) -> frozenset[str]:
         return frozenset(member for binding in self.bindings for member in binding.members)
 
+    @property
+    def version(self) -> int:
+        """The format of the policy: 1, or 0 where none was ever set."""
+        return 0 if self.etag == NO_POLICY_ETAG else 1
+
     def grants(self, members: Collection[str], permission: str, roles: Roles) -> bool:
         """Whether one of the `members` has a role with the permission."""
         return any(
@@ -78,7 +87,7 @@ def make_etag() -> bytes:
 
 
 def make_bindings(given: Iterable[tuple[str, Sequence[str]]]) -> tuple[Binding, ...]:
-    """Bindings in their one form: a role once, sorted, without those that bind nobody.
+    """Bindings in their one form: a role once, sorted, addresses lowercase, without those that bind nobody.
 
     Raises InvalidArgument that names the role or the member that cannot be.
     """
@@ -91,13 +100,19 @@ def make_bindings(given: Iterable[tuple[str, Sequence[str]]]) -> tuple[Binding, 
             _check_member(member)
             members += 1
             groups += member.startswith("group:")
-        by_role.setdefault(role, set()).update(names)
+        by_role.setdefault(role, set()).update(map(canonical_member, names))
     if members > MAX_MEMBERS or groups > MAX_GROUPS:
         raise InvalidArgument(
             f"A policy names at most {MAX_MEMBERS} members and {MAX_GROUPS} groups, each as often as it occurs "
             f"(members={members}, groups={groups})."
         )
     return tuple(Binding(role, frozenset(names)) for role, names in sorted(by_role.items()) if names)
+
+
+def canonical_member(member: str) -> str:
+    """A member as policies store and return it: with addresses and domains in lowercase, as at Google."""
+    kind, _, value = member.partition(":")
+    return f"{kind}:{value.lower()}" if kind in _IGNORING_CASE else member
 
 
 def check_version(version: int) -> None:

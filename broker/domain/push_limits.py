@@ -19,7 +19,9 @@ MAX_ATTRIBUTES = 100  # as of a message, and so are the lengths
 MAX_ATTRIBUTE_KEY_BYTES, MAX_ATTRIBUTE_VALUE_BYTES = 256, 1_024
 MAX_EMAIL_LENGTH = 320
 MAX_AUDIENCE_LENGTH = 2_048  # an endpoint is the default
-SERVED_VERSIONS = ("v1", "v1beta2")  # two names of one format; that of v1beta1 is another, and history
+# Values of the attribute x-goog-version.  Requests have the format of v1 with all of them: Google has shut down the
+# API of v1beta1, but clients still set it.
+ENDPOINT_VERSIONS = ("v1", "v1beta1", "v1beta2")
 
 MIN_MESSAGES_PER_SECOND, MAX_MESSAGES_PER_SECOND = 0.001, 1_000_000
 MAX_OUTSTANDING_REQUESTS = 10_000
@@ -124,8 +126,8 @@ def _check_attributes(attributes: Mapping[str, str]) -> None:
                 f"pushConfig.attributes[{key[:_SHOWN]!r}] is out of bounds: a key has 1 to "
                 f"{MAX_ATTRIBUTE_KEY_BYTES} bytes, a value at most {MAX_ATTRIBUTE_VALUE_BYTES}."
             )
-    version = attributes.get("x-goog-version", SERVED_VERSIONS[0])
-    if version not in SERVED_VERSIONS:
+    version = attributes.get("x-goog-version", ENDPOINT_VERSIONS[0])
+    if version not in ENDPOINT_VERSIONS:
         raise InvalidArgument(f"Invalid push endpoint version given in push config (version={version[:_SHOWN]}).")
 
 

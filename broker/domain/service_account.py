@@ -59,11 +59,15 @@ class ServiceAccountKey:
 
 
 def email_of(project: str, account_id: str) -> str:
-    """The address of an account to be.  Raises InvalidArgument for ids that no address can be made of."""
+    """The address of a new account.  Raises InvalidArgument for ids that cannot be part of an address.
+
+    Addresses are lowercase, since policies compare them without regard to case.  So two projects whose ids differ
+    in case alone cannot both have an account of one id: the second one exists already.
+    """
     if not _ACCOUNT_ID.fullmatch(account_id):
         raise InvalidArgument(
-            f"account_id must have 6 to 30 small letters, digits and hyphens, begin with a letter not end with "
-            f"a hyphen (account_id={account_id[:100]})."
+            f"account_id must have 6 to 30 lowercase letters, digits and hyphens, begin with a letter and not end "
+            f"with a hyphen (account_id={account_id[:100]})."
         )
     match = _PROJECT.fullmatch(leaf(project))
     if match is None:
@@ -72,7 +76,12 @@ def email_of(project: str, account_id: str) -> str:
             f"(project={leaf(project)})."
         )
     within = f"{match['id']}.{match['domain']}" if match["domain"] else match["id"]
-    return f"{account_id}@{within}.{DOMAIN}"
+    return f"{account_id}@{within}.{DOMAIN}".lower()
+
+
+def is_own_address(email: str) -> bool:
+    """Whether an address is in the broker's own domain, where it knows which accounts exist."""
+    return email.lower().endswith(f".{DOMAIN}")
 
 
 def check_texts(display_name: str, description: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.message_state import ASKED, EVERY_STATE, MessageState
+from broker.domain.message_state import EVERY_STATE, MessageState
 from broker.domain.page import check_page_size, invalid_page_token
 from broker.domain.refusals import refuse_nul
 
@@ -50,10 +50,10 @@ class StandingPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingMessage:
-    """A message and how it stands.  `at`: its ack deadline (OUTSTANDING), or when it is tried again (RETRY_AT).
+    """A message and how it stands.  `at`: its ack deadline (OUTSTANDING), or when it is redelivered (RETRYING).
 
     `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
-    `held_by`: the message that it waits for (HELD_BY_KEY), by what its id is made of.  `failure`: how its last
+    `held_by`: the message that it waits for (BLOCKED), by what its id is made of.  `failure`: how its last
     attempt failed, if that was asked for and is known.  `redriven`: it came back from a dead-letter topic, if that
     was asked for.  `id_seq`: what its id is made of (None: `seq`).
     """
@@ -84,7 +84,7 @@ class StandingList:
 
 
 def parse_standing_page(size: int, token: str, *, states: str, filter_text: str, contains: str) -> StandingPage:
-    """`states`: names of ASKED with commas between them; "": all.
+    """`states`: names of states, in either case, with commas between them; "": all.
 
     Raises InvalidArgument for another name, a negative size, a token that `standing_page_token` never gave, or a
     text that cannot be looked for.
@@ -93,7 +93,7 @@ def parse_standing_page(size: int, token: str, *, states: str, filter_text: str,
     refuse_nul(contains, "contains")
     if len(contains) > MAX_CONTAINS:
         raise InvalidArgument(f"contains has {len(contains)} characters, the maximum is {MAX_CONTAINS}.")
-    wanted = frozenset(state for name in states.split(",") for state in _asked(name)) if states else EVERY_STATE
+    wanted = frozenset(map(_state, states.split(","))) if states else EVERY_STATE
     if not token:
         return StandingPage(size, wanted, filter_text, contains)
     try:
@@ -106,11 +106,12 @@ def parse_standing_page(size: int, token: str, *, states: str, filter_text: str,
     return StandingPage(size, wanted, filter_text, contains, start)
 
 
-def _asked(name: str) -> frozenset[MessageState]:
-    states = ASKED.get(name.strip().lower())
-    if states is None:
-        raise InvalidArgument(f"state must be one or several of {', '.join(ASKED)} (state={name[:100]}).")
-    return states
+def _state(name: str) -> MessageState:
+    try:
+        return MessageState(name.strip().upper())
+    except ValueError:
+        known = ", ".join(MessageState)
+        raise InvalidArgument(f"state must be one or several of {known} (state={name[:100]}).") from None
 
 
 def standing_page_token(p: StandingPosition) -> str:

@@ -9,11 +9,12 @@ from broker.domain.ack_deadline import check_ack_deadline
 from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
+from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at
 from broker.domain.journal import NO_JOURNAL, Journal, check_journal
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.letter_standing import KEPT
-from broker.domain.pause import Pause
+from broker.domain.pause import Pause, is_of_endpoint
 from broker.domain.priority import Priorities
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
@@ -65,6 +66,8 @@ IMMUTABLE_FIELDS = {
 UNSUPPORTED_FIELDS = {  # refused when set, and why
     "tags": "there is no resource manager to hold tags",
 }
+
+_WHITE_SPACE = " \t\r\n"  # of the filter language
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +128,13 @@ class Subscription:
     that the backlog can still be pulled; `levels`: how urgent those are that have urgent messages, and
     `priorities`: what that means, are the topic's.
     `expiration_ttl` None means the subscription never expires.
-    `filter_path` is the filter compiled to a PostgreSQL jsonpath (None: no filter), `body_path` what reads bodies
-    for it, if anything does.  `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages
-    are then retried without end rather than lost; `dead_letters_unread`: there is one, and nobody subscribes to it.
-    `pause`: nothing is handed out (None: it is not paused); an update leaves it alone.  `kept` holds fields that
-    are stored and given back without effect, keyed by their JSON name.
+    `filter_path` and `body_path` are the filter, compiled (filtering/jsonpath.py).  If it was changed they are
+    what `earlier_filters` and `filter` say together, and `newest_filter` is what `filter` says alone (None:
+    nothing else decides about any message that there is); `filter_changed_at`: since when it does.
+    `dead_letter_topic_id` is 0 while there is no topic of the policy's name: messages are then retried without
+    end rather than lost; `dead_letters_unread`: there is one, and nobody subscribes to it.  `pause`: nothing is
+    handed out (None: it is not paused); an update leaves it alone.  `kept` holds fields that are stored and
+    given back without effect, keyed by their JSON name.
     """
 
     subscription_id: int = 0
@@ -151,6 +156,9 @@ class Subscription:
     filter: str = ""
     filter_path: str | None = None
     body_path: str | None = None
+    earlier_filters: tuple[EarlierFilter, ...] = ()
+    newest_filter: NewestFilter | None = None
+    filter_changed_at: datetime | None = None
     dead_letter_policy: DeadLetterPolicy | None = None
     dead_letter_topic_id: int = 0
     dead_letters_unread: bool = False
@@ -213,10 +221,22 @@ class Subscription:
 
     @property
     def state(self) -> Literal["ACTIVE", "RESOURCE_ERROR"]:
-        """Google's field: RESOURCE_ERROR is of one that cannot receive messages because of where they are to go
-        (google.pubsub.v1.Subscription.State).  An endpoint that fails and is tried again leaves it ACTIVE.
+        """Google's field: RESOURCE_ERROR says that messages cannot be sent to where they are to go
+        (google.pubsub.v1.Subscription.State).  An endpoint that fails and is retried leaves it ACTIVE, and so does
+        a pause, unless the broker itself began it because it cannot push there.
         """
-        return "RESOURCE_ERROR" if self.export or (self.is_push and self.pause is not None) else "ACTIVE"
+        is_refused = self.is_push and self.pause is not None and is_of_endpoint(self.pause.reason)
+        return "RESOURCE_ERROR" if self.export or is_refused else "ACTIVE"
+
+    @property
+    def newest_paths(self) -> tuple[str | None, str | None]:
+        """`filter_path` and `body_path` of what decides about messages that are published now."""
+        newest = self.newest_filter
+        return (self.filter_path, self.body_path) if newest is None else (newest.filter_path, newest.body_path)
+
+    def filter_of(self, publish_time: datetime) -> str:
+        """The filter that decides about a message published at this time."""
+        return filter_at(self.filter, self.earlier_filters, publish_time)
 
     @property
     def retention(self) -> timedelta:
@@ -264,13 +284,16 @@ def wanted_subscription(
     """A subscription as a call wants it, with the defaults that depend on other fields.
 
     Those are of the ack deadline (if it is 0) and of the retention (None), which is no longer than the subscription
-    may live idle.  `given`: Subscription's other attributes.
+    may live idle.  A filter of nothing but white space is no filter (`filter : [expression]` in the grammar of
+    https://google.aip.dev/160).  `given`: Subscription's other attributes.
     """
     default_deadline = (
         EXACTLY_ONCE_ACK_DEADLINE_SECONDS if enable_exactly_once_delivery else DEFAULT_ACK_DEADLINE_SECONDS
     )
     if message_retention is None:
         message_retention = min(DEFAULT_RETENTION, expiration_ttl or DEFAULT_RETENTION)
+    if not given.get("filter", "").strip(_WHITE_SPACE):
+        given["filter"] = ""
     return Subscription(
         ack_deadline_seconds=ack_deadline_seconds or default_deadline,
         message_retention=message_retention,

@@ -17,6 +17,8 @@ MAX_EXPRESSION = 200  # characters
 MIN_INTERVAL, MAX_INTERVAL = timedelta(seconds=1), timedelta(days=366)
 _MAX_ZONE = 100  # characters
 _SECOND = timedelta(seconds=1)
+# The fields of an expression and how many values each has.
+_FIELDS = (("second", 60), ("minute", 60), ("hour", 24), ("day-of-month", 31), ("month", 12), ("day-of-week", 7))
 _LAST = datetime(9000, 1, 1, tzinfo=UTC)  # before the last time that can be written
 
 
@@ -80,10 +82,24 @@ def check_cron(expression: str, time_zone: str, now: datetime) -> Cron:
             f"schedule is no cron expression of five fields, or six with the seconds first: {why} "
             f"(schedule={shown!r})."
         ) from error
+    _check_steps(expression)
     cron = Cron(expression, time_zone)
     if cron.after(now) is None:
         raise InvalidArgument(f"schedule never comes: no day of the next 50 years is meant (schedule={shown!r}).")
     return cron
+
+
+def _check_steps(expression: str) -> None:
+    """Raises InvalidArgument for a step that is longer than its field: `*/90` minutes would tick every hour."""
+    fields = expression.split()
+    for (name, values), field in zip(_FIELDS[-len(fields) :], fields, strict=True):
+        for part in field.split(","):
+            _, _, step = part.partition("/")
+            if step and int(step) > values:
+                raise InvalidArgument(
+                    f"schedule has a step of {step} in its {name} field, which has {values} values, so it "
+                    f"would tick more often: use an interval instead (schedule={expression!r})."
+                )
 
 
 def check_interval(every: timedelta) -> timedelta:

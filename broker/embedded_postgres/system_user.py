@@ -1,9 +1,8 @@
 """Whom PostgreSQL's processes run as.  PostgreSQL refuses root, so from root they run as another user.
 
-That user gets no capability, none of root's groups and none of its environment (which may hold secrets, and can be
-read by whoever is the same user).  It cannot go through directories that are closed to it, such as /root; so it
-is told neither the data directory's path nor that of the sockets, but inherits both open and reaches them as
-/proc/self/fd/N, which asks about no directory above (docs/decisions/0015).
+That user gets no capability and none of root's groups.  It cannot go through directories that are closed to it,
+such as /root; so it is told neither the data directory's path nor that of the sockets, but inherits both open and
+reaches them as /proc/self/fd/N, which asks about no directory above (docs/decisions/0015).
 """
 
 import os
@@ -39,10 +38,15 @@ def own_name() -> str:
 
 
 def running_as(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """Options of subprocess.Popen.  Leaving root, the kernel takes all capabilities away."""
-    if user is None:
-        return {"cwd": "/"}
-    return {"cwd": "/", "user": user.pw_uid, "group": user.pw_gid, "extra_groups": [], "env": _ENVIRONMENT}
+    """Options of subprocess.Popen for PostgreSQL's programs, as `user` (None: as this process).
+
+    Leaving root, the kernel takes all capabilities away.  None of our environment is passed on: it may hold
+    secrets, which the user of PostgreSQL could read, and variables that lead the programs elsewhere (PGHOSTADDR).
+    """
+    options: dict[str, Any] = {"cwd": "/", "env": _ENVIRONMENT}
+    if user is not None:
+        options |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    return options
 
 
 @contextmanager

@@ -9,6 +9,7 @@ as JSON (broker/filtering/body.py), nothing said of it is true.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -81,23 +82,32 @@ class BodyHasPrefix:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedBefore:
+    """The message was published before this time.  No filter says it: it is how a changed filter keeps the verdict
+    of the earlier one for earlier messages (broker/filtering/changes.py).
+    """
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     operand: "Expression"
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of two or more."""
+    """All of one or more."""
 
     operands: "tuple[Expression, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of two or more."""
+    """Any of one or more."""
 
     operands: "tuple[Expression, ...]"
 
 
 OfBody: TypeAlias = BodyHas | BodyEquals | BodyCompares | BodyHasPrefix
-Expression: TypeAlias = Has | Equals | NotEquals | HasPrefix | OfBody | Not | And | Or
+Expression: TypeAlias = Has | Equals | NotEquals | HasPrefix | OfBody | PublishedBefore | Not | And | Or

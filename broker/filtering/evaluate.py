@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -19,9 +20,11 @@ from broker.filtering.ast import (
     NotEquals,
     OfBody,
     Or,
+    PublishedBefore,
 )
 from broker.filtering.body import elements_at, read_body, values_at
 
+_LATER_THAN_ANY = datetime.max.replace(tzinfo=UTC)
 _ORDERS: dict[str, Callable[[Decimal, Decimal], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -30,12 +33,19 @@ _ORDERS: dict[str, Callable[[Decimal, Decimal], bool]] = {
 }
 
 
-def matches(expression: Expression, attributes: Mapping[str, str], body: bytes = b"") -> bool:
-    """Whether a message with these attributes and this body is delivered."""
-    return _matches(expression, attributes, read_body(body))
+def matches(
+    expression: Expression,
+    attributes: Mapping[str, str],
+    body: bytes = b"",
+    published: datetime = _LATER_THAN_ANY,
+) -> bool:
+    """Whether a message with these attributes and this body, published at this time, is delivered."""
+    return _matches(expression, attributes, read_body(body), published)
 
 
-def _matches(expression: Expression, attributes: Mapping[str, str], roots: Sequence[Any]) -> bool:
+def _matches(
+    expression: Expression, attributes: Mapping[str, str], roots: Sequence[Any], published: datetime
+) -> bool:
     match expression:
         case Has(key):
             return key in attributes
@@ -46,11 +56,13 @@ def _matches(expression: Expression, attributes: Mapping[str, str], roots: Seque
         case HasPrefix(key, prefix):
             return key in attributes and attributes[key].startswith(prefix)
         case Not(operand):
-            return not _matches(operand, attributes, roots)
+            return not _matches(operand, attributes, roots, published)
         case And(operands):
-            return all(_matches(operand, attributes, roots) for operand in operands)
+            return all(_matches(operand, attributes, roots, published) for operand in operands)
         case Or(operands):
-            return any(_matches(operand, attributes, roots) for operand in operands)
+            return any(_matches(operand, attributes, roots, published) for operand in operands)
+        case PublishedBefore(at):
+            return published < at
         case of_body:
             return _matches_body(of_body, roots)
 

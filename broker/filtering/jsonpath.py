@@ -1,4 +1,4 @@
-"""What a filter says → PostgreSQL jsonpaths: one for `attributes @@ filter_path`, perhaps one that reads bodies.
+"""What a filter says → PostgreSQL jsonpaths: one for `attributes @@ filter_path`, perhaps one that sees more.
 
 - Only literals come from the user, each as one jsonpath string of ASCII (`json.dumps`: the two languages spell
   strings alike), so no text of theirs can end its literal, whatever the encoding between here and the server.
@@ -9,6 +9,7 @@
 """
 
 import json
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -27,17 +28,22 @@ from broker.filtering.ast import (
     NotEquals,
     OfBody,
     Or,
+    PublishedBefore,
     Scalar,
 )
 
-_ATTRIBUTES, _BODY = "$[0]", "$[1]"  # of what `body_path` looks into (the function body_matches)
+# Elements of the array that the function message_matches gives to `body_path`.
+_ATTRIBUTES, _BODY, _PUBLISHED = "$[0]", "$[1]", "$[2]"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TYPES = {str: "string", Decimal: "number", bool: "boolean", type(None): "null"}
 
 
 class FilterPaths(NamedTuple):
-    """`filter_path` is a predicate on the attributes (None: no filter).  With a `body_path` it is only true
-    wherever the filter may be, whatever the body; the filter itself is `body_path`, on an array of the attributes
-    and, if it can be read, the body.
+    """`filter_path` is a predicate on the attributes (None: no filter).
+
+    Where attributes alone do not decide, because the filter reads bodies or was changed, `filter_path` is true
+    wherever the filter may be, and `body_path` is the filter itself: a predicate on an array of the attributes, the
+    body's JSON (an empty array if it cannot be read), and the publish time in seconds since 1970.
     """
 
     filter_path: str | None = None
@@ -46,7 +52,7 @@ class FilterPaths(NamedTuple):
 
 def filter_paths(expression: Expression) -> FilterPaths:
     """PostgreSQL refuses U+0000 in a jsonpath; parsed filters have none."""
-    if not _reads_body(expression):
+    if _needs_attributes_only(expression):
         return FilterPaths(to_jsonpath(expression))
     bound = upper_bound(expression)
     return FilterPaths(
@@ -71,6 +77,8 @@ def to_jsonpath(expression: Expression, *, attributes: str = "$") -> str:
             return f"({' && '.join(to_jsonpath(operand, attributes=attributes) for operand in operands)})"
         case Or(operands):
             return f"({' || '.join(to_jsonpath(operand, attributes=attributes) for operand in operands)})"
+        case PublishedBefore(at):
+            return f"{_PUBLISHED} < {_seconds(at)}"
         case of_body:
             return _of_body(of_body)
 
@@ -91,13 +99,13 @@ def _has_element(path: FieldPath, type_name: str, condition: str) -> str:
     return f'exists({_field(path)} ? (@.type() == "{type_name}" && @ {condition}))'
 
 
-def _reads_body(expression: Expression) -> bool:
+def _needs_attributes_only(expression: Expression) -> bool:
     match expression:
         case Not(operand):
-            return _reads_body(operand)
+            return _needs_attributes_only(operand)
         case And(operands) | Or(operands):
-            return any(map(_reads_body, operands))
-    return isinstance(expression, OfBody)
+            return all(map(_needs_attributes_only, operands))
+    return not isinstance(expression, OfBody | PublishedBefore)
 
 
 def upper_bound(expression: Expression, *, negated: bool = False) -> Expression | None:
@@ -114,7 +122,7 @@ def upper_bound(expression: Expression, *, negated: bool = False) -> Expression 
             if isinstance(expression, And) is not negated:  # all of them hold
                 return None if not known else known[0] if len(known) == 1 else And(known)
             return Or(known) if len(known) == len(bounds) else None
-    if isinstance(expression, OfBody):
+    if isinstance(expression, OfBody | PublishedBefore):
         return None
     return Not(expression) if negated else expression
 
@@ -128,6 +136,12 @@ def _field(path: FieldPath) -> str:
     for key in path:
         within = _member(within, key)
     return within
+
+
+def _seconds(at: datetime) -> str:
+    """Exactly, in microseconds: a float would round."""
+    microseconds = (at - _EPOCH) // timedelta(microseconds=1)
+    return f"{microseconds // 1_000_000}.{microseconds % 1_000_000:06}"
 
 
 def _literal(value: Scalar) -> str:

@@ -203,6 +203,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
         Need(f"pubsub.{kind}.delete") for kind in ("topics", "subscriptions", "snapshots", "schemas")
     ),
     "PauseSubscription": _UPDATE_SUBSCRIPTION,
+    "SetFilter": _UPDATE_SUBSCRIPTION,  # and TestFilter's on the topic
     "ResumeSubscription": _UPDATE_SUBSCRIPTION,
     "GetPosition": _GET_SUBSCRIPTION,
     "ListConsumers": _GET_SUBSCRIPTION,

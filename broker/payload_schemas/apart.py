@@ -21,6 +21,7 @@ from broker.payload_schemas.json_schema import JsonSchema
 from broker.payload_schemas.mismatch import Mismatch
 
 MAX_MEMORY = 2_000_000_000  # bytes of address space; Python and protoc take some 500 MB of it
+MAX_CALLS = 20_000  # of Python's functions within each other: a value of Avro within another one takes one
 _MAX_KNOWN = 50
 _LOG_LINE = re.compile(r"[IWEF]\d{4} ")  # of the library that protoc logs with
 
@@ -132,6 +133,7 @@ def _run_protoc(definition: str) -> Answer:
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.setrecursionlimit(MAX_CALLS)
     worker = _Worker()
     while body := unframed(sys.stdin.buffer.read):
         sys.stdout.buffer.write(frame(encode(worker.answer(JOBS.decode(body)))))

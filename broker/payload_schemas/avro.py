@@ -1,40 +1,23 @@
-"""Avro schemas and messages, by fastavro.
+"""Avro schemas and messages, checked against the specification and not against what a library takes.
 
-fastavro is C: what is nested too deep ends the process, and what has values of no bytes never ends.  So a
-definition is measured before a message is read by it (avro_measure.py).
+A definition is measured before a message is read by it (avro_measure.py): reading values that take no bytes might
+never end.
 """
 
-import json
-from collections.abc import Sequence
-from io import BytesIO, StringIO
-from typing import Any
-
-import fastavro
-from fastavro.schema import SchemaParseException
-from fastavro.validation import ValidationError
+from collections.abc import Callable, Sequence
 
 from broker.domain.errors import InvalidArgument
-from broker.payload_schemas.avro_measure import check_nesting, measure
-from broker.payload_schemas.mismatch import Mismatch
+from broker.payload_schemas.avro_binary import BinaryChecks
+from broker.payload_schemas.avro_definition import read_definition
+from broker.payload_schemas.avro_json import JsonChecks
+from broker.payload_schemas.avro_measure import measure
+from broker.payload_schemas.mismatch import Misfit, Mismatch, all_pass
+from broker.payload_schemas.strict_json import decode_json
 
-MAX_RECURSIVE_BYTES = 1_000  # of a message that can be nested once a byte; some thousands of levels fill the stack
-MAX_QUICK_VALUES = {
-    "BINARY": 200_000,
-    "JSON": 30_000,
-}  # of what is read at once; some 20 ms: JSON is read by Python
+MAX_QUICK_DEPTH = 300  # values within each other; each takes a call of a function within another one
+MAX_QUICK_VALUES = 100_000  # of what is read at once; some 20 ms
 
-_UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    StopIteration,
-    SchemaParseException,
-)
-_SHOWN = 300  # characters of what fastavro says
+_WHOLE = "the message"
 
 
 class AvroSchema:
@@ -43,102 +26,59 @@ class AvroSchema:
     def __init__(self, definition: str) -> None:
         """Raises InvalidArgument."""
         try:
-            source = json.loads(definition)
-            check_nesting(source)
-            self._schema = fastavro.parse_schema(source)
-            self._size = measure(self._schema)
-        except _UNREADABLE as error:
+            self._definition = read_definition(definition)
+            self._size = measure(self._definition.schema, self._definition.types)
+        except (ValueError, RecursionError) as error:
+            what = "it is nested too deep" if isinstance(error, RecursionError) else error
             raise InvalidArgument(
-                f"Could not parse schema definition (schema.type=AVRO, schema.definition): {_said(error)}."
+                f"Could not parse schema definition (schema.type=AVRO, schema.definition): {what}."
             ) from error
+        self._check_binary: Callable[[bytes, int], int] | None = None
+        self._check_json: Callable[[object], None] | None = None
+        schema = self._definition.schema
+        self._name = schema["name"] if isinstance(schema, dict) and "name" in schema else _WHOLE
 
     def is_quick(self, size: int, encoding: str, count: int = 1) -> bool:
         """Whether messages of so many bytes in all take little time, memory and stack, whatever is in them."""
-        if self._size.is_recursive and size > MAX_RECURSIVE_BYTES:
-            return False
-        return self._size.values * (size + count if self._size.repeats else count) <= MAX_QUICK_VALUES[encoding]
+        depth = self._size.depth * (size + 1 if self._size.is_recursive else 1)
+        values = self._size.values * (size + count if self._size.repeats else count)
+        return depth <= MAX_QUICK_DEPTH and values <= MAX_QUICK_VALUES
 
     def are_all_like(self, messages: Sequence[bytes], encoding: str) -> bool:
-        """Whether all are as the schema says: by one reader, which costs less than one for each."""
-        return (self._are_binary if encoding == "BINARY" else self._are_json)(messages)
+        return all_pass(self.check, messages, encoding)
 
     def check(self, data: bytes, encoding: str) -> None:
         """Raises Mismatch."""
-        if encoding == "BINARY":
-            self._check_binary(data)
-        else:
-            self._check_json(data)
-
-    def _check_binary(self, data: bytes) -> None:
-        file = BytesIO(data)
         try:
-            fastavro.schemaless_reader(file, self._schema, None)
-        except _UNREADABLE as error:
-            raise Mismatch(f"byte {file.tell()}: {_reason(error)}") from error
-        if file.tell() != len(data):
-            raise Mismatch(f"byte {file.tell()}: it ends here, and {len(data) - file.tell()} more bytes follow")
+            if encoding == "BINARY":
+                self._read_binary(data)
+            else:
+                self._read_json(data)
+        except RecursionError as error:
+            raise Mismatch("it is nested too deep") from error
 
-    def _are_binary(self, messages: Sequence[bytes]) -> bool:
-        file, schema, end = BytesIO(b"".join(messages)), self._schema, 0
-        read, tell = fastavro.schemaless_reader, file.tell
+    def _read_binary(self, data: bytes) -> None:
+        if self._check_binary is None:
+            self._check_binary = BinaryChecks(self._definition.types).of(self._definition.schema)
         try:
-            for data in messages:
-                read(file, schema, None)
-                end += len(data)
-                if tell() != end:
-                    return False
-        except _UNREADABLE:
-            return False
-        return True
+            end = self._check_binary(data, 0)
+        except IndexError as error:
+            raise Mismatch(f"at byte {len(data)} it ends too early") from error
+        except Misfit as misfit:
+            raise Mismatch(misfit.reason) from misfit
+        if end != len(data):
+            raise Mismatch(f"at byte {end} the value ends, and {len(data) - end} more bytes follow")
 
-    def _are_json(self, messages: Sequence[bytes]) -> bool:
-        schema = self._schema
+    def _read_json(self, data: bytes) -> None:
+        if self._check_json is None:
+            self._check_json = JsonChecks(self._definition.types).of(self._definition.schema)
         try:
-            lines = "\n".join([json.dumps(json.loads(data.decode())) for data in messages])
-            for value in fastavro.json_reader(StringIO(lines), schema):
-                fastavro.validate(value, schema, raise_errors=True, strict=True)
-        except (ValidationError, *_UNREADABLE):
-            return False
-        return True
-
-    def _check_json(self, data: bytes) -> None:
-        """By Avro's JSON encoding: a union's value other than null is {"type": value}."""
+            value = decode_json(data.decode())
+        except UnicodeDecodeError as error:
+            raise Mismatch(f"at byte {error.start} it is not UTF-8, and so not JSON") from error
+        except ValueError as error:
+            raise Mismatch(str(error)) from error
         try:
-            text = json.dumps(json.loads(data.decode()))  # of one line, of which the reader makes a record
-        except (ValueError, RecursionError) as error:
-            where = f"line {error.lineno} column {error.colno}: " if isinstance(error, json.JSONDecodeError) else ""
-            raise Mismatch(f"{where}it is not JSON") from error
-        try:
-            [value] = fastavro.json_reader(StringIO(text), self._schema)
-            fastavro.validate(value, self._schema, raise_errors=True, strict=True)
-        except ValidationError as error:
-            raise Mismatch(_where(error)) from error
-        except _UNREADABLE as error:
-            raise Mismatch(_reason(error)) from error
-
-
-def _said(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}" if isinstance(error, LookupError | TypeError) else str(error)
-    return " ".join(text.split())[:_SHOWN].rstrip(".")
-
-
-def _reason(error: BaseException) -> str:
-    """Not all that it says: it quotes values."""
-    if isinstance(error, EOFError):
-        return "it ends too early"
-    if isinstance(error, UnicodeDecodeError):
-        return "a string is not UTF-8"
-    if isinstance(error, IndexError):
-        return "an index of a union or an enum is past the end, or it ends too early"
-    if isinstance(error, RecursionError):
-        return "it is nested too deep"
-    if str(error) == "no value and no default":
-        return "a field is missing"
-    return "a value is not of its type"
-
-
-def _where(error: ValidationError) -> str:
-    first: Any = error.errors[0]
-    schema = first.schema
-    kind = schema.get("type") if isinstance(schema, dict) else schema
-    return f"{first.field or 'the message'} must be {kind}, not {type(first.datum).__name__}"
+            self._check_json(value)
+        except Misfit as misfit:
+            raise Mismatch(misfit.said(self._name)) from misfit

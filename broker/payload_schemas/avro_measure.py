@@ -1,11 +1,11 @@
-"""How much a message of a few bytes can be, by an Avro definition that fastavro has parsed."""
+"""How much a message of a few bytes can be, by an Avro definition (avro_definition.py)."""
 
 from math import inf
 from typing import Any, NamedTuple
 
 from broker.domain.errors import InvalidArgument
 
-MAX_NESTING = 200  # of a definition's JSON: fastavro's own stack has room for some thousand
+MAX_NESTING = 200  # of a definition's JSON, which is read by functions that call themselves
 MAX_VALUES = 100_000  # of a message without an array or a map: each may be null, which takes no bytes
 _ROUNDS = 100
 
@@ -13,11 +13,15 @@ _BYTES = {"null": 0, "float": 4, "double": 8}  # of a value; a byte at least, of
 
 
 class Measure(NamedTuple):
-    """`values`: that one message has at most; for each of its bytes, where something `repeats`."""
+    """`values`: that one message has at most; for each of its bytes, where something `repeats`.
+
+    `depth`: how many values are within each other at most; for each of its bytes, if the definition `is_recursive`.
+    """
 
     values: int
     repeats: bool
     is_recursive: bool
+    depth: int
 
 
 def check_nesting(definition: object) -> None:
@@ -37,10 +41,8 @@ def check_nesting(definition: object) -> None:
         ]
 
 
-def measure(schema: Any) -> Measure:
-    """Raises InvalidArgument for a definition by which a message could have values without end."""
-    names: dict[str, Any] = {}
-    _collect(schema, names)
+def measure(schema: Any, names: dict[str, Any]) -> Measure:
+    """`names`: the named types.  Raises InvalidArgument if a message could have values without end."""
     least = _least_bytes(names)
     endless = next((name for name, size in least.items() if size == inf), None)
     if endless is not None:
@@ -55,7 +57,9 @@ def measure(schema: Any) -> Measure:
             f"The field schema.definition is too large: one message could have more than {MAX_VALUES} values in "
             "a few bytes."
         )
-    return Measure(values, walk.repeats or walk.is_recursive, walk.is_recursive)
+    for name in names:  # in the order of their definitions, so that what is used is known
+        walk.depth(name)
+    return Measure(values, walk.repeats or walk.is_recursive, walk.is_recursive, walk.depth(schema))
 
 
 def _parts(schema: Any) -> list[Any]:
@@ -69,16 +73,7 @@ def _parts(schema: Any) -> list[Any]:
         return [field["type"] for field in schema["fields"]]
     if kind in ("array", "map"):
         return [schema["items" if kind == "array" else "values"]]
-    return [] if isinstance(kind, str) else [kind]
-
-
-def _collect(schema: Any, names: dict[str, Any]) -> None:
-    if isinstance(schema, dict) and schema.get("type") == "error":
-        raise InvalidArgument("The field schema.definition has an error, which only protocols of Avro have.")
-    if isinstance(schema, dict) and schema.get("type") in ("record", "enum", "fixed"):
-        names[schema["name"]] = schema
-    for part in _parts(schema):
-        _collect(part, names)
+    return []
 
 
 def _least_bytes(names: dict[str, Any]) -> dict[str, float]:
@@ -98,14 +93,12 @@ def _least(schema: Any, least: dict[str, float]) -> float:
     if isinstance(schema, str):
         return least[schema] if schema in least else _BYTES.get(schema, 1)
     if isinstance(schema, list):
-        return 1 + min((_least(branch, least) for branch in schema), default=inf)
+        return 1 + min((_least(branch, least) for branch in schema), default=0)
     kind = schema["type"]
     if kind == "record":
         return sum(_part_least(part, least) for part in _parts(schema))
     if kind == "fixed":
-        return float(max(schema["size"], 0))
-    if isinstance(kind, dict | list):
-        return _least(kind, least)
+        return float(schema["size"])
     return _BYTES.get(kind, 1)
 
 
@@ -123,6 +116,7 @@ class _Walk:
         self._under_way: set[str] = set()
         self.repeats = False
         self.is_recursive = False
+        self._depths: dict[str, int] = {}
 
     def values(self, schema: Any) -> int:
         """How many values one of this type has at most, an array or a map counted as of one item."""
@@ -137,6 +131,20 @@ class _Walk:
             self._known[name] = self._anonymous(self._names[name])
             self._under_way.discard(name)
         return self._known[name]
+
+    def depth(self, schema: Any) -> int:
+        """How deep values of this type are nested at most, where a type within itself counts once."""
+        name = schema if isinstance(schema, str) else schema.get("name") if isinstance(schema, dict) else None
+        if name not in self._names:
+            return self._deepest_part(schema)
+        if name not in self._depths:
+            self._depths[name] = 0
+            self._depths[name] = self._deepest_part(self._names[name])
+        return self._depths[name]
+
+    def _deepest_part(self, schema: Any) -> int:
+        entry = isinstance(schema, dict) and schema["type"] == "map"  # with a key beside the value
+        return 1 + entry + max(map(self.depth, _parts(schema)), default=0)
 
     def _anonymous(self, schema: Any) -> int:
         parts = _parts(schema)

@@ -4,6 +4,7 @@ https://cloud.google.com/pubsub/docs/commit-schema-revision: by Avro's rules of 
 fields may be added and removed, and no field may be changed.
 """
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
 from broker.domain.schema import AVRO, JSON, Compatibility, Schema
+from broker.payload_schemas.avro_definition import read_definition
 from broker.payload_schemas.json_schema import json_incompatibility
 from broker.payload_schemas.protobuf import descriptor_of
 
@@ -46,8 +48,10 @@ def _json_incompatibility(new: str, old: str, wanted: Compatibility) -> str:
 
 def _avro_incompatibility(new: str, old: str, wanted: Compatibility) -> str:
     try:
-        parsed: Any = avro.schema.parse(new), avro.schema.parse(old)
-    except (AvroException, RecursionError) as error:
+        parsed: Any = [
+            avro.schema.parse(json.dumps(read_definition(definition).schema)) for definition in (new, old)
+        ]
+    except (AvroException, ValueError, RecursionError) as error:
         return f"They cannot be compared: {str(error)[:300]}"
     checker: Any = ReaderWriterCompatibilityChecker
     for reader, writer, which in _ways(parsed[0], parsed[1], wanted):

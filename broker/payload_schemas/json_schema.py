@@ -17,6 +17,7 @@ import msgspec
 from broker.domain.errors import InvalidArgument
 from broker.payload_schemas.avro_measure import check_nesting
 from broker.payload_schemas.mismatch import Mismatch, all_pass
+from broker.payload_schemas.strict_json import decode_json
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_QUICK_WEIGHT = 20_000  # of a definition that is compiled in the broker's own process
@@ -36,8 +37,8 @@ class JsonSchema:
     def __init__(self, definition: str) -> None:
         """Raises InvalidArgument for what is not JSON, is nested too deep or is of another dialect."""
         try:
-            self._source = json.loads(definition)
-        except (ValueError, RecursionError) as error:
+            self._source = decode_json(definition)
+        except ValueError as error:
             raise InvalidArgument(f"Could not parse schema definition (schema.type=JSON): {error}.") from error
         check_nesting(self._source)
         dialect = self._source.get("$schema", DIALECT) if isinstance(self._source, dict) else DIALECT

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
+_SHOWN_PARTS = 20
+_SHOWN = 200  # characters of a path
+
 
 class Mismatch(Exception):
     """`str()` says where in the message and why."""
@@ -19,3 +22,22 @@ def all_pass(check: Callable[[bytes, str], None], messages: Iterable[bytes], enc
     except Mismatch:
         return False
     return True
+
+
+class Misfit(Exception):
+    """A value within a message that is not of its type.  Callers on the way out say where it is."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self._path: list[str] = []
+
+    def within(self, part: str) -> "Misfit":
+        """The same, in this part of a larger value."""
+        self._path.append(part)
+        return self
+
+    def said(self, whole: str) -> str:
+        """Where it is and why, in words; `whole` names the message."""
+        path = "".join(reversed(self._path[-_SHOWN_PARTS:]))
+        return f"{whole}{path[:_SHOWN]} {self.reason}"

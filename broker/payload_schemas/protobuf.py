@@ -11,7 +11,9 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from broker.domain.errors import InvalidArgument
-from broker.payload_schemas.mismatch import Mismatch, all_pass
+from broker.payload_schemas.mismatch import Misfit, Mismatch, all_pass
+from broker.payload_schemas.protobuf_json import ShapeChecks
+from broker.payload_schemas.strict_json import decode_json
 
 MAX_TYPES = 5_000  # messages and enums of a definition
 MAX_QUICK_BYTES = {"BINARY": 500_000, "JSON": 30_000}  # some 20 ms; JSON is read by Python
@@ -26,7 +28,10 @@ class ProtobufSchema:
 
         Raises InvalidArgument.
         """
-        self._class: Any = GetMessageClass(descriptor_of(compiled, root_message))
+        kind: Any = descriptor_of(compiled, root_message)
+        self._class: Any = GetMessageClass(kind)
+        self._name = kind.name
+        self._check_shape = ShapeChecks().of(kind)
 
     def is_quick(self, size: int, encoding: str, count: int = 1) -> bool:
         return size <= MAX_QUICK_BYTES[encoding]
@@ -40,7 +45,20 @@ class ProtobufSchema:
         if encoding == "BINARY":
             _parse(message, data)
         else:
-            _parse_json(message, data)
+            self._parse_json(message, data)
+
+    def _parse_json(self, message: Message, data: bytes) -> None:
+        try:
+            value = decode_json(data.decode(), unique=True)
+            self._check_shape(value)
+            json_format.ParseDict(value, message)
+        except UnicodeDecodeError as error:
+            raise Mismatch("it is not UTF-8") from error
+        except Misfit as misfit:
+            raise Mismatch(misfit.said(self._name)) from misfit
+        except (json_format.ParseError, RecursionError, ValueError, TypeError, AttributeError) as error:
+            raise Mismatch(_said(error)) from error
+        _check_complete(message)
 
 
 def _parse(message: Message, data: bytes) -> None:
@@ -53,16 +71,6 @@ def _parse(message: Message, data: bytes) -> None:
     message.DiscardUnknownFields()
     if message.ByteSize() != size:
         raise Mismatch("it has a field that the schema has not, or that is of another type there")
-
-
-def _parse_json(message: Message, data: bytes) -> None:
-    try:
-        json_format.Parse(data.decode(), message)
-    except UnicodeDecodeError as error:
-        raise Mismatch("it is not UTF-8") from error
-    except (json_format.ParseError, RecursionError, ValueError, TypeError, AttributeError) as error:
-        raise Mismatch(_said(error)) from error
-    _check_complete(message)
 
 
 def _check_complete(message: Message) -> None:

@@ -1,12 +1,14 @@
-"""REST and gRPC on one port: the first bytes of a connection decide, or what TLS has agreed on before them.
+"""HTTP/1.1 and HTTP/2 on one port: the first bytes of a connection decide, or what TLS has agreed on before them.
 
-Clients of gRPC begin with the preface of HTTP/2 at once (PUBSUB_EMULATOR_HOST is cleartext, there is no upgrade).
-Whatever is no part of it is HTTP/1.1.  From then on the connection belongs to the protocol that was chosen: neither
-pays for the other.
+Clients of HTTP/2 in cleartext begin with its preface at once ("prior knowledge"; there is no upgrade).  Whatever is
+no part of it is HTTP/1.1.  From then on the connection belongs to the protocol that was chosen: neither pays for
+the other.  gRPC needs HTTP/2; REST, and what surrounds it, can have either: over HTTP/2 the head of each request
+says which of them it is for.
 """
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from uvicorn.config import Config
@@ -15,25 +17,36 @@ from uvicorn.server import ServerState
 from broker.port.http1.asgi import Application
 from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http1.web_pages import WebPages
-from broker.port.http2.connection import Registry
+from broker.port.http2.connection import Http2Connection, Registry
+from broker.port.http2.exchange import Http2Requests
 from broker.port.http2.frames import PREFACE
 from broker.port.tls.handshake import HandshakeTurns, TlsHandshake
 from broker.port.tls.material import ServerTls
 from broker.telemetry.state_changes import StateChanges
 
-SILENCE_SECONDS = 30.0  # from connecting to the first bytes
+LOOK_SECONDS = 30.0  # between two looks at a connection without a request; for the rest of the first bytes
+KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, which are then the ones to close it
+CROWDED_SECONDS = 75.0  # for an idle connection while more than half of those that may be are open
 # Keys in the state of the ASGI lifespan:
-HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls over HTTP/1.1
-HTTP2_DOOR = "http2_door"  # an Http2Door: what serves the connections that speak HTTP/2
+HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls of REST
+HTTP2_DOOR = "http2_door"  # an Http2Door: what serves gRPC
 WEB_PAGES = "web_pages"  # the WebPages that say which pages may call
 STATES = "states"  # the StateChanges that are to be told of connections that are refused
 
 
 class Http2Door(Protocol):
-    """Who serves what comes over HTTP/2."""
+    """Serves gRPC over HTTP/2."""
 
-    def connection(self, connections: Registry, tasks: set[asyncio.Task[Any]]) -> asyncio.Protocol:
-        """The protocol of a new connection; it keeps itself and its tasks in the sets for as long as they last."""
+    def connection(
+        self,
+        connections: Registry,
+        tasks: set[asyncio.Task[Any]],
+        others: Callable[[Http2Connection], Http2Requests],
+    ) -> asyncio.Protocol:
+        """The protocol of a new connection; it keeps itself and its tasks in the sets for as long as they last.
+
+        `others` accept the requests that are not gRPC.
+        """
 
 
 class ConnectionLimit:
@@ -42,6 +55,10 @@ class ConnectionLimit:
     def __init__(self, most: int, states: StateChanges) -> None:
         self._most = most
         self._states = states
+
+    def is_crowded(self, connections: int) -> bool:
+        """Whether more than half of those that may be are open."""
+        return connections > self._most // 2
 
     def has_room(self, connections: int) -> bool:
         if connections < self._most:
@@ -52,7 +69,10 @@ class ConnectionLimit:
 
 
 class FirstBytes(asyncio.Protocol):
-    """A connection that has not said yet what it speaks; one that goes on to say nothing is closed."""
+    """A connection that has not said yet what it speaks.
+
+    One that says nothing is idle, and closed as such; one that says too little at once is closed at the next look.
+    """
 
     def __init__(
         self,
@@ -61,17 +81,20 @@ class FirstBytes(asyncio.Protocol):
         make_http2: Callable[[], asyncio.Protocol],
         *,
         limit: ConnectionLimit,
+        keep_alive: Callable[[], float],
         agreed: str | None = None,
-        silence_seconds: float = SILENCE_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         """It keeps itself among `connections`, which the server shuts down when it stops, until it knows.
 
+        `keep_alive()`: for how many seconds an idle connection is kept.
         `agreed`: the protocol that TLS has agreed on, "h2" or "http/1.1" (None: none); nothing else is taken then.
         """
         self._connections = connections
         self._limit = limit
-        self._silence_seconds = silence_seconds
-        self._silent: asyncio.TimerHandle | None = None
+        self._keep_alive, self._look_seconds = keep_alive, look_seconds
+        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._make_http1 = make_http1
         self._make_http2 = make_http2
         self._agreed = agreed
@@ -83,7 +106,17 @@ class FirstBytes(asyncio.Protocol):
             self._transport.abort()
             return
         self._connections.add(self)
-        self._silent = asyncio.get_running_loop().call_later(self._silence_seconds, self._transport.close)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._look_seconds, self._look)
+
+    def _look(self) -> None:
+        self._looks += 1
+        if self._heard or self._looks * self._look_seconds >= self._keep_alive():
+            self._transport.close()
+        else:
+            self._look_later()
 
     def data_received(self, data: bytes) -> None:
         if self._heard:
@@ -107,8 +140,8 @@ class FirstBytes(asyncio.Protocol):
 
     def _leave(self) -> None:
         self._connections.discard(self)
-        if self._silent is not None:
-            self._silent.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _hand_over(self, protocol: asyncio.Protocol, data: bytes) -> None:
         self._leave()
@@ -123,8 +156,11 @@ class MakeProtocol:
     With `tls` connections begin with a handshake, but those of a `cleartext` call.
     """
 
-    def __init__(self, *, most_connections: int, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self, *, most_connections: int, tls: ServerTls | None = None, keep_alive_seconds: float = KEEP_ALIVE_SECONDS
+    ) -> None:
         self._most = most_connections
+        self._keep_alive_seconds = keep_alive_seconds
         self._tls = tls
         self._turns = HandshakeTurns()
         self._limit: ConnectionLimit | None = None
@@ -143,13 +179,15 @@ class MakeProtocol:
         connections, tasks = cast(set[Any], server_state.connections), server_state.tasks
         http2: Http2Door = app_state[HTTP2_DOOR]
         limit = self._limit = self._limit or ConnectionLimit(self._most, app_state[STATES])
+        server = self._server(config, server_state, app_state)
 
         def first_bytes(agreed: str | None = None) -> FirstBytes:
             return FirstBytes(
                 connections,
-                lambda: self.http1(config, server_state, app_state),
-                lambda: http2.connection(connections, tasks),
+                lambda: Http1Connection(server),
+                lambda: http2.connection(connections, tasks, partial(Http2Requests, server)),
                 limit=limit,
+                keep_alive=lambda: self._keep_alive(connections),
                 agreed=agreed,
             )
 
@@ -159,13 +197,22 @@ class MakeProtocol:
 
     def http1(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Connection:
         """A connection that is known to speak HTTP/1.1."""
+        return Http1Connection(self._server(config, server_state, app_state))
+
+    def _server(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Server:
+        connections = cast(set[Any], server_state.connections)
         if self._http1 is None:
             self._http1 = Http1Server(
                 app_state[HTTP1_DOOR],
                 cast(Application, config.loaded_app),
                 app_state,
                 pages=cast(WebPages, app_state[WEB_PAGES]),
-                connections=cast(set[Any], server_state.connections),
+                connections=connections,
                 tasks=server_state.tasks,
+                keep_alive=lambda: self._keep_alive(connections),
             )
-        return Http1Connection(self._http1)
+        return self._http1
+
+    def _keep_alive(self, connections: set[Any]) -> float:
+        is_crowded = self._limit is not None and self._limit.is_crowded(len(connections))
+        return min(self._keep_alive_seconds, CROWDED_SECONDS) if is_crowded else self._keep_alive_seconds

@@ -52,6 +52,8 @@ def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms
         retry_policy=subscription.retry_policy,
         filter_path=subscription.filter_path,
         body_path=subscription.body_path,
+        newest=subscription.newest_filter,
+        filter_changed_at=subscription.filter_changed_at,
         max_attempts=subscription.max_delivery_attempts,
         gives_up_expired=subscription.gives_up_expired,
         ordered=subscription.enable_message_ordering,

@@ -20,12 +20,16 @@ AWAY_SECONDS = 0.2  # between two attempts to reach it at the start
 
 
 async def check_ready(database: Database, storage: StorageAlarm | None = None) -> None:
-    """Raises a BrokerError unless the database answers and its schema is one that this broker can serve."""
+    """Raises a BrokerError unless a publish, a pull and an ack would find a database that they can use.
+
+    Each pool has a connection, and the schema is one that this broker can serve.
+    """
 
     if storage is not None and (error := storage.unavailable()) is not None:
         raise error  # which says more than a connection that is refused
 
     async def current_revision() -> str | None:
+        await database.check_hot()
         async with database.connection() as connection:
             return await schema_state.current_revision(connection)
 

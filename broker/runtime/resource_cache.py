@@ -39,7 +39,7 @@ _HIT, _MISS = CACHE_READS["hit"], CACHE_READS["miss"]
 Revisions = Sequence[Schema]  # of one schema, the newest first
 Resource = TypeVar("Resource", Topic, Subscription, Revisions)
 
-_AWAY = "The database cannot be reached or is slow; try again."
+_LATE = "The database does not answer in time; try again."
 
 
 class _Entries(Generic[Resource]):
@@ -76,7 +76,7 @@ class _Entries(Generic[Resource]):
             return entry[0]
         self._counts[_MISS] += 1
         if self._loading and time.monotonic() - self._began > _SLOW_SECONDS:
-            raise Unavailable(_AWAY)
+            raise Unavailable(_LATE)
         if name not in self._wanted:
             self._wanted[name] = asyncio.get_running_loop().create_future()
             if not self._loading:
@@ -86,7 +86,7 @@ class _Entries(Generic[Resource]):
             async with asyncio.timeout(READ_SECONDS):
                 return await asyncio.shield(self._wanted[name])
         except TimeoutError:
-            raise Unavailable(_AWAY) from None
+            raise Unavailable(_LATE) from None
 
     async def _run(self) -> None:
         try:
@@ -120,7 +120,7 @@ class _Entries(Generic[Resource]):
             async with asyncio.timeout(READ_SECONDS):  # else who asks when the database is back would be refused
                 found = await self._load(names)
         except TimeoutError:
-            raise Unavailable(_AWAY) from None
+            raise Unavailable(_LATE) from None
         finally:
             self._reads.remove(dropped)
         current = set[str]() if None in dropped else set(names) - dropped

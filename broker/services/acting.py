@@ -13,6 +13,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.services.copies import CopyService
 from broker.services.discards import DiscardService
 from broker.services.edits import EditService
+from broker.services.filter_changes import FilterChangeService
 from broker.services.freezes import FreezeService
 from broker.services.imports import ImportService
 from broker.services.operations import OperationService
@@ -36,6 +37,7 @@ from broker.telemetry.state_changes import StateChanges
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActingServices:
     pauses: PauseService
+    filter_changes: FilterChangeService
     freezes: FreezeService
     seeks: SeekService
     purges: PurgeService
@@ -75,6 +77,7 @@ def make_acting(
     redrives = RedriveService(database, clock, wake_ups, operations)
     return ActingServices(
         pauses=PauseService(database, clock, wake_ups, states),
+        filter_changes=FilterChangeService(database, clock, wake_ups, states, counters),
         freezes=FreezeService(database, clock, wake_ups, states),
         seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas, counters),
         purges=PurgeService(database, clock, wake_ups, operations, states, counters),

@@ -28,7 +28,7 @@ from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.chosen_letters import resolved_of
 from broker.store.log.discard import Discard, Done, find_letters, find_piles
-from broker.store.log.edits import Replacement, not_edited, replace_letter
+from broker.store.log.edits import Replacement, editable, replace_letter
 from broker.store.log.scheduled_messages import located
 from broker.store.looking.fates import LoggedMessage, read_message
 from broker.telemetry.log import fields_of
@@ -109,7 +109,7 @@ class EditService:
             if not letters:
                 raise NotFound(f"The subscription has no such dead letter (messageId={edit.message_id}).")
             newest = max(letters, key=lambda each: each.publish_time)
-            letters = not_edited(letters)
+            letters = editable(letters)
             if not letters:
                 raise FailedPrecondition(_why_not(newest, edit))
             piles = await find_piles(hot, asked)
@@ -136,11 +136,11 @@ class EditService:
 
 
 def _why_not(letter: Any, edit: LetterEdit) -> str:
-    """Why a dead letter cannot be edited: it was, or the log does not have it any more."""
+    """Why a dead letter cannot be edited: it was discarded or edited before, or is no longer retained."""
     resolved = resolved_of(letter)
     if resolved is None:
-        return f"Its dead letter is not retained (messageId={edit.message_id})."
-    kept = "" if resolved.resolution is Resolution.EDITED else ", and is not retained"
+        return f"Its dead letter is no longer retained (messageId={edit.message_id})."
+    kept = ", and is no longer retained" if resolved.resolution is Resolution.ACKNOWLEDGED else ""
     return f"Its dead letter {resolved.verdict()}{kept} (messageId={edit.message_id})."
 
 

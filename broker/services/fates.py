@@ -19,7 +19,7 @@ from broker.domain.fate import (
     settled_by,
 )
 from broker.domain.journal import Entry, settlement
-from broker.domain.lag import HeldBy, endpoint_verdict
+from broker.domain.lag import DeliveryState, endpoint_verdict
 from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
 from broker.domain.names import project_of
 from broker.domain.page import Page, cut_page
@@ -44,7 +44,7 @@ from broker.store.resources import push_states, subscriptions, topics
 
 HungUp = Callable[[], Awaitable[None]]
 MaySee = Callable[[str], Awaitable[None]]
-_TO_COME = frozenset({Fate.WAITING, Fate.OUTSTANDING, Fate.RETRY_AT, Fate.HELD_BY_KEY})
+_TO_COME = frozenset({Fate.WAITING, Fate.OUTSTANDING, Fate.RETRYING, Fate.BLOCKED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +249,7 @@ class FateService:
                 if fate.state is Fate.WAITING and facts.standing is None:
                     before, more = await count_before(hot, facts, now=now)
                     most = most_compared(MAX_COUNTED, facts.subscription.body_path)
-                    count = f"more than {most}" if more else f"{before}"
-                    fate = replace(fate, verdict=f"{fate.verdict} {count} of its log stand before it.")
+                    fate = replace(fate, verdict=f"{fate.verdict} {_preceding(before, most if more else None)}")
                 fate = _with_endpoint(fate, states.get(facts.subscription.subscription_id), now)
                 fates.append((facts.subscription, fate))
         return fates
@@ -276,9 +275,20 @@ def _with_endpoint(fate: MessageFate, state: PushState | None, now: datetime) ->
     stopped = endpoint_verdict(state, now)
     if state is None or stopped is None or fate.state not in _TO_COME:
         return fate
-    held_by, verdict = stopped
-    endpoint = state.as_of(now) if held_by is HeldBy.ENDPOINT_FAILING else None
+    delivery_state, verdict = stopped
+    endpoint = state.as_of(now) if delivery_state is DeliveryState.ENDPOINT_FAILING else None
     return replace(fate, verdict=f"{fate.verdict} {verdict}", endpoint=endpoint)
+
+
+def _preceding(count: int, at_least: int | None) -> str:
+    """How many messages are delivered before one; `at_least`: there are more than so many."""
+    if at_least is not None:
+        return f"More than {at_least:,} undelivered messages of its shard precede it."
+    if not count:
+        return "It is the next undelivered message of its shard."
+    return (
+        f"{count:,} undelivered message{' of its shard precedes' if count == 1 else 's of its shard precede'} it."
+    )
 
 
 def _fate_of_gone(entries: Sequence[Entry]) -> MessageFate | None:

@@ -8,9 +8,10 @@ from broker.domain.errors import FailedPrecondition
 from broker.domain.log_page import FilterTest, LogPage, log_page_token
 from broker.domain.names import leaf, project_of
 from broker.domain.page import invalid_page_token
-from broker.filtering.ast import And
+from broker.domain.subscription import Subscription
+from broker.filtering.ast import And, Expression
+from broker.filtering.changes import filter_expression
 from broker.filtering.jsonpath import FilterPaths, filter_paths
-from broker.filtering.parser import parse_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
@@ -75,7 +76,7 @@ class FilterService:
             subscription = await existing_subscription(connection, subscription_name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
-        paths = compiled(text, subscription.filter)
+        paths = compiled(text, subscription)
         since = subscription.gets_since(self._clock.now())
         return await self._test(subscription.shard_ids, paths, since, page)
 
@@ -95,12 +96,10 @@ class FilterService:
         return await self._looks.read(look)
 
 
-def compiled(*texts: str) -> FilterPaths:
-    """What matches all of these filters; without any, everything."""
-    match [parse_filter(text) for text in texts if text]:
-        case []:
-            return FilterPaths()
-        case [only]:
-            return filter_paths(only)
-        case several:
-            return filter_paths(And(tuple(several)))
+def compiled(text: str, subscription: Subscription | None = None) -> FilterPaths:
+    """What a filter ("": none) and that of a subscription match alike.  Raises InvalidArgument."""
+    wanted: list[Expression | None] = [filter_expression(text)]
+    if subscription is not None:
+        wanted.append(filter_expression(subscription.filter, subscription.earlier_filters))
+    both = tuple(each for each in wanted if each is not None)
+    return filter_paths(And(both)) if both else FilterPaths()

@@ -30,7 +30,7 @@ class FreezeService:
         who, why = f" by {by}" if by else "", reason.rstrip(".") or "no reason was given"
         self._states.tell(
             _FREEZES,
-            f"{name} is frozen{who}, until :unfreeze: {why}",
+            f"{name} is frozen{who} until unfrozen: {why}",
             fields=fields_of(name, principal=by, reason=why),
         )
 
@@ -39,7 +39,7 @@ class FreezeService:
         if await self._set(name, None):
             self._states.tell(
                 _FREEZES,
-                f"{name} is frozen no more{f', by {by}' if by else ''}",
+                f"{name} is unfrozen{f' by {by}' if by else ''}",
                 fields=fields_of(name, principal=by),
             )
 

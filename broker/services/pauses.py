@@ -43,7 +43,7 @@ class PauseService:
             who = f" by {by}" if by else ""
             self._states.tell(
                 _PAUSES,
-                f"{name} is paused{who}, until :resume: {reason.rstrip('.')}",
+                f"{name} is paused{who} until resumed: {reason.rstrip('.')}",
                 fields=fields_of(name, principal=by, reason=reason),
             )
         await self._wake_ups.announce(name)

@@ -8,6 +8,7 @@ from broker.domain.errors import Aborted, InvalidArgument, NotFound
 from broker.domain.names import check_project, check_shape, leaf, project_within
 from broker.domain.permissions import PERMISSIONS
 from broker.domain.policy import NO_POLICY, Binding, Policy, make_etag
+from broker.domain.service_account import is_own_address
 from broker.services.roles import check_roles
 from broker.services.schemas import SchemaService
 from broker.services.service_accounts import ServiceAccountService
@@ -116,8 +117,13 @@ class PolicyService:
 
 
 async def _check_accounts(connection: ResourceConnection, members: frozenset[str]) -> None:
-    """Raises InvalidArgument for service accounts that are not this broker's."""
+    """Raises InvalidArgument for addresses of the broker's own domain that belong to no account.
+
+    Whether any other address exists, such as that of one of Google's service agents, cannot be known here.
+    """
     for member in sorted(members):
         kind, _, email = member.partition(":")
-        if kind == "serviceAccount" and await find_service_account(connection, email=email) is None:
+        if kind != "serviceAccount" or not is_own_address(email):
+            continue
+        if await find_service_account(connection, email=email) is None:
             raise InvalidArgument(f"Service account {email} does not exist (bindings.members={member}).")

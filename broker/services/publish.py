@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
@@ -33,6 +33,16 @@ if TYPE_CHECKING:  # OpenTelemetry is not imported where nothing is traced
     from broker.telemetry.tracing import Tracing
 
 _MOST_TRIES = 10  # of a publish to a topic that is there, and gets new logs each time
+
+
+class Published(NamedTuple):
+    """The ids of a request's messages, in order.
+
+    `repeats`: the indexes of messages that were not stored, as they repeat earlier ones, whose ids they have.
+    """
+
+    ids: list[str]
+    repeats: Sequence[int] = ()
 
 
 class PublishService:
@@ -82,8 +92,8 @@ class PublishService:
 
     async def publish(
         self, topic_name: str, messages: Sequence[NewMessage], principal: str = "", traceparent: bytes = b""
-    ) -> list[str]:
-        """Store messages durably and return their ids, in order.  `principal`: who publishes ("": it is not known);
+    ) -> Published:
+        """Store messages durably and return their ids.  `principal`: who publishes ("": it is not known);
         `traceparent`: the request's place in a trace, if it has one.
 
         Raises InvalidArgument, FailedPrecondition, NotFound, ResourceExhausted, Unavailable (outcome unknown).
@@ -100,15 +110,16 @@ class PublishService:
         messages: Sequence[NewMessage],
         principal: str,
         traceparent: bytes,
-    ) -> list[str]:
+    ) -> Published:
         with tracing.publishing(topic_name, [message.attributes for message in messages], traceparent) as ids:
             topic, batch = await self._admit(topic_name, messages, principal)
-            ids += await self._store(topic, messages, batch)
-            return ids
+            published = await self._store(topic, messages, batch)
+            ids += published.ids
+            return published
 
     def _store(
         self, topic: Topic, messages: Sequence[NewMessage], batch: EncodedMessages, tries: int = 1
-    ) -> Awaitable[list[str]]:
+    ) -> Awaitable[Published]:
         if batch.identified is None and batch.levels is None:
             shard_id = self._shard(topic, messages[0].ordering_key, len(messages))
             return self._append(topic, shard_id, messages, batch, tries)
@@ -116,7 +127,7 @@ class PublishService:
 
     async def _store_in_several(
         self, topic: Topic, messages: Sequence[NewMessage], batch: EncodedMessages, tries: int
-    ) -> list[str]:
+    ) -> Published:
         """A request whose messages are for several shards goes to each for itself."""
         of_shard: dict[int, list[int]] = {}
         for index, shard_id in enumerate(self._shards(topic, messages[0].ordering_key, batch)):
@@ -131,16 +142,18 @@ class PublishService:
             return_exceptions=True,
         )
         ids = [""] * len(messages)
+        repeats: list[int] = []
         for indexes, answer in zip(of_shard.values(), answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
-            for index, id_ in zip(indexes, answer, strict=True):
+            for index, id_ in zip(indexes, answer.ids, strict=True):
                 ids[index] = id_
-        return ids
+            repeats += [indexes[repeat] for repeat in answer.repeats]
+        return Published(ids, sorted(repeats))
 
     async def _append(
         self, topic: Topic, shard_id: int, messages: Sequence[NewMessage], batch: EncodedMessages, tries: int
-    ) -> list[str]:
+    ) -> Published:
         """What is for one shard."""
         project = project_of(topic.name)
         try:
@@ -148,15 +161,16 @@ class PublishService:
                 if batch.scheduled is not None:
                     self._next_due.tell(min(batch.scheduled.due_ats))
                 stored = await self._coalescer.publish_new(shard_id, batch, project=project, topic=topic.name)
-                return [message_id(shard_id, id_seq) for id_seq in stored.id_seqs]
+                ids = [message_id(shard_id, id_seq) for id_seq in stored.id_seqs]
+                return Published(ids, stored.repeated)
             appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic.name)
         except NotFound:  # deleted, frozen or purged a moment ago; perhaps there is one of that name already
             if tries == _MOST_TRIES:
                 raise
         else:
             if batch.scheduled is not None:
-                return self._scheduled(shard_id, batch, appended)
-            return message_ids(shard_id, appended.first_seq, len(messages))
+                return Published(self._scheduled(shard_id, batch, appended))
+            return Published(message_ids(shard_id, appended.first_seq, len(messages)))
         self._resources.drop(topic.name)
         topic = await self._open_topic(topic.name)
         return await self._store(topic, messages, await self._encode(topic, messages), tries + 1)

@@ -1,8 +1,14 @@
 """Purging a topic: what it has is gone for everybody; and a subscription by a filter; an extension (G2)."""
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from broker.domain.copying import progress_json
 from broker.domain.log_walk import LogWalk
 from broker.domain.operation import Operation, Verb, check_rate
-from broker.domain.purging import PurgeOptions
+from broker.domain.purging import PurgeOptions, PurgeOutcome
 from broker.domain.redrive import END_OF_TIME
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
@@ -12,13 +18,16 @@ from broker.services.subscriptions import attached_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.log.copying import read_ends
-from broker.store.log.purging import read_oldest_standing
+from broker.store.log.purging import count_matching, read_oldest_standing
 from broker.store.resources import topic_logs, topics
 from broker.telemetry.log import fields_of
 from broker.telemetry.lost_letters import LostLetters
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PURGES
 from broker.telemetry.state_changes import StateChanges
+
+_MAX_COUNTED = 5_000  # messages that one look counts
+_MOST_LOOKS = 20  # of a dry run, each of at most 10,000 messages
 
 
 class PurgeService:
@@ -69,7 +78,7 @@ class PurgeService:
         check_rate(options.max_rate)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)
-        paths = compiled(options.filter, subscription.filter)
+        paths = compiled(options.filter, subscription)
         until = min(options.before or END_OF_TIME, END_OF_TIME)
         where = {"shard_ids": subscription.shard_ids}
         async with self._database.hot() as hot:
@@ -94,6 +103,21 @@ class PurgeService:
             total=sum(end.count for end in ends.values()),
             is_estimate=True,
         )
-        if not options.validate_only:
-            self._counts[PURGES["subscription"]] += 1
+        if options.validate_only:
+            return await self._counted(operation, meant)
+        self._counts[PURGES["subscription"]] += 1
         return operation
+
+    async def _counted(self, operation: Operation, meant: LogWalk) -> Operation:
+        """The operation with the messages that it would purge; `is_estimate` if there may be more of them."""
+        counts: Counter[str] = Counter({PurgeOutcome.PURGED: 0})
+        progress: Mapping[str, Any] = {}
+        for _ in range(_MOST_LOOKS):
+            after = meant.next_look(progress)
+            if after is None:
+                return replace(operation, counts=counts, total=counts.total(), is_estimate=False)
+            async with self._database.hot() as hot:
+                found = await count_matching(hot, meant, after, _MAX_COUNTED, now=self._clock.now())
+            counts.update(found.outcomes.values())
+            progress = progress_json(after.shard_id, found.rest)
+        return replace(operation, counts=counts)

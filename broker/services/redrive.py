@@ -164,7 +164,7 @@ class RedriveService:
             letters=letters,
             after=LogPosition(0),
             max_messages=0,
-            own_paths=(subscription.filter_path, subscription.body_path),
+            own_paths=subscription.newest_paths,
             consumable=(),
             author=NOBODY,
             now=self._clock.now(),

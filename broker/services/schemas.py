@@ -99,15 +99,20 @@ class SchemaService:
         wanted = await self._checks.prepare(wanted)
         async with self._database.transaction() as connection:
             newest = await _existing(connection, name)
+        await self._check_next(newest, wanted)
+        return await self._add_revision(name, wanted, after=newest)
+
+    async def _check_next(self, newest: Schema, wanted: Schema) -> None:
+        """Raises InvalidArgument unless a prepared schema may follow the newest revision."""
+        async with self._database.transaction() as connection:
             revisions = await payload_schemas.find_revisions(connection, schema_id=newest.schema_id)
         if wanted.type != newest.type:
             raise InvalidArgument(
-                f"Invalid schema type (schema.type={wanted.type}): {leaf(name)} is of type {newest.type}, "
+                f"Invalid schema type (schema.type={wanted.type}): {leaf(newest.name)} is of type {newest.type}, "
                 "which all its revisions have."
             )
         compatibility = wanted.compatibility or newest.compatibility or Compatibility.FULL_TRANSITIVE
         await self._checks.check_compatible(wanted, revisions, compatibility)
-        return await self._add_revision(name, wanted, after=newest)
 
     async def rollback_schema(self, name: str, revision_id: str) -> Schema:
         """Make a new revision that is a copy of an older one.
@@ -155,12 +160,18 @@ class SchemaService:
         await self._wake_ups.announce(name, *topics)
 
     async def validate_schema(self, project: str, schema: Schema) -> None:
-        """Raises InvalidArgument unless a schema could be made of it."""
+        """Raises InvalidArgument unless the schema could be created, or committed if one of its name exists."""
         check_project(project)
         if schema.name:
             check_name(schema.name, "schemas")
         check_definition(schema)
-        await self._checks.prepare(schema)
+        wanted = await self._checks.prepare(schema)
+        if not schema.name:
+            return
+        async with self._database.transaction() as connection:
+            newest = await payload_schemas.find_schema(connection, name=schema.name, revision_id="")
+        if newest is not None:
+            await self._check_next(newest, wanted)
 
     async def validate_message(
         self, project: str, name: str, schema: Schema | None, message: bytes, encoding: str

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from broker.domain.errors import Aborted, FailedPrecondition, InvalidArgument
+from broker.domain.journal import Author
 from broker.domain.names import check_shape, leaf, project_of, random_name
 from broker.domain.preview import Preview, in_all
 from broker.domain.replay import Replay, ShardReplay, replay
@@ -103,7 +104,7 @@ class SeekService:
         self._counts = counters.process
 
     @_again
-    async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False) -> Replay:
+    async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False, by: str = "") -> Replay:
         """To a time: ack what was published before it and un-ack what was published from then on; acked messages
         come back as far as retainAckedMessages or the topic's retention reach.  To a snapshot: make outstanding
         exactly what that holds.  Ack ids from before the seek name nothing any more.
@@ -115,7 +116,7 @@ class SeekService:
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
             name = await self._keep(connection, subscription) if undoable else ""
-            sought = await self._seek(connection, subscription, target)
+            sought = await self._seek(connection, subscription, target, by=by)
         self._sought(subscription)
         return replace(sought, undo_snapshot=name)
 
@@ -142,7 +143,7 @@ class SeekService:
         return in_all(previews)
 
     @_again
-    async def undo(self, subscription_name: str) -> Replay:
+    async def undo(self, subscription_name: str, *, by: str = "") -> Replay:
         """Back to where the subscription was before the last seek that could be undone and was not: what was not
         acked then is not acked again.
 
@@ -162,13 +163,15 @@ class SeekService:
                     "There is no seek to undo: none was undoable within the last hour, or it was undone "
                     f"(resource={leaf(subscription_name)})."
                 )
-            sought = await self._seek(connection, subscription, Target(snapshot=kept.name))
+            sought = await self._seek(connection, subscription, Target(snapshot=kept.name), by=by)
             await snapshots.delete_snapshot(connection, snapshot_id=kept.snapshot_id)
         self._sought(subscription)
         return sought
 
     @_again
-    async def purge(self, subscription_name: str, *, before: datetime | None, undoable: bool = False) -> Replay:
+    async def purge(
+        self, subscription_name: str, *, before: datetime | None, undoable: bool = False, by: str = ""
+    ) -> Replay:
         """Ack all that there is, or what was published `before`; nothing comes again that was acked.
 
         It costs the same however much waits.  Raises as `seek` does.
@@ -178,8 +181,10 @@ class SeekService:
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
             name = await self._keep(connection, subscription) if undoable else ""
-            for seek in self._seeks(subscription):
-                found = await cursors.seek_to_time(connection, seek, time=time, replay_since=None)
+            for seek in self._seeks(subscription, by=by):
+                found = await cursors.seek_to_time(
+                    connection, replace(seek, is_purge=True), time=time, replay_since=None
+                )
                 if found is None:
                     raise _OtherLogs
                 shards.append(found)
@@ -207,15 +212,19 @@ class SeekService:
         await forget_policy(connection, schema=self._database.schema, resource=name)
         return name
 
-    async def _seek(self, connection: ResourceConnection, subscription: Subscription, target: Target) -> Replay:
+    async def _seek(
+        self, connection: ResourceConnection, subscription: Subscription, target: Target, *, by: str = ""
+    ) -> Replay:
         if target.time is not None:
-            return await self._to_time(connection, subscription, target.time)
-        return await self._to_snapshot(connection, subscription, target.snapshot)
+            return await self._to_time(connection, subscription, target.time, by=by)
+        return await self._to_snapshot(connection, subscription, target.snapshot, by=by)
 
-    async def _to_time(self, connection: ResourceConnection, subscription: Subscription, time: datetime) -> Replay:
+    async def _to_time(
+        self, connection: ResourceConnection, subscription: Subscription, time: datetime, *, by: str
+    ) -> Replay:
         shards: list[ShardReplay] = []
         replay_since = subscription.replay_since(self._clock.now())
-        for seek in self._seeks(subscription):
+        for seek in self._seeks(subscription, by=by):
             found = await cursors.seek_to_time(connection, seek, time=time, replay_since=replay_since)
             if found is None:
                 raise _OtherLogs
@@ -229,13 +238,15 @@ class SeekService:
             why = f"Acked messages published before {format_timestamp(replay_since)} are not retained."
         return replay(shards, retained_since=replay_since, why=why)
 
-    async def _to_snapshot(self, connection: ResourceConnection, subscription: Subscription, name: str) -> Replay:
+    async def _to_snapshot(
+        self, connection: ResourceConnection, subscription: Subscription, name: str, *, by: str
+    ) -> Replay:
         check_shape(name, "snapshots")
         shards: list[ShardReplay] = []
         await lock_cursors_of(connection, subscription.subscription_id)  # before snapshots: the one lock order
         snapshot = await existing_snapshot(connection, name, now=self._clock.now(), lock=True)
         _check_topic(subscription, snapshot)
-        for seek in self._seeks(subscription):
+        for seek in self._seeks(subscription, by=by):
             found = await cursors.seek_to_snapshot(connection, seek, snapshot_id=snapshot.snapshot_id)
             if found is None:
                 raise _OtherLogs
@@ -251,7 +262,7 @@ class SeekService:
         self._activity.used(subscription.subscription_id)
         self._wake_ups.redeliverable(subscription.subscription_id)
 
-    def _seeks(self, subscription: Subscription) -> Sequence[ShardSeek]:
+    def _seeks(self, subscription: Subscription, *, by: str = "") -> Sequence[ShardSeek]:
         now = self._clock.now()
         ids = self._attempt_ids.take_parts(len(subscription.shard_ids), now=now)
         return [
@@ -264,6 +275,7 @@ class SeekService:
                 retained_since=now - subscription.retention,
                 filter_path=subscription.filter_path,
                 body_path=subscription.body_path,
+                author=Author(principal=by),
             )
             for shard_id, first_attempt_id in zip(subscription.shard_ids, ids, strict=True)
         ]

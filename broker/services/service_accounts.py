@@ -57,7 +57,7 @@ class ServiceAccountService:
         )
         async with self._database.transaction() as connection:
             if not await store.insert_service_account(connection, account=account):
-                raise AlreadyExists(f"Service account {account_id} already exists within {project}.")
+                raise AlreadyExists(f"Service account {account.email} already exists (project={project}).")
             if await store.count_service_accounts(connection, project=project) > MAX_ACCOUNTS:
                 raise ResourceExhausted(f"A project has at most {MAX_ACCOUNTS} service accounts ({project}).")
             bound_in = await self._forget(connection, account)

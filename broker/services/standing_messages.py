@@ -46,7 +46,7 @@ class StandingMessageService:
             if page.start is not None and page.start.shard_id not in subscription.shard_ids:
                 raise invalid_page_token(standing_page_token(page.start))
             now = self._clock.now()
-            of_log = compiled(page.filter, subscription.filter)
+            of_log = compiled(page.filter, subscription)
             asked = Asked(
                 subscription_id=subscription.subscription_id,
                 shard_ids=subscription.shard_ids,

@@ -17,8 +17,7 @@ from broker.domain.subscription import (
     Subscription,
     check_subscription,
 )
-from broker.filtering.jsonpath import filter_paths
-from broker.filtering.parser import parse_filter
+from broker.filtering.changes import compiled_filter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.quotas import Quotas
@@ -105,8 +104,7 @@ class SubscriptionService:
         check_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
         check_kept(wanted.kept)
         await self._transforms.check(wanted.name, wanted.transforms)
-        if wanted.filter:
-            wanted = replace(wanted, **filter_paths(parse_filter(wanted.filter))._asdict())
+        wanted = replace(wanted, **compiled_filter(wanted.filter)._asdict())
         async with self._database.transaction() as connection:
             # Shared with other creations, but not with a deletion of the topic.
             topic = await topics.lock_topic(connection, name=wanted.topic, share=True)
@@ -138,6 +136,8 @@ class SubscriptionService:
 
     async def update_subscription(self, update: Update[Subscription]) -> Subscription:
         """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        if not update.paths:
+            await self.get_subscription(update.name)  # whether it exists comes first, as at Google
         check_field_mask(update.paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         fields = update.fields
         if "message_transforms" in fields:
@@ -241,7 +241,7 @@ class SubscriptionService:
             return
         email = token.service_account_email
         account = await find_service_account(connection, email=email)
-        if account is None or account.email != email:  # by its address alone: that is what the token says
+        if account is None or account.email != email.lower():  # found by its unique id: the token has the address
             raise InvalidArgument(
                 "pushConfig.oidcToken.serviceAccountEmail must be the address of a service account of this broker, "
                 f"because callers must show who they are here; make one first (serviceAccountEmail={email})."

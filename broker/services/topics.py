@@ -86,6 +86,8 @@ class TopicService:
 
     async def update_topic(self, update: Update[Topic]) -> Topic:
         """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        if not update.paths:
+            await self.get_topic(update.name)  # whether it exists comes first, as at Google
         check_field_mask(update.paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         if "message_transforms" in update.fields:
             wanted = update.wanted(await self.get_topic(update.name))

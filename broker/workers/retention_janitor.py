@@ -8,7 +8,8 @@ from broker.domain.delivery_record import RECORD_HOURS
 from broker.domain.errors import BrokerError
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.access.audit_entries import delete_old_audit_entries
-from broker.store.driver.database import Database, translate_errors
+from broker.store.driver.database import Database
+from broker.store.driver.postgres_errors import translate_errors
 from broker.store.log.delivery_records import drop_old_records
 from broker.store.log.identities import drop_identities_behind
 from broker.store.log.imports import delete_old_parts
@@ -19,6 +20,7 @@ from broker.store.log.retention import delete_dead_letters, delete_unwanted, dro
 from broker.store.log.retracted import delete_retractions
 from broker.store.log.scheduled_messages import delete_scheduled_ids
 from broker.store.log.staged import delete_refused_messages
+from broker.store.resources.filter_changes import forget_filters
 from broker.store.resources.operations import delete_old_operations
 from broker.store.resources.snapshots import delete_expired_snapshots
 from broker.telemetry.lost_letters import LostLetters
@@ -28,7 +30,7 @@ from broker.telemetry.state_changes import StateChanges
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
 _PARTS = (
     *(make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_old_journal),
-    *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind, delete_retractions),
+    *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind, delete_retractions, forget_filters),
 )
 
 

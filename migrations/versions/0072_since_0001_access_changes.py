@@ -6,7 +6,7 @@ Locks: `audit_entries` for a moment, as any new column with a constant default d
 from alembic import op
 
 revision = "0072_since_0001"
-down_revision = "0065_since_0001"
+down_revision = "0071_since_0001"
 branch_labels = None
 depends_on = None
 

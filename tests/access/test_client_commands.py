@@ -42,7 +42,7 @@ async def test_commands_show_a_key_file_or_an_api_key_and_may_do_what_its_roles_
     denied = await typed(f"topic list {of_sensors}")
     assert (denied.code, api_key in denied.text) == (5, False)
     checks = {one["check"]: one for one in json.loads((await typed(f"doctor {of_viewer} --json")).text)}
-    assert (checks["permissions"]["state"], "topics.create" in checks["permissions"]["finding"]) == ("look", True)
+    assert (checks["permissions"]["state"], "topics.create" in checks["permissions"]["why"]) == ("warning", True)
     declared = tmp_path / "shop.yaml"
     declared.write_text("topics: {made: {policy: {bindings: [{role: roles/viewer, members: ['user:a@b.c']}]}}}")
     assert (await typed(f"apply --file {declared}")).code == 0

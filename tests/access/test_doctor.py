@@ -52,8 +52,8 @@ async def test_while_the_database_is_away_the_doctor_does_not_say_that_anybody_m
                 await eventually(is_away)
                 found = await states()
                 assert found.pop("server") == "ok"
-                assert found.pop("ready") == "mend"
-                assert found.pop("transport", "look") == "look"
+                assert found.pop("ready") == "error"
+                assert found.pop("transport", "warning") == "warning"
                 assert set(found.values()) == {"unknown"}
                 server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
                 await eventually(is_back)
@@ -62,7 +62,7 @@ async def test_while_the_database_is_away_the_doctor_does_not_say_that_anybody_m
 
 @pytest.mark.parametrize(
     ("days", "state", "said"),
-    [(60, "ok", "valid until 2"), (29.5, "look", "in 29 days: less than a third of its 90 days is left")],
+    [(60, "ok", "valid until 2"), (29.5, "warning", "in 29 days")],
 )
 async def test_the_doctor_says_until_when_a_certificate_is_valid(
     clone: Callable[[], AbstractContextManager[str]],
@@ -84,4 +84,4 @@ async def test_the_doctor_says_until_when_a_certificate_is_valid(
             assert (done.code, found["state"], said in found["finding"]) == (0, state, True), found
             unknown = await asyncio.to_thread(terminal.pipe, line.replace(f"--ca-file {certificate}", ""))
             [found] = json.loads(unknown.text)
-            assert (found["check"], found["mend"].partition(" ")[0]) == ("server", "--ca-file")
+            assert (found["check"], found["command"].partition(" FILE")[0]) == ("server", "give --ca-file")

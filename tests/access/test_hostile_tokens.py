@@ -112,6 +112,14 @@ def _named(kid: Any) -> Forge:
     return forge
 
 
+def _without_a_kid(**claims: Any) -> Forge:
+    return lambda broker, key: jwt.encode(_claims(broker, key, **claims), key["private_key"], algorithm="RS256")
+
+
+def _of_another_key_and_without_a_kid(broker: Guarded, key: Json) -> str:
+    return jwt.encode(_claims(broker, key), make_key_pair().private_key, algorithm="RS256")
+
+
 def _saying(**claims: Any) -> Forge:
     return lambda broker, key: broker.token(key, **claims)
 
@@ -141,9 +149,12 @@ FORGED: dict[str, Forge] = {
     "a key in the header": _with_a_key_of_its_own_in_the_header,
     "kid: a path": _named("../../../../dev/null"),
     "kid: SQL": _named("' OR '1'='1"),
-    "kid: empty": _named(""),
     "kid: U+0000": _named("a\0b"),
     "kid: unknown": _named("0" * 40),
+    "no kid, another key": _of_another_key_and_without_a_kid,
+    "no kid, another issuer": _without_a_kid(iss="somebody@else.iam.broker.internal"),
+    "no kid, no issuer": _without_a_kid(iss=None),
+    "no kid, another subject": _without_a_kid(sub="broker-admin@other.iam.broker.internal"),
     "crit": _asking_for_extensions,
     "another issuer": _saying(iss="somebody@else.iam.broker.internal"),
     "another subject": _saying(sub="broker-admin@other.iam.broker.internal"),

@@ -213,10 +213,11 @@ async def test_a_policy_is_given_back_and_a_stale_etag_is_refused(broker: Guarde
     for resource in (TOPIC, SUBSCRIPTION, "projects/guarded", (await broker.account("other-one", role=""))["name"]):
         get = "GET" if resource in (TOPIC, SUBSCRIPTION) else "POST"
         empty = await broker.ok(get, f"{resource}:getIamPolicy", None if get == "GET" else {})
-        assert empty == {"version": 1, "etag": "ACAB"}
+        assert empty == {"etag": "ACAB"}  # version 0, as at Google where no policy was ever set
         bindings = [{"role": "roles/viewer", "members": [somebody.member, "user:a@b.c"]}]
         policy = {"bindings": bindings, "etag": empty["etag"]}
         made = await broker.ok("POST", f"{resource}:setIamPolicy", {"policy": policy})
+        assert made["version"] == 1
         assert sorted(made["bindings"][0]["members"]) == sorted(bindings[0]["members"])  # type: ignore[type-var]
         assert await broker.ok(get, f"{resource}:getIamPolicy", None if get == "GET" else {}) == made
         assert (await broker.call("POST", f"{resource}:setIamPolicy", {"policy": policy})).status_code == 409
@@ -227,7 +228,11 @@ async def test_a_policy_is_given_back_and_a_stale_etag_is_refused(broker: Guarde
     [
         ({"role": "roles/viewer", "members": ["somebody"]}, "somebody"),
         ({"role": "roles/viewer", "members": ["robot:a@b.c"]}, "robot:a@b.c"),
-        ({"role": "roles/viewer", "members": ["serviceAccount:a@b.c"]}, "serviceAccount:a@b.c"),
+        (
+            {"role": "roles/viewer", "members": ["serviceAccount:nobody@guarded.iam.broker.internal"]},
+            "serviceAccount:nobody@guarded.iam.broker.internal",
+        ),
+        ({"role": "roles/viewer", "members": ["serviceAccount:demo.svc.id.goog[]"]}, "demo.svc.id.goog[]"),
         ({"role": "roles/none.such", "members": ["user:a@b.c"]}, "roles/none.such"),
         ({"role": "roles/viewer", "members": ["user:a@b.c"], "condition": {"title": "nights"}}, "nights"),
     ],
@@ -236,6 +241,62 @@ async def test_a_policy_that_cannot_be_is_refused_by_name(broker: Guarded, bindi
     refused = await broker.call("POST", "projects/guarded:setIamPolicy", {"policy": {"bindings": [binding]}})
     assert refused.status_code == 400
     assert named in refused.json()["error"]["message"]
+
+
+OF_GOOGLE = [
+    "serviceAccount:service-1234@gcp-sa-pubsub.iam.gserviceaccount.com",  # the step for dead letters; Terraform
+    "serviceAccount:gmail-api-push@system.gserviceaccount.com",
+    "serviceAccount:1234-compute@developer.gserviceaccount.com",
+    "serviceAccount:demo.svc.id.goog[shop/billing]",
+    "deleted:serviceAccount:billing@demo.iam.gserviceaccount.com?uid=123456789012345678901",
+]
+
+
+async def test_service_accounts_of_other_domains_are_stored_and_returned(broker: Guarded) -> None:
+    await _somebody(broker)
+    for member in OF_GOOGLE:
+        for set_policy in (_set_policy_by_rest, _set_policy_by_grpc):
+            binding = {"role": "roles/pubsub.publisher", "members": [member]}
+            await set_policy(broker, TOPIC, binding)
+            assert (await broker.ok("GET", f"{TOPIC}:getIamPolicy"))["bindings"] == [binding]
+            await broker.ok("POST", f"{TOPIC}:setIamPolicy", {"policy": {}})
+
+
+async def _set_policy_by_rest(broker: Guarded, resource: str, binding: Json) -> None:
+    await broker.ok("POST", f"{resource}:setIamPolicy", {"policy": {"bindings": [binding]}})
+
+
+async def _set_policy_by_grpc(broker: Guarded, resource: str, binding: Json) -> None:
+    request = request_of("IAMPolicy.SetIamPolicy")(resource=resource)
+    request.policy.bindings.add(**binding)
+    metadata = tuple((name.lower(), value) for name, value in broker.bearer().items())
+    async with grpc.aio.insecure_channel(broker.client.base_url.netloc.decode()) as channel:
+        call = channel.unary_unary("/google.iam.v1.IAMPolicy/SetIamPolicy")
+        await call(request.SerializeToString(), metadata=metadata)
+
+
+async def test_addresses_are_compared_without_regard_to_case(broker: Guarded) -> None:
+    somebody = await _somebody(broker)
+    shouted = somebody.member.replace("serviceAccount:", "").upper()
+    members = [f"serviceAccount:{shouted}", "user:Alice@Example.COM", "domain:Example.COM", "group:Ops@Example.com"]
+    principal = "principal://iam.example/subject/Alice"
+    bindings = [{"role": "roles/pubsub.viewer", "members": [*members, principal]}]
+    set_ = await broker.ok("POST", f"{TOPIC}:setIamPolicy", {"policy": {"bindings": bindings}})
+    lowered = ["domain:example.com", "group:ops@example.com", principal, somebody.member, "user:alice@example.com"]
+    assert sorted(set_["bindings"][0]["members"]) == sorted(lowered)
+    assert await somebody.status("GET", TOPIC) == 200
+
+
+async def test_an_account_of_a_project_with_capitals_is_found_by_its_address_in_any_case(broker: Guarded) -> None:
+    body = {"accountId": "billing"}
+    account = await broker.ok("POST", "projects/Shop/serviceAccounts", body)
+    assert account["email"] == "billing@shop.iam.broker.internal"
+    for email in (account["email"], "Billing@Shop.iam.broker.internal"):
+        assert await broker.ok("GET", f"projects/-/serviceAccounts/{email}") == account
+    # The same address in a project whose id differs in case alone: policies could not tell the two apart.
+    refused = await broker.call("POST", "projects/shop/serviceAccounts", body)
+    assert refused.status_code == 409
+    assert "billing@shop.iam.broker.internal" in refused.json()["error"]["message"]
 
 
 async def test_permissions_are_tested_without_any_permission(broker: Guarded) -> None:

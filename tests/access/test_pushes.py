@@ -220,3 +220,30 @@ async def test_a_filter_on_trial_shows_what_the_caller_may_consume(broker: Guard
         broker, "roles/pubsub.subscriber", TOPIC, consumer_key
     )  # may attach a subscription without a filter
     assert await shown(TOPIC, consumer) == ids[::-1]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_filter_is_changed_by_who_may_update_the_subscription_and_see_the_topic(broker: Guarded) -> None:
+    await broker.ok("PUT", SUBSCRIPTION, {"topic": TOPIC, "filter": 'attributes.of = "billing"'})
+    key = await _somebody(broker, account_id="some-owner")
+
+    async def status(*, validate_only: bool = False) -> int:
+        body = {"filter": "", "validateOnly": validate_only}
+        return (
+            await broker.call("POST", f"{SUBSCRIPTION}:setFilter", body, headers=broker.bearer(key))
+        ).status_code
+
+    assert await status() == 403
+    await _given(broker, "roles/pubsub.editor", SUBSCRIPTION, key)
+    assert await status() == await status(validate_only=True) == 403
+    assert (await broker.ok("GET", SUBSCRIPTION))["filter"] == 'attributes.of = "billing"'
+    await _given(broker, "roles/pubsub.subscriber", TOPIC, key)
+    assert await status(validate_only=True) == await status() == 200
+    [entry] = [
+        each
+        for each in (await broker.ok("GET", "projects/guarded/auditLogs"))["entries"]
+        if each["protoPayload"]["methodName"].endswith("SetFilter")
+        and each["protoPayload"]["authenticationInfo"].get("principalEmail") == key["client_email"]
+        and not each["protoPayload"].get("status", {}).get("code")
+    ][:1]
+    assert entry["protoPayload"]["resourceName"] == SUBSCRIPTION

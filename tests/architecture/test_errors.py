@@ -12,7 +12,7 @@ from broker.domain import errors
 from broker.domain.errors import BrokerError
 from broker.front.grpc.errors import GRPC_STATUS, error_trailers
 from broker.front.rest.errors import HTTP_STATUS, encode_error
-from broker.store.driver import database
+from broker.store.driver import postgres_errors
 
 
 def _subclasses(base: type[BrokerError]) -> Iterator[type[BrokerError]]:
@@ -84,15 +84,15 @@ def test_every_error_is_drawn_in_the_tree() -> None:
 def test_every_error_of_postgresql_is_translated() -> None:
     assert len(POSTGRES_ERRORS) > 200
     for error in POSTGRES_ERRORS:
-        assert database.translate(error("why")).code in HTTP_STATUS
+        assert postgres_errors.translate(error("why")).code in HTTP_STATUS
 
 
-@pytest.mark.parametrize("row", database._ERRORS, ids=lambda row: row[0].__name__)
+@pytest.mark.parametrize("row", postgres_errors.ERRORS, ids=lambda row: row[0].__name__)
 def test_no_translation_is_hidden_by_an_earlier_one(
     row: tuple[type[psycopg.Error], type[BrokerError], str],
 ) -> None:
     cause, meaning, message = row
-    translated = database.translate(cause("why"))
+    translated = postgres_errors.translate(cause("why"))
     assert isinstance(translated, meaning)
     assert translated.message == message
 
@@ -112,4 +112,4 @@ def test_no_translation_is_hidden_by_an_earlier_one(
     ],
 )
 def test_what_a_sqlstate_means_to_the_caller(sqlstate: str, code: str) -> None:
-    assert database.translate(pg.lookup(sqlstate)("why")).code == code
+    assert postgres_errors.translate(pg.lookup(sqlstate)("why")).code == code

@@ -38,7 +38,7 @@ HOMES = {
         "store/looking/journal.py",
     ),
     "place": ("store/claim/",),  # a position with a filter
-    "position": ("domain/", "front/rest/", "services/", "store/"),  # a point of a log
+    "position": ("cli/client/", "domain/", "front/rest/", "services/", "store/"),  # a point of a log
     "ordinal": ("domain/", "runtime/", "services/", "store/", "workers/push/"),  # a message in its attempt or batch
     "scan": ("domain/", "front/rest/", "store/"),  # messages, one by one
 }

@@ -95,6 +95,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "apply": (certifi.where(), "/no/such.yaml"),
     "project": ("shop", "x/y"),
     "workers": (2, "0"),
+    "keep_alive_seconds": (90.0, "9"),
     "pull_wait_seconds": (0.5, "-1"),
     "pool_size": (1, "0"),
     "request_memory_mb": (1, "0"),
@@ -236,6 +237,14 @@ def test_a_variable_that_is_nearly_a_setting_is_refused_with_what_is_meant(given
             find_settings({}, names=names, environment={given: "1"})
 
 
+def test_a_limit_of_the_embedded_database_s_disk_is_ignored_of_another_database_with_a_warning() -> None:
+    given = {"BROKER_DISK_FREE_MIN": "1GB"}
+    assert find_settings({}, environment=given).ignored == []
+    [warning] = find_settings({"database_url": "postgresql://h/db"}, environment=given).ignored
+    assert warning.startswith("BROKER_DISK_FREE_MIN is ignored: ")
+    assert "--database-url names another database; database_size_max limits" in warning
+
+
 def test_a_variable_of_somebody_else_is_named_and_ignored() -> None:
     environment = {
         "BROKER_URL": "http://",
@@ -244,7 +253,10 @@ def test_a_variable_of_somebody_else_is_named_and_ignored() -> None:
         "BROKERAGE": "y",
         "MY_BROKER_POOL_SIZ": "1",
     }
-    assert find_settings({}, environment=environment).ignored == ["BROKER_ADDRESS", "BROKER_NAME"]
+    assert find_settings({}, environment=environment).ignored == [
+        f"{name} is no setting and is ignored (`broker serve --help` lists all)"
+        for name in ("BROKER_ADDRESS", "BROKER_NAME")
+    ]
 
 
 # https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables

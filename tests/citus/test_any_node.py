@@ -146,7 +146,7 @@ def test_nodes_of_the_cluster_are_taken_and_one_may_be_away(distributed_url: str
     found = look_at_nodes(distributed_url, one, "broker")
     assert (found.problem, found.answer) == ("", [f"{where}:5433"])
     assert [why.partition(": ")[0] for why in found.away] == [f"{where}:5499"]
-    assert [state for _, state, *_ in look_at_hot_nodes(distributed_url, one)] == ["look", "ok"]
+    assert [state for _, state, *_ in look_at_hot_nodes(distributed_url, one)] == ["warning", "ok"]
 
 
 def test_other_servers_are_refused(distributed_url: str, citus_nodes: Nodes, database_url: str) -> None:
@@ -155,7 +155,7 @@ def test_other_servers_are_refused(distributed_url: str, citus_nodes: Nodes, dat
         found = look_at_nodes(distributed_url, other, "broker")
         assert "is no node of this Citus cluster, or has no schema broker" in found.problem
     [(_, state, said, _)] = look_at_hot_nodes(distributed_url, elsewhere)
-    assert (state, said) == ("mend", look_at_nodes(distributed_url, elsewhere, "broker").problem)
+    assert (state, said) == ("error", look_at_nodes(distributed_url, elsewhere, "broker").problem)
     said = complaint("serve", "--database-url", distributed_url, "--hot-database-url", elsewhere, "--port", "0")
     assert "is no node of this Citus cluster" in said
     nobody = distributed_url.replace("5432", "5499")

@@ -62,7 +62,7 @@ def test_plain_tables_beside_the_extension_are_served(
 def is_refused(url: str, said: str) -> None:
     with pytest.raises(Stop, match=re.escape(said)):
         check_schema(url, "")
-    found = [text for name, state, text, _ in look_at_database(url) if (name, state) == ("schema", "mend")]
+    found = [text for name, state, _, text, _ in look_at_database(url) if (name, state) == ("schema", "error")]
     assert said in "; ".join(found)
 
 

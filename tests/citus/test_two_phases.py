@@ -22,7 +22,8 @@ from broker.domain.message import NewMessage
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.tasks import Tasks
-from broker.store.driver.database import Database, translate_errors
+from broker.store.driver.database import Database
+from broker.store.driver.postgres_errors import translate_errors
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.engine import engine
 from broker.store.log import in_doubt

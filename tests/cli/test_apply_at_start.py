@@ -126,10 +126,8 @@ def _changed(files: list[str], database_url: str, tmp_path: Path) -> None:
 def _refused(files: list[str], database_url: str, tmp_path: Path) -> None:
     """A start that cannot make it so ends, in one line."""
     serve = ("serve", "--database-url", database_url, "--port", "0", "--log-level", "error", *files)
-    (tmp_path / "readers.yaml").write_text(_READERS.replace("prod", "test"))
-    assert "--apply: subscription projects/shop/subscriptions/billing: filter cannot be changed" in complaint(
-        *serve
-    )
+    (tmp_path / "readers.yaml").write_text(_READERS.replace("topic: orders", "topic: letters"))
+    assert "--apply: subscription projects/shop/subscriptions/billing: topic cannot be changed" in complaint(*serve)
     (tmp_path / "readers.yaml").write_text(
         _READERS.replace("topic: orders", "topic: nowhere").replace("billing", "shipping")
     )

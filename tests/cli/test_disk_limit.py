@@ -50,8 +50,8 @@ async def test_it_starts_says_so_and_all_workers_refuse_publishes_also_those_tha
     await eventually(is_refused)
     assert {_publish(broker)[0] for _ in range(20)} == {429}
     found = _storage(broker)
-    assert (found["state"], found["exit"]) == ("mend", 1)
-    assert found["finding"].startswith("Publishing is paused: ")
+    assert (found["state"], found["exit"]) == ("error", 1)
+    assert found["why"].startswith("Publishing is paused: ")
     assert faults(broker) == []
 
 

@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_has_the_migrations_the_api_specification_and_the_licence(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert "broker/_shipped/api_spec/openapi.yaml" in names
+    assert {"broker/_shipped/api_spec/openapi.yaml", "broker/_shipped/docs/runbooks.md"} <= names
     versions = repository() / "migrations" / "versions"
     expected = {f"broker/_shipped/migrations/versions/{path.name}" for path in versions.glob("*.py")}
     expected |= {"broker/_shipped/migrations/env.py", "broker/__main__.py"}

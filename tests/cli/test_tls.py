@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from broker.cli.tls_files import Renewal, TlsFiles
 from broker.domain.database_url import check_database_url, with_password, without_password
 from broker.port.tls.expiry import read_validity
+from broker.setting_checks import read_password
 from broker.setting_fields import Settings
 from tests.cli.fake_postgres import READY, answering_logins
 from tests.cli.processes import complaint, faults
@@ -96,7 +97,18 @@ def test_two_passwords_are_one_too_many(tmp_path: Path, url: str) -> None:
     assert "secret" not in said
 
 
-@pytest.mark.parametrize(("content", "why"), [("", "it is empty"), ("a\nb\n", "it has more than one line")])
+def test_a_password_file_may_begin_with_a_byte_order_mark_and_end_in_line_breaks(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(b"\xef\xbb\xbfs3cret\r\n\n")
+    assert read_password(str(file)) == "s3cret"
+
+
+_BLANK = "it begins or ends with white space (a password that does so has to be in the URL, as %20)"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [("", "it is empty"), ("a\nb\n", "it has more than one line"), ("s3cret \n", _BLANK)]
+)
 def test_a_password_file_that_has_no_password(tmp_path: Path, content: str, why: str) -> None:
     file = tmp_path / "password"
     file.write_text(content)
@@ -105,6 +117,7 @@ def test_a_password_file_that_has_no_password(tmp_path: Path, content: str, why:
     )
     assert said.startswith("--database-password-file must be a file with one line, not ")
     assert said.endswith(why)
+    assert "s3cret" not in said
 
 
 def test_the_options_of_tls_to_the_database_are_taken_from_its_url() -> None:

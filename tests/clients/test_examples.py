@@ -21,6 +21,19 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not i
 
 # What each must print, on its first and on its second run (regular expressions, in this order).
 SHOWN: dict[str, list[str]] = {
+    "apply.py": ["2 to create", "by setFilter", "0 to create, 1 to update", 'the filter is now .* "fr"'],
+    "change_filter.py": [r"of 2 messages .* 1 others", r"got \['order 1', 'order 4'\]"],
+    "deduplication.py": ["the same id: True", r"got \['paid'\]"],
+    "delay.py": [r"at once: \['now'\]", "to be published at", "to be published at", r"later: \['an hour later'\]"],
+    "events.py": ["pubsub.subscription.paused projects/example-events/subscriptions/worker The database is moved."],
+    "expiry.py": [r"got \['a price of an hour'\]"],
+    "journal.py": ["It was acked at", "HANDED_OUT", "ACKED"],
+    "priorities.py": [r"got \['an alarm', 'a receipt', 'a newsletter'\]"],
+    "redrive.py": ["1 dead letter, because of reject", "redriven: {'redriven': '1'}", r"got \['order 1'\]"],
+    "retraction.py": ["outcome: retracted", r"got \['12.40'\]"],
+    "schedules.py": ["next: ", "next: ", r"got \['close the books of 20"],
+    "schemas.py": ["refused: .*total", "A-17"],
+    "transforms.py": [r"got \['{\"id\":1,\"card\":\"\*\*\*\*\"}'\]"],
     "asyncio_worker.py": ["50 jobs done, at most 10 at a time"],
     "dead_letters.py": ["attempt 5 fails", "nobody can read", "DeliveryCount = 5", "rejected", "last year"],
     "exactly_once.py": ["the ack is SUCCESS", "first delivery is refused", "second delivery holds"],

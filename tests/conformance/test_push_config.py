@@ -51,6 +51,7 @@ CONFIGS: list[Json] = [
     {"pushEndpoint": "https://bücher.example/push?token=a%20b"},
     {"pushEndpoint": ENDPOINT, "attributes": {"x-goog-version": "v1"}},
     {"pushEndpoint": ENDPOINT, "attributes": {"x-goog-version": "v1beta2", "other": ""}},
+    {"pushEndpoint": ENDPOINT, "attributes": {"x-goog-version": "v1beta1"}},
     {"pushEndpoint": ENDPOINT, "oidcToken": {"serviceAccountEmail": "a@b.example"}},
     {"pushEndpoint": ENDPOINT, "oidcToken": {"serviceAccountEmail": "a@b.example", "audience": "who"}},
     {"pushEndpoint": ENDPOINT, "pubsubWrapper": {}},
@@ -106,8 +107,8 @@ REFUSED: list[tuple[Json, str]] = [
     ({"pushEndpoint": "http://host/\0"}, "Invalid push endpoint given"),
     ({"pushEndpoint": "http://host/" + "x" * 5_000}, "longer than 2048"),
     (
-        {"pushEndpoint": ENDPOINT, "attributes": {"x-goog-version": "v1beta1"}},
-        "Invalid push endpoint version given in push config (version=v1beta1).",
+        {"pushEndpoint": ENDPOINT, "attributes": {"x-goog-version": "v1beta3"}},
+        "Invalid push endpoint version given in push config (version=v1beta3).",
     ),
     (
         {"pushEndpoint": ENDPOINT, "attributes": {"x-goog-version": ""}},

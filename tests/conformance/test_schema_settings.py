@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.test_schemas import avro, create, record
+from tests.conformance.test_schemas import avro, create, proto, record
 from tests.fixtures.broker import Json, Rest, message, text
 
 OLD, NEW = "\x02a", "\x02b\x02\x02x"  # in BINARY, of the first and the second
@@ -61,15 +61,56 @@ async def test_a_message_that_is_like_the_schema_is_delivered_with_what_it_is_li
 async def test_one_message_that_is_not_like_it_has_the_whole_request_refused(rest: Rest) -> None:
     revision = await _topic(rest)
     said = await _refused(rest, '{"id": "a"}', '{"id": 7}')
-    assert f"messages[1].data is not {_schema(rest)}@{revision} in JSON (Order.id must be string, not int)" in said
+    assert (
+        f"messages[1].data is not {_schema(rest)}@{revision} in JSON (Order.id must be string, not a number)"
+        in said
+    )
     assert await rest.pull() == []
+
+
+_MAIL = record(id="string", mail="string")
+_BRANCHES = json.dumps(["null", "int"])
+_TIMES = record("At", at={"type": "long", "logicalType": "timestamp-micros"})
+_ORDER = 'syntax = "proto3"; message Order { int32 n = 1; Order part = 2; }'
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        (avro(_MAIL), '{"id": "a", "mail": "b"}', ['"hello"', "[]", '{"id": "a"}']),
+        (avro(record(n="int")), '{"n": 5}', ["5", '{"n": "5"}', '{"n": 2147483648}']),
+        (avro(_BRANCHES), '{"int": 1}', ['{"int": "x"}', "1"]),
+        (avro(_TIMES), '{"at": 9223372036854775807}', ['{"at": 9223372036854775808}', '{"at": "2026-01-01"}']),
+        (avro(record(d={"type": "bytes", "logicalType": "decimal"})), '{"d": "a"}', ['{"d": 1.5}']),
+        (avro(record(u={"type": "string", "logicalType": "uuid"})), '{"u": "not-a-uuid"}', ['{"u": 1}']),
+        (proto(_ORDER), '{"part": {"n": 1}}', ["[]", '""', '{"n": []}', '{"part": []}', '{"part": ""}']),
+    ],
+)
+async def test_a_publish_is_accepted_exactly_if_the_standard_of_the_schema_allows_it(
+    rest: Rest, schema: Json, right: str, wrong: list[str]
+) -> None:
+    await rest.ok("POST", f"{rest.project}/schemas", schema, params={"schemaId": "orders"})
+    await rest.create_topic(schemaSettings={"schema": _schema(rest), "encoding": "JSON"})
+    await rest.create_subscription()
+    for each in wrong:
+        await _refused(rest, each)
+    await rest.publish(right)
+    assert [text(each) for each in await rest.pull()] == [right]
+
+
+@pytest.mark.parametrize("definition", ['["null", ["int"]]', record("a-b"), record("Order", id={"type": ["int"]})])
+async def test_a_definition_that_avro_forbids_makes_no_schema(rest: Rest, definition: str) -> None:
+    code, said = await rest.error(
+        "POST", f"{rest.project}/schemas", avro(definition), params={"schemaId": "orders"}
+    )
+    assert (code, "schema.type=AVRO, schema.definition" in said) == ("INVALID_ARGUMENT", True)
 
 
 async def test_binary_messages_are_checked_to_their_last_byte(rest: Rest) -> None:
     revision = await _topic(rest, "BINARY")
     await rest.publish("\x02a")
     assert "messages[0].data" in await _refused(rest, "\x02ab")
-    assert "byte 2: it ends here, and 1 more bytes follow" in await _refused(rest, "\x02ab")
+    assert "at byte 2 the value ends, and 1 more bytes follow" in await _refused(rest, "\x02ab")
     [received] = await rest.pull()
     assert _told(received) == (_schema(rest), "BINARY", revision)
 
@@ -93,10 +134,10 @@ async def test_a_topic_takes_revisions_from_the_first_to_the_last_of_its_setting
     first = await _topic(rest, "BINARY")
     second = await _commit(rest, SECOND)
     await _change(rest, "schemaSettings.firstRevisionId", firstRevisionId=second)
-    assert f"@{second} in BINARY (byte 2: it ends too early)" in await _refused(rest, OLD)
+    assert f"@{second} in BINARY (at byte 2 it ends too early)" in await _refused(rest, OLD)
     both = await _change(rest, "schemaSettings", schema=_schema(rest), encoding="BINARY", lastRevisionId=first)
     assert both["schemaSettings"] == {"schema": _schema(rest), "encoding": "BINARY", "lastRevisionId": first}
-    assert f"@{first} in BINARY (byte 2: it ends here" in await _refused(rest, NEW)
+    assert f"@{first} in BINARY (at byte 2 the value ends" in await _refused(rest, NEW)
     await rest.publish(OLD)
     [received] = await rest.pull()
     assert _told(received)[2] == first

@@ -348,3 +348,13 @@ async def test_an_empty_push_config_keeps_it_a_pull_subscription(rest: Rest) -> 
     body = {"subscription": {"pushConfig": {}}, "updateMask": "pushConfig"}
     assert (await rest.ok("PATCH", rest.subscription(), body))["pushConfig"] == {}
     assert [text(m) for m in await rest.drain()] == ["kept"]
+
+
+@pytest.mark.parametrize("white_space", [" ", "   ", " \t\r\n "])
+async def test_a_filter_of_white_space_is_no_filter(rest: Rest, white_space: str) -> None:
+    """`filter : [expression]`: https://google.aip.dev/160 has the grammar."""
+    await rest.create_topic()
+    await rest.create_subscription(filter=white_space)
+    assert "filter" not in await rest.ok("GET", rest.subscription())
+    await rest.publish("delivered")
+    assert len(await rest.pull()) == 1

@@ -194,6 +194,22 @@ async def test_a_path_may_be_in_snake_case_and_in_the_query(rest: Rest) -> None:
     assert put == changed
 
 
+@pytest.mark.parametrize("resource", ["topic", "subscription", "snapshot"])
+async def test_an_update_without_a_mask_of_what_does_not_exist_is_not_found(rest: Rest, resource: str) -> None:
+    name = f"{rest.project}/{resource}s/none-such"
+    assert (await rest.error("PATCH", name, {resource: {"name": name}}))[0] == "NOT_FOUND"
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.ok("PUT", f"{rest.project}/snapshots/snap", {"subscription": rest.subscription()})
+    names = {
+        "topic": rest.topic(),
+        "subscription": rest.subscription(),
+        "snapshot": f"{rest.project}/snapshots/snap",
+    }
+    code, said = await rest.error("PATCH", names[resource], {resource: {"name": names[resource]}})
+    assert (code, "update_mask" in said) == ("INVALID_ARGUMENT", True)
+
+
 async def test_extensions_are_named_as_a_whole(rest: Rest) -> None:
     """They are not Google's."""
     await rest.create_topic()

@@ -106,7 +106,7 @@ async def test_a_null_is_a_field_left_out(rest: Rest) -> None:
         "$alt=json;enum-encoding=int",
         "%24alt=json%3Benum-encoding%3Dint",
         "alt=json",
-        "prettyPrint=false&key=k&quotaUser=u&fields=name&access_token=x&oauth_token=y",
+        "prettyPrint=false&key=k&quotaUser=u&access_token=x&oauth_token=y",
         "$.xgafv=2&uploadType=media&upload_protocol=raw",
         "somethingUnknown=1",
     ],

@@ -12,7 +12,11 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from broker.app_config import AppConfig
+from broker.port.http1.head import Head
+from broker.port.http1.web_pages import WebPages
 from broker.settings import NAMES, PREFIX
+from broker.telemetry.state_changes import StateChanges
 from tests.deployment.chart import rendered
 from tests.fixtures.broker import repository
 
@@ -72,18 +76,49 @@ def test_the_chart_makes_what_the_manifests_say() -> None:
     by_hand, by_chart = _manifests(), rendered(CHART, EVERYTHING, release="broker")
     kinds = {resource["kind"] for resource in by_hand} - {"Namespace"}
     assert kinds == {resource["kind"] for resource in by_chart}
+    by_chart = json.loads(json.dumps(by_chart).replace("somewhere", "pubsub-broker"))  # the namespace
     for one, other in zip(_pods(by_hand), _pods(by_chart), strict=True):
         for pod in (one, other):
             pod["spec"].pop("topologySpreadConstraints", None)
             pod["spec"].pop("serviceAccountName", None)
-            pod["spec"]["containers"][0].pop("env", None)
             if pod["spec"].get("restartPolicy") == "Never":
                 pod["spec"]["containers"][0].pop("envFrom", None)
+                pod["spec"]["containers"][0].pop("env", None)
         assert one["spec"] == other["spec"]
     for kind in ("HorizontalPodAutoscaler", "ConfigMap"):
         [one], [other] = _of_kind(by_hand, kind), _of_kind(by_chart, kind)
         assert set(one.get("data", {}).items()) <= set(other.get("data", {}).items())
         assert one.get("spec") == other.get("spec")
+
+
+@pytest.mark.parametrize(
+    ("resources", "namespace"),
+    [
+        (_manifests(), "pubsub-broker"),
+        (rendered(CHART, EVERYTHING, release="r"), "somewhere"),
+        (rendered(CHART, _values(allowedHosts="broker.example.com"), release="r"), "somewhere"),
+    ],
+    ids=["files", "chart", "chart-with-names"],
+)
+def test_each_name_of_a_service_in_its_cluster_is_the_brokers(resources: list[Resource], namespace: str) -> None:
+    """https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/: clients may leave out the end."""
+    [deployment] = _of_kind(resources, "Deployment")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    names = {each["name"]: each["value"] for each in container["env"]}["BROKER_ALLOWED_HOSTS"]
+    config = AppConfig(database_url="", host="0.0.0.0", allowed_hosts=names)
+    pages = WebPages(hosts=config.hosts, states=StateChanges())
+
+    def is_served(host: str) -> bool:
+        headers = [(b"host", host.encode())]
+        head = Head("GET", b"/", b"", "1.1", headers, length=0, keep_alive=True, expects_continue=False)
+        return pages.serves(pages.judge(head), secure=False)
+
+    for service in _of_kind(resources, "Service"):
+        name = service["metadata"]["name"]
+        for end in ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local"):
+            assert is_served(f"{name}{end}:8085"), f"{name}{end}"
+    assert not is_served("broker.attacker:8085")
+    assert is_served("broker.example.com") == ("broker.example.com" in names)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +163,7 @@ def test_values_are_checked_before_anything_is_made() -> None:
         {**_values(), "replica": 2},
         _values(settings={"BROKER_WORKERS": 2}),
         _values(settings={"DATABASE_URL": "x"}),
+        _values(settings={"BROKER_ALLOWED_HOSTS": "x"}),
     ):
         assert not schema.is_valid(bad), bad
 

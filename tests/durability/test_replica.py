@@ -125,7 +125,7 @@ async def test_a_replica_that_dies_is_not_missed_and_is_read_again(
     await asyncio.to_thread(pair.standby.kill)
     assert await looking.seen() == 1
     await looking.uses(False)
-    assert [found[1] for found in look_at_replica_of(_url(pair.primary), _url(pair.standby))] == ["mend"]
+    assert [found[1] for found in look_at_replica_of(_url(pair.primary), _url(pair.standby))] == ["error"]
     await asyncio.to_thread(pair.standby.start)
     await looking.uses(True)
     assert len([line for line in caplog.messages if "replica" in line]) == 2
@@ -142,8 +142,8 @@ async def test_what_is_no_standby_of_this_database_is_not_read(
         await broker.looks.run_once()
         assert not broker.looks.in_use
         assert "it is no copy of this database" in caplog.text
-    [(_, state, finding, _)] = look_at_replica_of(_url(pair.primary), database_url)
-    assert (state, finding) == ("mend", "it is no copy of this database")
+    [(_, state, finding, *_)] = look_at_replica_of(_url(pair.primary), database_url)
+    assert (state, finding) == ("error", "it is not a copy of this database")
 
 
 async def test_a_replica_that_was_promoted_is_not_read(
@@ -155,5 +155,5 @@ async def test_a_replica_that_was_promoted_is_not_read(
     assert await looking.seen() == 1  # before any pass has found out
     await looking.uses(False)
     assert "it follows no primary: it was promoted" in caplog.text
-    [(_, state, finding, _)] = look_at_replica_of(_url(pair.primary), _url(pair.standby))
-    assert (state, finding) == ("mend", "it follows no primary: it was promoted")
+    [(_, state, finding, *_)] = look_at_replica_of(_url(pair.primary), _url(pair.standby))
+    assert (state, finding) == ("error", "it follows no primary")

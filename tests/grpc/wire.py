@@ -137,6 +137,7 @@ class Peer:
                         answer.headers = fields
             elif read.stream_id == stream_id and read.kind == Kind.DATA:
                 answer.body += read.payload
+                ended = read.ends_stream
             elif read.stream_id == stream_id:
                 answer.reset, ended = Code(struct.unpack(">I", read.payload)[0]), True
         return answer

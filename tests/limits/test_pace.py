@@ -13,7 +13,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from broker.port.first_bytes import ConnectionLimit, FirstBytes
+from broker.port.first_bytes import CROWDED_SECONDS, ConnectionLimit, FirstBytes, MakeProtocol
 from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.patience import Pace
@@ -31,7 +31,9 @@ class Served:
     """An application without a broker behind the broker's protocol."""
 
     pace: Pace
-    silence_seconds: float
+    look_seconds: float  # before the first bytes
+    keep_alive: float
+    limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(3, StateChanges()))
     url: str = ""
     proceed: asyncio.Event = field(default_factory=asyncio.Event)
     connections: list[Http1Connection] = field(default_factory=list)
@@ -73,13 +75,15 @@ class Served:
             pages=WebPages(states=StateChanges()),
             connections=cast(set[Any], self.state.connections),
             tasks=self.state.tasks,
+            keep_alive=lambda: self.keep_alive,
         )
         return FirstBytes(
             server.connections,
             lambda: self._http1(server),
             asyncio.Protocol,
-            limit=ConnectionLimit(3, StateChanges()),
-            silence_seconds=self.silence_seconds,
+            limit=self.limit,
+            keep_alive=lambda: self.keep_alive,
+            look_seconds=self.look_seconds,
         )
 
     def _http1(self, server: Http1Server) -> Http1Connection:
@@ -96,11 +100,20 @@ class Served:
         await eventually(lambda: self.connections and self.connections[-1].received == size)
 
 
+class Closable(asyncio.Transport):
+    """A transport that is only closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
 @asynccontextmanager
-async def serving(*, silence_seconds: float = NEVER, **pace: Any) -> AsyncIterator[Served]:
-    served = Served(
-        Pace(**{"look": NEVER, "body_bytes": 100, "keep_alive": 3 * NEVER, "linger": 0.05} | pace), silence_seconds
-    )
+async def serving(
+    *, look_seconds: float = NEVER, keep_alive: float = 3 * NEVER, **pace: Any
+) -> AsyncIterator[Served]:
+    served = Served(Pace(**{"look": NEVER, "body_bytes": 100, "linger": 0.05} | pace), look_seconds, keep_alive)
     server = await asyncio.get_running_loop().create_server(served.make_protocol, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     served.url = f"http://{host}:{port}"
@@ -115,15 +128,48 @@ async def served() -> AsyncIterator[Served]:
         yield served
 
 
-@pytest.mark.parametrize("first", [b"", b"P", PREFACE[:-1]])
-async def test_a_connection_that_says_nothing_or_nothing_clear_is_closed(first: bytes) -> None:
-    async with serving(silence_seconds=0.05) as served, calling(served.url) as caller:
+@pytest.mark.parametrize(("first", "keep_alive"), [(b"", 0.1), (b"P", NEVER), (PREFACE[:-1], NEVER)])
+async def test_a_connection_that_says_nothing_for_long_or_nothing_clear_is_closed(
+    first: bytes, keep_alive: float
+) -> None:
+    async with serving(look_seconds=0.05, keep_alive=keep_alive) as served, calling(served.url) as caller:
         caller.send(first)
         assert await caller.rest() == b""
 
 
+async def test_a_connection_without_a_request_is_kept_as_long_as_an_idle_one() -> None:
+    """A client may connect ahead of its first request, as pools of connections do."""
+    protocol = FirstBytes(
+        set(),
+        asyncio.Protocol,
+        asyncio.Protocol,
+        limit=ConnectionLimit(3, StateChanges()),
+        keep_alive=lambda: 620.0,
+    )
+    transport = Closable()
+    protocol.connection_made(transport)
+    try:
+        for _ in range(20):
+            protocol._look()
+        assert not transport.closed
+        protocol._look()  # after 630 s
+        assert transport.closed
+    finally:
+        protocol.connection_lost(None)
+
+
+async def test_idle_connections_are_closed_sooner_while_many_are_open() -> None:
+    make = MakeProtocol(most_connections=10, keep_alive_seconds=620.0)
+    connections: set[Any] = set()
+    make._limit = ConnectionLimit(10, StateChanges())
+    for count, seconds in ((5, 620.0), (6, CROWDED_SECONDS), (10, CROWDED_SECONDS)):
+        connections |= {object() for _ in range(count - len(connections))}
+        assert make._keep_alive(connections) == seconds
+    assert MakeProtocol(most_connections=10, keep_alive_seconds=10.0)._keep_alive(connections) == 10.0
+
+
 async def test_a_connection_that_has_spoken_in_time_is_kept(served: Served) -> None:
-    async with serving(silence_seconds=1.0) as served, calling(served.url) as caller:
+    async with serving(look_seconds=1.0) as served, calling(served.url) as caller:
         caller.send(request("GET", "/wait"))
         await asyncio.sleep(1.2)
         served.proceed.set()

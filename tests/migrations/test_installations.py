@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from broker.store.schema import migrations, schema_state
+from broker.store.schema.application_functions import CannotGrant, grant
 from broker.store.schema.schema_state import DatabaseUnreachable, head_revision
-from tests.fixtures.database import in_schema
+from tests.fixtures.database import in_schema, other_database
 
 # What an application has in `public`: names that are the broker's as well, and a version table of its own.
 APPLICATION = """
@@ -34,9 +36,14 @@ def _refusal(url: str, schema: str = "") -> str:
 
 
 def _role(admin: psycopg.Connection, url: str, *, name: str) -> str:
-    admin.execute(f"DROP ROLE IF EXISTS {name}".encode())
-    admin.execute(f"CREATE ROLE {name} LOGIN".encode())
+    admin.execute(f'DROP ROLE IF EXISTS "{name}"'.encode())
+    admin.execute(f'CREATE ROLE "{name}" LOGIN'.encode())
     return url.replace("//postgres@", f"//{name}@")
+
+
+def _remedy(said: object) -> bytes:
+    """The statement that a refusal tells somebody to run."""
+    return str(said).split("`")[1].encode()
 
 
 def test_an_application_keeps_its_tables_and_its_versions(
@@ -95,18 +102,62 @@ def test_rights_that_are_missing_are_named_with_who_can_give_them(
     admin: psycopg.Connection, empty_database_url: str
 ) -> None:
     url = _role(admin, empty_database_url, name="narrow")
-    with pytest.raises(DatabaseUnreachable, match="CREATE SCHEMA broker AUTHORIZATION narrow"):
+    with pytest.raises(DatabaseUnreachable, match="may not make the schema broker"):
         migrations.upgrade(url)
     admin.execute("CREATE SCHEMA broker")
-    with pytest.raises(DatabaseUnreachable, match="ALTER SCHEMA broker OWNER TO narrow"):
+    with pytest.raises(DatabaseUnreachable) as refused:
         migrations.upgrade(url)
-    admin.execute("ALTER SCHEMA broker OWNER TO narrow")
+    admin.execute(_remedy(refused.value))
     assert migrations.upgrade(url) == head_revision()
     other = _role(admin, empty_database_url, name="another")
     with pytest.raises(DatabaseUnreachable, match="belong to the role narrow, and another is not a member"):
         schema_state.inspect(other)
     admin.execute("DROP OWNED BY narrow")
     admin.execute("DROP ROLE narrow, another")
+
+
+def test_what_an_ordinary_owner_is_told_to_run_is_enough_once_for_the_broker_and_its_functions(
+    admin: psycopg.Connection, empty_database_url: str
+) -> None:
+    """An owner who is no superuser may not make a schema for a role that it is not a member of."""
+    owner_url = _role(admin, empty_database_url, name="ordinary_owner")
+    url = _role(admin, empty_database_url, name="broker-role")
+    _role(admin, empty_database_url, name="application_role")
+    database = f"my-{admin.info.dbname}"
+    admin.execute(sql.SQL("CREATE DATABASE {} OWNER ordinary_owner").format(sql.Identifier(database)))
+    url, owner_url = other_database(url, database), other_database(owner_url, database)
+    try:
+        with pytest.raises(DatabaseUnreachable) as refused:
+            migrations.upgrade(url)
+        remedy = _remedy(refused.value)
+        assert remedy == f'GRANT CREATE ON DATABASE "{database}" TO "broker-role"'.encode()
+        with psycopg.connect(owner_url, autocommit=True) as owner:
+            owner.execute(remedy)
+        assert migrations.upgrade(url) == head_revision()
+        grant(url, schema="broker", role="application_role", project="projects/p")
+        with psycopg.connect(owner_url, autocommit=True) as owner:
+            owner.execute(f'REVOKE CREATE ON DATABASE "{database}" FROM "broker-role"'.encode())
+        with pytest.raises(CannotGrant) as no_schema:
+            grant(url, schema="broker", role="application_role", project="projects/p", functions="others")
+        assert _remedy(no_schema.value) == remedy
+    finally:
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(database)))
+        admin.execute('DROP ROLE ordinary_owner, "broker-role", application_role')
+
+
+def test_a_table_that_belongs_to_somebody_else_is_named(admin: psycopg.Connection, empty_database_url: str) -> None:
+    """As a restore by two roles leaves it."""
+    admin.execute("CREATE SCHEMA broker")
+    url = _role(admin, empty_database_url, name="narrow")
+    admin.execute("GRANT USAGE, CREATE ON SCHEMA broker TO narrow")
+    migrations.upgrade(url)
+    admin.execute("ALTER TABLE broker.topics OWNER TO postgres")
+    said = _refusal(url)
+    assert "broker.topics belongs to the role postgres, and narrow is not a member of it" in said
+    admin.execute(_remedy(said))
+    assert schema_state.inspect(url).revision == head_revision()
+    admin.execute("DROP OWNED BY narrow")
+    admin.execute("DROP ROLE narrow")
 
 
 def test_several_brokers_have_schemas_of_their_own(empty_database_url: str) -> None:

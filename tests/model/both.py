@@ -14,6 +14,7 @@ import httpx
 
 from tests.model.model import (
     MAX_ATTEMPTS,
+    MILLISECOND,
     REPEATS_KNOWN,
     SHORTEST_SNAPSHOT_LIFE,
     SNAPSHOT_LIFE,
@@ -429,6 +430,19 @@ class Both:
         )
         if subscription and not subscription.detached:
             subscription.seek_to_time(time, self.model.now)
+
+    def set_filter(self, name: str, wanted: Filter | None) -> None:
+        """For messages published later: a moment passes, so that the broker need not make one."""
+        self.time_passes(MILLISECOND)
+        subscription = self.model.subscriptions.get(self._subscription(name))
+        path = f"{self._subscription(name)}:setFilter"
+        answer = self._expect(_seekable(subscription), "POST", path, {"filter": wanted.text if wanted else ""})
+        if subscription is None or subscription.detached:
+            return
+        before = subscription.options.filter
+        assert answer["changed"] is (wanted is not before)
+        assert answer["previousFilter"] == (before.text if before else "")
+        subscription.set_filter(wanted)
 
     def purge(self, name: str, chosen: Filter) -> None:
         subscription = self.model.subscriptions.get(self._subscription(name))

@@ -314,6 +314,12 @@ class PubSub(RuleBasedStateMachine):
         if subscription is None or not subscription.options.ordered:
             self.both.purge(name, chosen)
 
+    @rule(
+        name=st.sampled_from(["sub1", "sub2", "sub3", *SUBSCRIPTIONS]), wanted=st.none() | st.sampled_from(FILTERS)
+    )
+    def set_filter(self, name: str, wanted: Filter | None) -> None:
+        self.both.set_filter(name, wanted)
+
     @rule(name=st.sampled_from(SNAPSHOTS), subscription=st.sampled_from(SUBSCRIPTIONS))
     def create_snapshot(self, name: str, subscription: str) -> None:
         self.both.create_snapshot(name, subscription)

@@ -8,7 +8,7 @@ there).  The model then says "either", and takes over what the broker chose.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
@@ -175,6 +175,8 @@ class Subscription:
         self.sought: set[str] = set()  # those from before a seek
         self.sought_at: set[datetime] = set()
         self.detached = False
+        # Filters that it had before, each for messages of the topic's log before a number.
+        self.earlier_filters: list[tuple[int, Filter | None]] = []
         # Whether the broker knows for sure if there is a dead-letter topic (it may be late to notice a change).
         self.dead_letter_topic_changed = False
         # Messages that the broker may keep back until the forwarder has looked: their policy was removed.
@@ -183,7 +185,14 @@ class Subscription:
     def matches(self, message: Message) -> bool:
         if message.retracted:
             return False
-        return self.options.filter is None or self.options.filter.matches(message.attributes)
+        earlier = (filter_ for until, filter_ in self.earlier_filters if message.number < until)
+        decides = next(earlier, self.options.filter)
+        return decides is None or decides.matches(message.attributes)
+
+    def set_filter(self, wanted: Filter | None) -> None:
+        if wanted is not self.options.filter:
+            self.earlier_filters.append((len(self.topic.log), self.options.filter))
+            self.options = replace(self.options, filter=wanted)
 
     def offer(self, message: Message, now: datetime) -> None:
         """A message has been published to the topic."""
@@ -309,7 +318,7 @@ class Subscription:
                 if standing:
                     # Of a key's messages that waited for an earlier one it is not told that a seek has passed them.
                     is_told = self.retained(message, now) and not ordering.keyed(self, message)
-                    standing.settle("SEEKED_PAST" if is_told else None, now)
+                    standing.settle("SKIPPED" if is_told else None, now)
             elif standing and not standing.acked:
                 standing.renew(now, sure=standing.sure)
             else:

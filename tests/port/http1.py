@@ -39,7 +39,8 @@ class Served:
     """
 
     app: Application = no_application
-    pace: Pace = field(default_factory=lambda: Pace(look=NEVER, keep_alive=3 * NEVER, linger=0.05))
+    pace: Pace = field(default_factory=lambda: Pace(look=NEVER, linger=0.05))
+    keep_alive: float = 3 * NEVER
     url: str = ""
     proceed: asyncio.Event = field(default_factory=asyncio.Event)
     seen: list[Exchange] = field(default_factory=list)
@@ -51,7 +52,13 @@ class Served:
 
     def __post_init__(self) -> None:
         self.server = Http1Server(
-            self, self.app, {"key": "value"}, pages=self.pages, connections=set(), tasks=set()
+            self,
+            self.app,
+            {"key": "value"},
+            pages=self.pages,
+            connections=set(),
+            tasks=set(),
+            keep_alive=lambda: self.keep_alive,
         )
 
     def has(self, path: bytes) -> bool:

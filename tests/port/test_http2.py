@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.port.http2 import connection, outgoing
+from broker.port.http2 import connection, half_closed, outgoing
 from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, header_frames, reset, window_update
 from tests.grpc.wire import Peer, Served, packed, request_headers, serving, until
 
@@ -480,18 +480,67 @@ async def test_a_stream_whose_window_is_made_too_large_is_reset(served: Served) 
     assert (await peer.answer(3)).reset == Code.PROTOCOL_ERROR
 
 
-async def test_what_arrives_late_for_a_stream_that_was_answered_is_ignored(served: Served) -> None:
-    """An answer before the end of the request asks for a stop, which what is under way has not heard yet."""
+async def _answered_early(served: Served) -> Peer:
+    """The peer of a stream 1 that was answered before the end of its request."""
     peer = await served.connect()
     peer.send(peer.headers(1, request_headers("Nothing")))
-    answer = await peer.answer(1)
-    assert answer.status == 12
-    stop = await peer.next_of(Kind.RST_STREAM, 1)
-    assert struct.unpack(">I", stop.payload)[0] == Code.NO_ERROR
-    late = frame(Kind.DATA, 0, 1, b"x" * 100) + peer.headers(1, [(b"x", b"y")], END) + window_update(1, 9)
-    peer.send(late, reset(1, Code.CANCEL))
-    peer.call(3)
-    assert (await peer.answer(3)).message == b"hello"
+    assert (await peer.answer(1)).status == 12
+    return peer
+
+
+async def test_what_arrives_late_for_a_stream_that_was_answered_is_ignored() -> None:
+    """The peer is asked to stop, which it has not read yet when it sends more."""
+    async with serving(half_closed_seconds=0.01) as served:
+        peer = await _answered_early(served)
+        stop = await peer.next_of(Kind.RST_STREAM, 1)
+        assert struct.unpack(">I", stop.payload)[0] == Code.NO_ERROR
+        late = frame(Kind.DATA, 0, 1, b"x" * 100) + peer.headers(1, [(b"x", b"y")], END) + window_update(1, 9)
+        peer.send(late, reset(1, Code.CANCEL))
+        peer.call(3)
+        assert (await peer.answer(3)).message == b"hello"
+
+
+@pytest.mark.parametrize("how", ["data", "trailers", "reset"])
+async def test_a_peer_that_ends_its_side_after_the_answer_is_sent_no_reset(how: str) -> None:
+    """A proxy may discard an answer that a reset follows at once: https://github.com/haproxy/haproxy/issues/1219."""
+    async with serving(half_closed_seconds=1_000) as served:
+        peer = await _answered_early(served)
+        assert await peer.alive()
+        endings = {
+            "data": frame(Kind.DATA, Flag.END_STREAM, 1),
+            "trailers": peer.headers(1, [(b"x", b"y")], END),
+            "reset": reset(1, Code.NO_ERROR),
+        }
+        peer.send(endings[how])
+        assert await peer.alive()
+        [server_side] = served.connections
+        server_side.shutdown()
+        assert await peer.goaway() == (1, Code.NO_ERROR)
+        assert await peer.reader.read() == b""  # nothing is waited for
+        assert Kind.RST_STREAM not in {read.kind for read in peer.frames}
+
+
+async def test_beyond_a_number_of_answered_streams_each_is_reset_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half_closed, "MAX_WAITING", 1)
+    async with serving(half_closed_seconds=1_000) as served:
+        peer = await _answered_early(served)
+        peer.send(peer.headers(3, request_headers("Nothing")))
+        await peer.next_of(Kind.RST_STREAM, 3)
+        assert not [read for read in peer.frames if (read.kind, read.stream_id) == (Kind.RST_STREAM, 1)]
+
+
+async def test_shutting_down_waits_for_peers_to_end_their_side_of_answered_streams() -> None:
+    """The end of the connection would discard an answer as a reset does."""
+    async with serving(half_closed_seconds=1_000) as served:
+        peer = await served.connect()
+        peer.send(peer.headers(1, request_headers("Chat")), frame(Kind.DATA, 0, 1, packed(b"a")))
+        await served.service.started.wait()
+        [server_side] = served.connections
+        server_side.shutdown()
+        assert (await peer.answer(1)).status == 14
+        assert await peer.alive()
+        peer.send(frame(Kind.DATA, Flag.END_STREAM, 1))
+        assert await peer.reader.read() == b""
 
 
 async def test_there_are_no_more_streams_than_were_allowed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

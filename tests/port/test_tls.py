@@ -267,7 +267,7 @@ async def test_a_record_that_was_changed_on_its_way_ends_the_connection(server: 
 class Doors:
     """An HTTP/2 door that says what it heard."""
 
-    def connection(self, connections: set[Any], tasks: set[Any]) -> Heard:
+    def connection(self, connections: set[Any], tasks: set[Any], others: object) -> Heard:
         self.heard = Heard()
         return self.heard
 

@@ -76,6 +76,7 @@ CALLS: list[tuple[str, str, Any, str, str, list[str]]] = [
     ("POST", f"{SUBSCRIPTION}:seek", {"snapshot": SNAPSHOT}, "Seek", SUBSCRIPTION, []),
     ("POST", f"{SUBSCRIPTION}:purge", {}, "PurgeSubscription", SUBSCRIPTION, []),
     ("POST", f"{SUBSCRIPTION}:pause", {}, "PauseSubscription", SUBSCRIPTION, []),
+    ("POST", f"{SUBSCRIPTION}:setFilter", {"filter": "attributes:a"}, "SetFilter", SUBSCRIPTION, []),
     ("POST", f"{TOPIC}:freeze", {}, "FreezeTopic", TOPIC, []),
     ("POST", f"{TOPIC}:unfreeze", {}, "UnfreezeTopic", TOPIC, []),
     ("POST", f"{P}/schemas?schemaId=order", AVRO, "CreateSchema", SCHEMA, []),

@@ -61,6 +61,20 @@ async def drained(rest: Rest) -> dict[str, str]:
     return {each["message"]["messageId"]: text(each) for each in await rest.drain()}
 
 
+async def test_the_answer_has_the_positions_of_repeats_and_nothing_where_there_are_none(
+    rest: Rest, sharded: Rest
+) -> None:
+    for each in (rest, sharded):
+        await each.create_topic(extensions=ON)
+        path = f"{each.topic()}:publish"
+        first = await each.ok("POST", path, {"messages": [named("first", "a"), named("other", "b")]})
+        assert first.keys() == {"messageIds"}
+        messages = [named("new", "c"), named("again", "a"), message("plain"), named("b", "b"), named("c", "c")]
+        answer = await each.ok("POST", path, {"messages": messages})
+        assert answer["repeats"] == [1, 3, 4]
+        assert [answer["messageIds"][index] for index in (1, 3)] == first["messageIds"]
+
+
 async def test_a_repeat_has_the_first_ones_id_and_is_not_stored(rest: Rest) -> None:
     assert (await rest.create_topic(extensions=ON))["extensions"] == ON
     await rest.create_subscription()

@@ -368,12 +368,12 @@ async def test_a_purge_and_a_reset_of_the_project_take_what_waits_with_them(rest
 
 async def _held_by(rest: Rest, held: str) -> set[str]:
     """Where a message is told for which other one it waits."""
-    listed = await rest.ok("GET", f"{rest.subscription()}/messages", params={"state": "held"})
+    listed = await rest.ok("GET", f"{rest.subscription()}/messages", params={"state": "blocked"})
     of_topic = await rest.ok("GET", f"{rest.topic()}/messages/{held}")
     of_subscription = await rest.ok("GET", f"{rest.subscription()}/messages/{held}")
     [lag] = (await rest.ok("GET", f"{rest.project}/lag"))["subscriptions"]
     told = [*listed["messages"], *of_topic["subscriptions"], of_subscription]
-    return {each["heldByMessageId"] for each in told} | {lag["stuckKey"]["messageId"]}
+    return {each["blockedByMessageId"] for each in told} | {lag["blockedKey"]["messageId"]}
 
 
 async def test_whoever_looks_is_told_the_id_that_publish_gave(rest: Rest) -> None:

@@ -119,25 +119,29 @@ async def test_an_ack_that_is_repeated_or_stale_is_told_once(rest: Rest, kind: J
 
 async def test_each_other_end_has_a_name_of_its_own(rest: Rest) -> None:
     await rest.create_topic(messageRetentionDuration="600s")
-    for name in ("acked", "purged", "sought"):
+    for name in ("acked", "purged", "filtered", "sought"):
         await rest.create_subscription(name)
     await rest.create_subscription("dropped", messageTransforms=[ODD])
     [id_] = await rest.publish("2")  # which is even
     await rest.drain("acked")
     assert await rest.pull("dropped") == []
-    operation = await rest.ok("POST", f"{rest.subscription('purged')}:purge", {"filter": "NOT attributes:a"})
+    operation = await rest.ok("POST", f"{rest.subscription('filtered')}:purge", {"filter": "NOT attributes:a"})
     await rest.ok("POST", f"{operation['name']}:wait", {})
+    await rest.ok("POST", f"{rest.subscription('purged')}:purge", {})
     await rest.ok("POST", f"{rest.subscription('sought')}:seek", {"time": "2100-01-01T00:00:00Z"})
-    told = {name: await ended(rest, id_, name) for name in ("acked", "purged", "sought", "dropped")}
+    told = {name: await ended(rest, id_, name) for name in ("acked", "purged", "filtered", "sought", "dropped")}
     assert {name: each["state"] for name, each in told.items()} == {
         "acked": "ACKNOWLEDGED",
         "purged": "PURGED",
-        "sought": "SEEKED_PAST",
+        "filtered": "PURGED",
+        "sought": "SKIPPED",
         "dropped": "DROPPED",
     }
-    dropped, purged = told["dropped"], told["purged"]
+    dropped = told["dropped"]
     assert dropped["verdict"] == f"A transform of the subscription dropped it at {dropped['endTime']}."
-    assert purged["verdict"] == f"It was purged at {purged['endTime']}."
+    for purged in (told["purged"], told["filtered"]):
+        assert purged["verdict"] == f"It was purged at {purged['endTime']}."
+    assert told["sought"]["verdict"] == f"A seek at {told['sought']['endTime']} skipped it."
 
 
 async def test_a_dead_letter_that_was_discarded_is_told_so(rest: Rest) -> None:
@@ -189,7 +193,7 @@ async def test_a_message_that_is_gone_is_told_of_for_a_day(database_url: str) ->
             for partition in await list_partitions(connection, MESSAGES):
                 assert await drop_partition(connection, partition, MESSAGES)
         found = await rest.ok("GET", f"{rest.topic()}/messages/{id_}")
-        assert (found["message"], found["verdict"]) == ({"messageId": id_}, "It is not retained any more.")
+        assert (found["message"], found["verdict"]) == ({"messageId": id_}, "It is no longer retained.")
         told = await ended(rest, id_)
         assert (told["state"], told["deliveryAttempt"]) == ("ACKNOWLEDGED", 1)
         now, day = broker._clock.now(), timedelta(days=1)

@@ -139,3 +139,13 @@ async def test_what_cannot_be_is_refused_and_the_letter_stays(rest: Rest, body: 
     found = await rest.error("POST", f"{rest.subscription()}:editDeadLetter", body)
     assert (found[0], said in found[1]) == (code, True), found
     assert [text(each) for each in await rest.drain("dead-sub")] == ["m"]
+
+
+async def test_a_discarded_letter_stays_discarded(rest: Rest) -> None:
+    ids = await give_up(rest, "m1", "m2")
+    await rest.ok("POST", f"{rest.subscription()}:discard", {"messageIds": ids[:1]})
+    code, why = await rest.error("POST", f"{rest.subscription()}:editDeadLetter", {"messageId": ids[0]})
+    assert (code, why.startswith("Its dead letter was discarded at 2")) == ("FAILED_PRECONDITION", True)
+    assert await rest.drain() == []
+    await _edit(rest, ids[1])
+    assert [text(each) for each in await rest.drain()] == ["m2"]

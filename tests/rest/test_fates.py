@@ -35,7 +35,7 @@ async def test_the_filter_left_it_out(rest: Rest) -> None:
     assert await fate(rest, test) == {
         "subscription": rest.subscription(),
         "state": "FILTERED",
-        "verdict": 'The filter leaves it out: attributes.env = "prod"',
+        "verdict": 'It does not match the filter: attributes.env = "prod"',
     }
     assert (await fate(rest, prod))["state"] == "WAITING"
     await rest.drain()
@@ -45,9 +45,11 @@ async def test_the_filter_left_it_out(rest: Rest) -> None:
 async def test_it_waits_behind_a_backlog(rest: Rest) -> None:
     await subscribed(rest)
     ids = await rest.publish(*map(str, range(50)))
-    assert (await fate(rest, ids[41]))["verdict"] == "It was never handed out. 41 of its log stand before it."
+    assert (await fate(rest, ids[41]))["verdict"] == (
+        "It was never delivered. 41 undelivered messages of its shard precede it."
+    )
     await rest.acknowledge(await rest.pull(max_messages=10))
-    assert "31 of its log stand before it" in (await fate(rest, ids[41]))["verdict"]
+    assert "31 undelivered messages of its shard precede it" in (await fate(rest, ids[41]))["verdict"]
 
 
 async def test_it_is_out_and_then_it_is_acked(rest: Rest) -> None:
@@ -68,7 +70,7 @@ async def test_it_was_nacked_and_is_tried_again_later(rest: Rest) -> None:
     await subscribed(rest, retryPolicy={"minimumBackoff": "600s", "maximumBackoff": "600s"})
     [id_] = await rest.publish("1")
     await rest.modify_ack_deadline(await rest.pull(), 0)
-    assert ((found := await fate(rest, id_))["state"], "retryTime" in found) == ("RETRY_AT", True)
+    assert ((found := await fate(rest, id_))["state"], "retryTime" in found) == ("RETRYING", True)
 
 
 async def test_it_waits_for_another_of_its_key(rest: Rest) -> None:
@@ -76,9 +78,9 @@ async def test_it_waits_for_another_of_its_key(rest: Rest) -> None:
     first, second, third = await rest.publish(*({"orderingKey": "k"} | message(str(n)) for n in range(3)))
     assert len(await rest.pull(max_messages=2)) == 2
     held = await fate(rest, third)
-    assert (held["state"], held["heldByMessageId"]) == ("HELD_BY_KEY", first)
+    assert (held["state"], held["blockedByMessageId"]) == ("BLOCKED", first)
     [fourth] = await rest.publish({"orderingKey": "k"} | message("4"))
-    assert (await fate(rest, fourth))["heldByMessageId"] == first
+    assert (await fate(rest, fourth))["blockedByMessageId"] == first
     assert (await fate(rest, second))["state"] == "OUTSTANDING"
 
 
@@ -98,7 +100,7 @@ async def test_it_was_sought_past(rest: Rest) -> None:
     [id_] = await rest.publish("1")
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2100-01-01T00:00:00Z"})
     settled = await fate(rest, id_)
-    assert (settled["state"], "has passed it" in settled["verdict"]) == ("SEEKED_PAST", True)
+    assert (settled["state"], "skipped it" in settled["verdict"]) == ("SKIPPED", True)
 
 
 async def test_the_subscription_is_detached(rest: Rest) -> None:
@@ -140,14 +142,14 @@ async def test_the_endpoint_fails_and_the_message_was_never_handed_out(
 
         async def is_told() -> Json | None:
             found = await fate(pushes.rest, ids[-1])
-            return found if "heldBy" in found else None
+            return found if "deliveryState" in found else None
 
         told = await eventually(is_told)
-        assert (told["state"], told["heldBy"]) == ("WAITING", "ENDPOINT_FAILING")
+        assert (told["state"], told["deliveryState"]) == ("WAITING", "ENDPOINT_FAILING")
         assert told["endpointFailure"]["status"] == 400
         assert "The endpoint fails: " in told["verdict"]
         [lag] = (await pushes.rest.ok("GET", f"{pushes.rest.project}/lag"))["subscriptions"]
-        assert (lag["heldBy"], lag["endpointFailure"]["status"]) == ("ENDPOINT_FAILING", 400)
+        assert (lag["deliveryState"], lag["endpointFailure"]["status"]) == ("ENDPOINT_FAILING", 400)
 
 
 async def test_the_endpoint_answers_with_an_error(database_url: str, push_sink: PushSink) -> None:
@@ -158,9 +160,9 @@ async def test_the_endpoint_answers_with_an_error(database_url: str, push_sink: 
 
         async def is_told() -> Json | None:
             found = await fate(pushes.rest, id_)
-            return found if found["state"] == "RETRY_AT" else None
+            return found if found["state"] == "RETRYING" else None
 
-        assert "(attempt 1), failed: push 500; it is tried again from" in (await eventually(is_told))["verdict"]
+        assert "(attempt 1), failed: push 500; it is redelivered from" in (await eventually(is_told))["verdict"]
 
 
 async def test_pushing_is_paused(database_url: str, push_sink: PushSink) -> None:
@@ -169,7 +171,10 @@ async def test_pushing_is_paused(database_url: str, push_sink: PushSink) -> None
         await pushes.rest.ok("POST", f"{pushes.rest.subscription()}:pausePush", {"reason": "Ada looks at it."})
         [id_] = await pushes.rest.publish("1")
         found = await fate(pushes.rest, id_)
-        assert (found["state"], "Pushing is paused: Ada looks at it." in found["verdict"]) == ("WAITING", True)
+        assert (found["state"], "Push delivery is paused: Ada looks at it." in found["verdict"]) == (
+            "WAITING",
+            True,
+        )
 
 
 async def test_it_was_given_up_and_is_a_dead_letter(database_url: str, push_sink: PushSink) -> None:
@@ -226,7 +231,7 @@ async def test_it_expired_after_it_was_nacked_as_is_known_once_it_is_let_go(
         assert await rest.pull() == []
         gone = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
         assert (gone["state"], [e["event"] for e in gone["timeline"]]) == ("EXPIRED", ["EXPIRED"])
-        assert gone["verdict"] == f"It was past its retention at {gone['timeline'][0]['time']}, after attempt 1."
+        assert gone["verdict"] == f"Its retention had ended at {gone['timeline'][0]['time']}, after attempt 1."
         assert (await fate(rest, acked))["state"] == "ACKNOWLEDGED"
 
 

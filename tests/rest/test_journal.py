@@ -86,13 +86,13 @@ async def test_a_seek_is_told_without_a_journal_too(rest: Rest) -> None:
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2100-01-01T00:00:00Z"})
     assert [(await story(rest, id_))["state"] for id_ in (acked, out, waits)] == [
         "ACKNOWLEDGED",
-        "SEEKED_PAST",
-        "SEEKED_PAST",
+        "SKIPPED",
+        "SKIPPED",
     ]
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2000-01-01T00:00:00Z"})
     assert [await events(rest, id_) for id_ in (acked, out)] == [
         [("HANDED_OUT", 1), ("ACKED", 1), ("REPLAYED", 0)],
-        [("SEEKED_PAST", 0), ("REPLAYED", 0)],
+        [("SKIPPED", 0), ("REPLAYED", 0)],
     ]
 
 

@@ -30,12 +30,12 @@ async def test_the_lag_of_a_project_has_its_subscriptions_with_what_holds_each(r
         "undeliveredMessages": 1,
         "undeliveredBytesEstimate": 5,
         "outstandingMessages": 0,
-        "heldBy": "NOTHING",
-        "verdict": "Nothing holds it: its messages are young.",
+        "deliveryState": "RECENT",
+        "verdict": "All messages are less than 10s old.",
     }
     paused = found["paused"]
-    assert (paused["heldBy"], paused["paused"], paused["pausedReason"]) == ("PAUSED", True, "Maintenance.")
-    assert paused["verdict"] == f"Pushing is paused since {paused['pauseTime']}: Maintenance."
+    assert (paused["deliveryState"], paused["paused"], paused["pausedReason"]) == ("PAUSED", True, "Maintenance.")
+    assert paused["verdict"] == f"Push delivery is paused since {paused['pauseTime']}: Maintenance."
     assert len((await rest.ok("GET", f"{rest.project}/lag", params={"pageSize": 1}))["subscriptions"]) == 1
 
 

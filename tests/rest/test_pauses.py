@@ -54,12 +54,16 @@ async def test_nothing_is_handed_out_after_a_pause_was_answered_by_whichever_pro
     assert [await each.pull() for each in (two.other, two.rest)] == [[], []]
     await two.other.acknowledge([leased])
     [lag] = (await two.rest.ok("GET", f"{two.rest.project}/lag"))["subscriptions"]
-    assert (lag["heldBy"], lag["paused"], lag["pausedReason"]) == ("PAUSED", True, "Ada looks.")
+    assert (lag["deliveryState"], lag["paused"], lag["pausedReason"]) == ("PAUSED", True, "Ada looks.")
     assert lag["undeliveredMessages"] == 1
+    position = await two.rest.ok("GET", f"{two.rest.subscription()}/snapshot")
+    assert (position["paused"], position["pausedReason"]) == (True, "Ada looks.")
+    assert "pauseTime" in position
     await eventually(two.wait_for_a_resume)
     done, _ = await asyncio.wait(waiting, timeout=A_WHILE)
     assert not done
     assert await two.other.ok("POST", f"{two.rest.subscription()}:resume") == {}
+    assert "paused" not in await two.rest.ok("GET", f"{two.rest.subscription()}/snapshot")
     done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=20)
     assert [text(m) for task in done for m in task.result()] == ["two"]
     for task in waiting:

@@ -90,7 +90,7 @@ async def test_the_status_says_what_is_known_of_the_endpoint(pushed: Pushed) -> 
     )
     assert await pushed.status() == {
         "state": "FAILING",
-        "heldBy": "ENDPOINT_FAILING",
+        "deliveryState": "ENDPOINT_FAILING",
         "verdict": "The endpoint fails: 1,021 requests have failed without a success "
         "since 2026-11-21T07:00:00.123Z; the last one: status 503 (Service Unavailable); "
         "its circuit breaker is half open; "
@@ -184,11 +184,17 @@ async def test_pushing_is_paused_and_resumed(pushed: Pushed) -> None:
         assert (status["state"], status["pausedReason"]) == ("PAUSED", reason)
         pause = (await pushed.subscription()).pause
         assert (pause and pause.reason) == reason
-        assert (await pushed.rest.ok("GET", pushed.name))["state"] == "RESOURCE_ERROR"
+        shown = await pushed.rest.ok("GET", pushed.name)
+        assert (shown["state"], shown["pause"]["pausedReason"]) == ("ACTIVE", reason)
+        [listed] = (await pushed.rest.ok("GET", f"{pushed.rest.project}/subscriptions"))["subscriptions"]
+        assert listed["pause"] == shown["pause"]
+        sent_back = {"subscription": shown | {"labels": {"a": "b"}}, "updateMask": "labels"}
+        assert (await pushed.rest.ok("PATCH", pushed.name, sent_back))["pause"] == shown["pause"]
     for _ in range(2):
         assert await pushed.rest.ok("POST", f"{pushed.name}:resumePush") == {}
         assert (await pushed.status())["state"] == "ACTIVE"
-        assert (await pushed.rest.ok("GET", pushed.name))["state"] == "ACTIVE"
+        shown = await pushed.rest.ok("GET", pushed.name)
+        assert (shown["state"], "pause" in shown) == ("ACTIVE", False)
     assert (await pushed.subscription()).pause is None
 
 

@@ -205,7 +205,7 @@ async def test_what_came_back_is_looked_at_as_what_waits(rest: Rest) -> None:
     assert (listed["message"]["messageId"], listed["state"], listed["deliveryAttempt"]) == (first, "WAITING", 0)
     fates = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in (first, second)]
     assert [fate["state"] for fate in fates] == ["WAITING", "DEAD_LETTERED"]
-    assert fates[0]["verdict"].startswith("It came back from the dead-letter topic")
+    assert fates[0]["verdict"].startswith("It was redriven from the dead-letter topic")
     assert [entry["event"] for entry in fates[0]["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
 
 
@@ -227,8 +227,8 @@ async def test_letters_are_sent_to_another_topic_as_new_messages_and_nothing_com
         assert [one["attributes"] for one in of_key] == [{"n": str(n)} for n in range(3)]
     assert (await rest.pull(), await rest.pull("dead-sub"), await rest.pull("bystander")) == ([], [], [])
     fate = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[0]}")
-    assert (fate["state"], fate["verdict"].startswith(f"It was sent to {rest.topic('elsewhere')} at ")) == (
-        "SETTLED",
+    assert (fate["state"], fate["verdict"].startswith(f"It was redriven to {rest.topic('elsewhere')} at ")) == (
+        "WITHDRAWN",
         True,
     )
     assert (await _redrive(rest))["metadata"]["done"] == "0"

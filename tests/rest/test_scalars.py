@@ -15,7 +15,7 @@ async def test_a_duration_of_other_characters_is_refused_by_the_field_s_name(res
     assert (code, "messageRetentionDuration" in message) == ("INVALID_ARGUMENT", True), message
 
 
-@pytest.mark.parametrize("ttl", ["315576000000s", "86400.000001s", "86400.500s"])
+@pytest.mark.parametrize("ttl", ["315576000000s", "86400.000001s", "86400.500s", "86400.000000001s"])
 async def test_a_duration_up_to_ten_thousand_years_is_kept_exactly(rest: Rest, ttl: str) -> None:
     """Protobuf's longest; it came back as 2,737 years."""
     await rest.create_topic()
@@ -33,6 +33,25 @@ async def test_a_longer_or_a_shorter_one_is_refused_as_it_was_given(rest: Rest, 
     body = {"topic": rest.topic(), "expirationPolicy": {"ttl": ttl}}
     code, message = await rest.error("PUT", rest.subscription(), body)
     assert (code, ttl in message) == ("INVALID_ARGUMENT", True), message
+
+
+async def test_nanoseconds_count_against_a_limit_and_end_with_their_duration(rest: Rest) -> None:
+    code, message = await rest.error("PUT", rest.topic(), {"messageRetentionDuration": "2678400.000000001s"})
+    assert (code, "2678400.000000001s" in message) == ("INVALID_ARGUMENT", True), message
+    await rest.create_topic(messageRetentionDuration="600.000000001s")
+    changes = [("601s", "601s"), ("600.000001002s", "600.000001002s"), (None, None)]
+    for given, expected in changes:
+        body = {"topic": {"messageRetentionDuration": given}, "updateMask": "messageRetentionDuration"}
+        await rest.ok("PATCH", rest.topic(), body)
+        assert (await rest.ok("GET", rest.topic())).get("messageRetentionDuration") == expected
+    await rest.ok(
+        "PATCH",
+        rest.topic(),
+        {"topic": {"messageRetentionDuration": "700.000000003s"}} | {"updateMask": "messageRetentionDuration"},
+    )
+    created = await rest.create_subscription(retryPolicy={"minimumBackoff": "1.000000001s"})
+    assert created["topicMessageRetentionDuration"] == "700.000000003s"
+    assert created["retryPolicy"] == {"minimumBackoff": "1.000000001s", "maximumBackoff": "600s"}
 
 
 @pytest.mark.parametrize("time", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"])

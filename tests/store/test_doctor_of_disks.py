@@ -17,11 +17,13 @@ class Usage(NamedTuple):
 
 
 def _said(url: str) -> tuple[str, str, str]:
-    [found] = [(state, found, mend) for check, state, found, mend in look_at_database(url) if check == "disk"]
+    [found] = [
+        (state, found, command) for check, state, found, _, command in look_at_database(url) if check == "disk"
+    ]
     return found
 
 
-@pytest.mark.parametrize(("free", "state"), [(15, "ok"), (14, "look"), (5, "look"), (4, "mend")])
+@pytest.mark.parametrize(("free", "state"), [(15, "ok"), (14, "warning"), (5, "warning"), (4, "error")])
 def test_how_much_is_free_is_said_of_a_database_on_this_machine(
     database_url: str, monkeypatch: pytest.MonkeyPatch, free: int, state: str
 ) -> None:
@@ -32,11 +34,11 @@ def test_how_much_is_free_is_said_of_a_database_on_this_machine(
         return Usage(100 * 10**9, (100 - free) * 10**9, free * 10**9)
 
     monkeypatch.setattr(database_doctor.shutil, "disk_usage", usage)
-    said, found, mend = _said(database_url)
+    said, found, command = _said(database_url)
     with psycopg.connect(database_url) as connection:
         [directory] = connection.execute("SHOW data_directory").fetchone() or ("",)
     assert (said, found) == (state, f"{free}.0 GB of 100.0 GB are free at {directory}")
-    assert (asked, bool(mend)) == ([directory], state != "ok")
+    assert (asked, bool(command)) == ([directory], state != "ok")
 
 
 def test_where_it_cannot_be_seen_the_doctor_says_so(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,4 +46,4 @@ def test_where_it_cannot_be_seen_the_doctor_says_so(database_url: str, monkeypat
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    assert _said(database_url)[:2] == ("look", "it is not to be seen from here")
+    assert _said(database_url)[:2] == ("warning", "cannot be measured from here")

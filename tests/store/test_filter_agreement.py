@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.filtering.ast import Expression, Has, Not
+from broker.filtering.ast import And, Expression, Has, Not, Or, PublishedBefore
 from broker.filtering.evaluate import matches
 from broker.filtering.jsonpath import filter_paths, to_jsonpath
 from broker.filtering.parser import parse_filter
@@ -78,19 +79,22 @@ async def test_deep_nesting_is_no_burden(database: Database) -> None:
 
 WITH_BODIES = """
 SELECT attributes::jsonb @@ filter::jsonpath
-       AND (path IS NULL OR body_matches(attributes::jsonb, body, path::jsonpath))
-FROM unnest(%s::text[], %s::bytea[], %s::text[], %s::text[])
-    WITH ORDINALITY AS asked (attributes, body, filter, path, n)
+       AND (path IS NULL OR message_matches(attributes::jsonb, body, publish_time, path::jsonpath))
+FROM unnest(%s::text[], %s::bytea[], %s::timestamptz[], %s::text[], %s::text[])
+    WITH ORDINALITY AS asked (attributes, body, publish_time, filter, path, n)
 ORDER BY n
 """
-Asked = tuple[Expression, Mapping[str, str], bytes]
+Asked = tuple[Expression, Mapping[str, str], bytes, datetime]
+CHANGED_AT = datetime(2026, 11, 26, 17, 0, 0, 123_000, UTC)
+times = st.sampled_from([CHANGED_AT + n * timedelta(microseconds=1) for n in (-1000, -1, 0, 1, 1000)])
 
 
 async def answers_of_bodies(database: Database, asked: Sequence[Asked]) -> list[bool | None]:
-    paths = [filter_paths(expression) for expression, _, _ in asked]
+    paths = [filter_paths(expression) for expression, *_ in asked]
     columns = (
-        [json.dumps(attributes) for _, attributes, _ in asked],
-        [body for _, _, body in asked],
+        [json.dumps(attributes) for _, attributes, *_ in asked],
+        [body for _, _, body, _ in asked],
+        [published for *_, published in asked],
         [path.filter_path for path in paths],
         [path.body_path for path in paths],
     )
@@ -99,15 +103,33 @@ async def answers_of_bodies(database: Database, asked: Sequence[Asked]) -> list[
     return [answer for (answer,) in rows]
 
 
-@given(st.lists(st.tuples(of_bodies_too, attributes, json_texts()), min_size=1, max_size=25))
+@given(st.lists(st.tuples(of_bodies_too, attributes, json_texts(), times), min_size=1, max_size=25))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 async def test_postgresql_and_the_evaluator_agree_about_bodies(database: Database, asked: list[Asked]) -> None:
     assert await answers_of_bodies(database, asked) == [matches(*each) for each in asked]
 
 
+@given(
+    st.lists(
+        st.tuples(expressions | of_bodies_too, expressions | of_bodies_too, attributes, json_texts(), times),
+        min_size=1,
+        max_size=25,
+    )
+)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+async def test_they_agree_about_filters_that_were_changed(database: Database, asked: list[Any]) -> None:
+    before = PublishedBefore(CHANGED_AT)
+    changed = [(Or((And((before, old)), And((Not(before), new)))), *message) for old, new, *message in asked]
+    decided = [
+        matches(old if published < CHANGED_AT else new, has, body) for old, new, has, body, published in asked
+    ]
+    assert [matches(*each) for each in changed] == decided
+    assert await answers_of_bodies(database, changed) == decided
+
+
 async def test_they_agree_about_bodies_that_json_readers_differ_on(database: Database) -> None:
     texts = ["body:a", "NOT body:a", "body.a = 1", "body.a != 1", 'body.a: ""', "body.a.a.a = 1", 'body.a = "😀"']
-    asked = [(parse_filter(text), {}, body) for text in texts for body in HOSTILE_BODIES]
+    asked: list[Asked] = [(parse_filter(text), {}, body, CHANGED_AT) for text in texts for body in HOSTILE_BODIES]
     found = await answers_of_bodies(database, asked)
     expected = [matches(*each) for each in asked]
     assert [each for each, is_, should in zip(asked, found, expected, strict=True) if is_ is not should] == []

@@ -4,11 +4,12 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.app_config import AppConfig
+from broker.app_config import AppConfig, connections_of_a_process
 from broker.cli.database_doctor import look_at_database
 from broker.runtime.running_processes import RunningProcesses
+from broker.setting_fields import Settings
 from broker.store.driver.database import Database
-from broker.store.schema.fleet import SPARE, read_fleet
+from broker.store.schema.fleet import BY_DEFAULT, SPARE, read_fleet
 from tests.runtime.test_running_processes import SetClock
 
 _INSERT = (
@@ -30,7 +31,9 @@ def allowed(database_url: str) -> int:
 
 
 def _said(url: str) -> list[tuple[str, str, str]]:
-    return [(state, found, mend) for check, state, found, mend in look_at_database(url) if check == "fleet"]
+    return [
+        (state, found, command) for check, state, found, _, command in look_at_database(url) if check == "fleet"
+    ]
 
 
 def test_the_processes_that_run_are_counted_and_older_ones_as_they_are_by_default(
@@ -47,14 +50,14 @@ def test_the_processes_that_run_are_counted_and_older_ones_as_they_are_by_defaul
     assert _said(database_url) == [("ok", f"2 processes may open 44 connections; {allowed} are allowed", "")]
 
 
-@pytest.mark.parametrize(("beyond", "state"), [(1 - SPARE, "look"), (1, "mend")])
+@pytest.mark.parametrize(("beyond", "state"), [(1 - SPARE, "warning"), (1, "error")])
 def test_what_max_connections_must_be_is_said(database_url: str, allowed: int, beyond: int, state: str) -> None:
     with psycopg.connect(database_url) as connection:
         connection.execute(_INSERT, ("a", "0 s", allowed + beyond))
         [(most,)] = connection.execute("SELECT setting::int FROM pg_settings WHERE name = 'max_connections'")
-    [(said, found, mend)] = _said(database_url)
+    [(said, found, command)] = _said(database_url)
     assert (said, found) == (state, f"1 process may open {allowed + beyond} connections; {allowed} are allowed")
-    assert mend == f"max_connections must be at least {most + beyond + SPARE}, or lower --pool-size"
+    assert command == f"raise max_connections to {most + beyond + SPARE}, or lower --pool-size"
 
 
 def test_the_limit_of_a_role_counts_where_it_is_the_least(database_url: str) -> None:
@@ -70,6 +73,24 @@ def test_the_limit_of_a_role_counts_where_it_is_the_least(database_url: str) -> 
             assert (found.bound, found.allowed) == (f"CONNECTION LIMIT of the role {role}", 20)
         finally:
             admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_limit_below_what_one_process_opens_is_found_before_any_runs(database_url: str) -> None:
+    name = make_url(database_url).database
+    role = f"narrow_{name}"
+    with psycopg.connect(database_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN IN ROLE postgres CONNECTION LIMIT 4")
+        admin.execute(f"GRANT CREATE ON DATABASE {name} TO {role}")
+        try:
+            [(state, _, command)] = _said(database_url.replace("postgres@", f"{role}@", 1))
+        finally:
+            admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    assert state == "error"
+    assert command.startswith(f"raise CONNECTION LIMIT of the role {role} to at least 18,")
+
+
+def test_the_default_of_a_process_is_what_the_settings_say() -> None:
+    assert connections_of_a_process(Settings().pool_size) == BY_DEFAULT
 
 
 async def test_a_process_says_how_many_it_opens(database: Database) -> None:

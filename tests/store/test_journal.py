@@ -131,7 +131,7 @@ def test_rows_are_of_one_bucket_and_of_bounded_size() -> None:
         (0, f"{{[{BUCKET - 2},{BUCKET})}}"),
         (1, f"{{[{BUCKET},{BUCKET + 3})}}"),
     ]
-    gaps = list(rows_of(None, 1, Event.SEEKED_PAST, 0, [(n, n + 1) for n in range(0, 1000, 2)], span=True))
+    gaps = list(rows_of(None, 1, Event.SKIPPED, 0, [(n, n + 1) for n in range(0, 1000, 2)], span=True))
     assert (len(gaps), max(len(row.seqs) for row in gaps) < 2000) == (4, True)
     assert list(rows_of(NO_JOURNAL, 1, Event.ACKED, 1, [(1, 2)])) == []
     never = replace(ALL, sample=1e-9)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.lag import HeldBy, Lag
+from broker.domain.lag import DeliveryState, Lag
 from broker.domain.message_id import message_id
 from broker.domain.push_config import PushConfig
 from broker.domain.push_state import FailingMessage, FailureRun, PushState
@@ -78,21 +78,31 @@ def looked(log: Log) -> Looked:
     return Looked(log)
 
 
-async def test_a_subscription_without_messages_is_held_by_nothing(looked: Looked) -> None:
+async def test_a_subscription_without_messages_is_caught_up(looked: Looked) -> None:
     lag = await looked.only(10 * MINUTE, used=False)
-    assert (lag.held_by, lag.oldest, lag.undelivered, lag.undelivered_bytes) == (HeldBy.NOTHING, None, 0, 0)
+    assert (lag.state, lag.oldest, lag.undelivered, lag.undelivered_bytes) == (DeliveryState.CAUGHT_UP, None, 0, 0)
 
 
 async def test_messages_that_nobody_pulls_are_counted_with_their_age(looked: Looked, log: Log) -> None:
     await log.publish("one", "two")
     await log.publish("four", now=log.start + SECOND)
     young = await looked.only(5 * SECOND)
-    assert young.held_by is HeldBy.NOTHING
+    assert (young.state, young.verdict) == (DeliveryState.RECENT, "All messages are less than 10s old.")
     lag = await looked.only(10 * MINUTE, used=False)
-    assert (lag.held_by, lag.undelivered, lag.outstanding, lag.oldest) == (HeldBy.NOBODY_PULLS, 3, 0, log.start)
+    assert (lag.state, lag.undelivered, lag.outstanding, lag.oldest) == (
+        DeliveryState.NO_CONSUMERS,
+        3,
+        0,
+        log.start,
+    )
     assert lag.undelivered_bytes == pytest.approx(10, abs=1)
     assert not lag.is_estimated
-    assert lag.verdict.startswith("Nobody has pulled since ")
+    # A use is recorded up to a minute late, and no other one within ten minutes of it.
+    used = log.start + 5 * SECOND
+    for looked_after, latest in ((10 * MINUTE, log.start + 10 * MINUTE), (20 * MINUTE, used + 10 * MINUTE)):
+        between = f"between {format_timestamp(used - MINUTE)} and {format_timestamp(latest)}"
+        verdict = (await looked.only(looked_after, used=False)).verdict
+        assert verdict == f"No client is pulling or streaming; the last use was {between}."
 
 
 async def test_what_is_out_counts_until_it_is_acked(looked: Looked, log: Log) -> None:
@@ -101,8 +111,12 @@ async def test_what_is_out_counts_until_it_is_acked(looked: Looked, log: Log) ->
     [delivery] = await log.pull(3)
     await log.acknowledge(delivery, [0, 1])
     lag = await looked.only(MINUTE)
-    assert (lag.held_by, lag.undelivered, lag.outstanding) == (HeldBy.SLOW_CONSUMERS, 2, 1)
-    assert lag.verdict == "Nobody pulls or streams just now: 1 are out, the oldest message is 60s old."
+    assert (lag.state, lag.undelivered, lag.outstanding) == (DeliveryState.NO_CONSUMERS, 2, 0)
+    soon = await looked.only(5 * SECOND)
+    assert (soon.state, soon.undelivered, soon.outstanding) == (DeliveryState.RECENT, 2, 1)
+    assert lag.verdict == (
+        "No client is pulling or streaming: 0 messages are outstanding, the oldest unacknowledged one is 1m old."
+    )
     assert lag.oldest == log.start
     await log.acknowledge(delivery, [2])
     lag = await looked.only(MINUTE)
@@ -114,9 +128,9 @@ async def test_messages_that_all_failed_are_told_as_such(looked: Looked, log: Lo
     [delivery] = await log.pull()
     await log.nack(delivery, now=log.start + 10 * MINUTE)
     lag = await looked.only(MINUTE)
-    assert (lag.held_by, lag.verdict) == (
-        HeldBy.RETRYING,
-        "All 2 have failed, up to 1 times, and are tried again later.",
+    assert (lag.state, lag.verdict) == (
+        DeliveryState.RETRYING,
+        "All 2 messages have failed, up to 1 times, and are redelivered later.",
     )
 
 
@@ -135,10 +149,10 @@ async def test_a_stuck_key_is_told_with_the_message_that_holds_it(looked: Looked
     [first] = await log.pull(1, ordered=True)
     await log.pull(ordered=True)
     lag = await looked.only(SECOND)
-    assert (lag.held_by, lag.undelivered, lag.outstanding, lag.held) == (HeldBy.NOTHING, 4, 2, 2)
+    assert (lag.state, lag.undelivered, lag.outstanding, lag.held) == (DeliveryState.RECENT, 4, 2, 2)
     await log.nack(first, now=log.start + SECOND)
     lag = await looked.only(MINUTE)
-    assert lag.held_by is HeldBy.STUCK_KEY
+    assert lag.state is DeliveryState.BLOCKED_KEY
     assert lag.holder is not None
     assert (lag.holder.ordering_key, lag.holder.attempt_number) == ("k", 1)
     assert lag.holder.message_id == message_id(log.shard_id, 1)
@@ -174,13 +188,13 @@ async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
             await push_states.write_push_states(connection, states=[PushState(**new)])
         return next(lag for lag in await looked.all(20 * SECOND) if lag.subscription.is_push)
 
-    async def told(**fields: object) -> HeldBy:
-        return (await looked_at(**fields)).held_by
+    async def told(**fields: object) -> DeliveryState:
+        return (await looked_at(**fields)).state
 
-    assert await told() is HeldBy.ENDPOINT_FAILING
+    assert await told() is DeliveryState.ENDPOINT_FAILING
     retry_at = log.start + 30 * SECOND
     failing = await looked_at(breaker="closed", failures=run, retry_at=retry_at)
-    assert (failing.held_by, failing.endpoint and failing.endpoint.failures) == (HeldBy.ENDPOINT_FAILING, run)
+    assert (failing.state, failing.endpoint and failing.endpoint.failures) == (DeliveryState.ENDPOINT_FAILING, run)
     assert failing.verdict == (
         f"The endpoint fails: 15 requests have failed without a success since {format_timestamp(log.start)}; "
         f"the last one: status 400 (Bad Request); the next attempt is at {format_timestamp(retry_at)}."
@@ -190,11 +204,11 @@ async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
     assert past.endpoint is not None
     assert past.endpoint.retry_at is None
     young = replace(run, since=log.start + 11 * SECOND)
-    assert await told(breaker="closed", failures=young) is HeldBy.SLOW_ENDPOINT
-    assert await told(breaker="closed", failures=replace(young, is_reported=True)) is HeldBy.ENDPOINT_FAILING
-    assert await told(breaker="closed", waits_since=log.start - SECOND) is HeldBy.WAITS_FOR_SLOTS
-    assert await told(breaker="closed") is HeldBy.SLOW_ENDPOINT
-    assert await told(breaker="open", paused_reason="It answered 410.") is HeldBy.PAUSED
+    assert await told(breaker="closed", failures=young) is DeliveryState.SLOW_ENDPOINT
+    assert await told(breaker="closed", failures=replace(young, is_reported=True)) is DeliveryState.ENDPOINT_FAILING
+    assert await told(breaker="closed", waits_since=log.start - SECOND) is DeliveryState.WAITING_FOR_SLOTS
+    assert await told(breaker="closed") is DeliveryState.SLOW_ENDPOINT
+    assert await told(breaker="open", paused_reason="It answered 410.") is DeliveryState.PAUSED
 
 
 async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoint_is_not_called_slow(
@@ -215,14 +229,14 @@ async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoi
     async with log.database.transaction() as connection:
         await push_states.write_push_states(connection, states=[state])
     lag = await looked.only(MINUTE + SECOND)
-    assert (lag.held_by, lag.verdict) == (
-        HeldBy.RETRYING,
-        "1 have failed, up to 1 times, and are tried again later; others are delivered. "
+    assert (lag.state, lag.verdict) == (
+        DeliveryState.RETRYING,
+        "1 messages have failed, up to 1 times, and are redelivered later; others succeed. "
         f"Message {poison} since {format_timestamp(log.start)}: 12 failed attempts while other messages are "
         "delivered; the last one: status 422 (Unprocessable Entity).",
     )
     lag = await looked.only(2 * MINUTE)
-    assert lag.held_by is HeldBy.SLOW_ENDPOINT  # messages that were never handed out wait, too
+    assert lag.state is DeliveryState.SLOW_ENDPOINT  # messages that were never handed out wait, too
 
 
 async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoint_slow(
@@ -231,13 +245,13 @@ async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoin
     await log.execute('UPDATE subscriptions SET push_config = \'{"endpoint": "https://example.com/"}\'')
     await log.publish("poison")
     [delivery] = await log.pull(1)
-    assert (await looked.only(MINUTE)).held_by is HeldBy.SLOW_ENDPOINT
+    assert (await looked.only(MINUTE)).state is DeliveryState.SLOW_ENDPOINT
     await log.nack(delivery, now=log.start + MINUTE)
     await log.pull(1, now=log.start + 2 * MINUTE)
     lag = await looked.only(2 * MINUTE)
-    assert (lag.held_by, lag.verdict) == (
-        HeldBy.RETRYING,
-        "What failed before is tried again just now, up to attempt 2; others are delivered.",
+    assert (lag.state, lag.verdict) == (
+        DeliveryState.RETRYING,
+        "Messages that failed before are being redelivered, up to attempt 2; others succeed.",
     )
 
 
@@ -252,11 +266,11 @@ async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(
         )
     names = [lag.subscription.name for lag in await looked.all(2 * MINUTE)]
     assert names[:2] == [log.subscription.name, late.name]
-    assert {lag.subscription.name: lag.held_by for lag in await looked.all(2 * MINUTE)} == {
-        log.subscription.name: HeldBy.SLOW_CONSUMERS,
-        late.name: HeldBy.SLOW_CONSUMERS,
-        "projects/p/subscriptions/bbb": HeldBy.NOTHING,
-        "projects/p/subscriptions/ccc": HeldBy.DETACHED,
+    assert {lag.subscription.name: lag.state for lag in await looked.all(2 * MINUTE)} == {
+        log.subscription.name: DeliveryState.NO_CONSUMERS,
+        late.name: DeliveryState.NO_CONSUMERS,
+        "projects/p/subscriptions/bbb": DeliveryState.CAUGHT_UP,
+        "projects/p/subscriptions/ccc": DeliveryState.DETACHED,
     }
     assert [lag.subscription.name for lag in await looked.all(2 * MINUTE, size=1)] == names[:1]
     assert looked.total == 4

@@ -63,7 +63,7 @@ class Message:
             return Fate.EXPIRED
         if self.ack_id is None:
             return Fate.WAITING
-        return Fate.OUTSTANDING if is_out else Fate.RETRY_AT
+        return Fate.OUTSTANDING if is_out else Fate.RETRYING
 
     def may_be_dropped(self, now: datetime) -> bool:
         """A claim lets it go when it meets it, and only then."""

@@ -24,7 +24,13 @@ HOSTILE = {
     "synchronous_commit": "off",
     "default_transaction_isolation": "serializable",
     "default_transaction_read_only": "on",
+    "default_transaction_deferrable": "on",
     "lock_timeout": "1ms",
+    "client_min_messages": "error",
+    "standard_conforming_strings": "off",
+    "quote_all_identifiers": "on",
+    "transform_null_equals": "on",
+    "array_nulls": "off",
     "idle_session_timeout": "1ms",
     "datestyle": "German",
     "intervalstyle": "iso_8601",
@@ -32,7 +38,10 @@ HOSTILE = {
     "timezone": "Asia/Tokyo",
 }
 NAMES = (*HOSTILE, "work_mem")
-OURS = ("broker", "on", "read committed", "off", "0", "0", "ISO, DMY", "postgres", "hex", "UTC", "12345kB")
+OURS = (
+    *("broker", "on", "read committed", "off", "off", "0", "notice", "on", "off", "off", "on", "0"),
+    *("ISO, DMY", "postgres", "hex", "UTC", "12345kB"),
+)
 _SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in NAMES)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.domain.errors import FailedPrecondition, InvalidArgument
-from broker.domain.message_state import ASKED, EVERY_STATE, MessageState
+from broker.domain.message_state import EVERY_STATE, MessageState
 from broker.domain.standing_page import (
     MAX_SCANNED,
     StandingList,
@@ -24,7 +24,7 @@ from broker.store.driver.database import Database
 from broker.store.resources import subscriptions
 from tests.fixtures.log import ACK_DEADLINE, RETENTION, SECOND, Log
 
-OUTSTANDING, RETRY_AT, EXHAUSTED, HELD_BY_KEY, WAITING = MessageState
+OUTSTANDING, RETRYING, EXHAUSTED, BLOCKED, WAITING = MessageState
 
 
 class _Clock(DatabaseClock):
@@ -81,12 +81,12 @@ async def test_messages_are_listed_with_how_they_stand_and_nothing_is_changed(li
     await log.acknowledge(delivery, [1])
     await log.modify_ack_deadline(delivery, [2], log.start + 60 * SECOND, nack=True)
     before = [await log.rows(f"SELECT * FROM {table}") for table in ("delivery_attempts", "cursors")]
-    assert await listed.told(later=SECOND) == [("a", OUTSTANDING, 1), ("c", RETRY_AT, 1), ("d", WAITING, 0)]
+    assert await listed.told(later=SECOND) == [("a", OUTSTANDING, 1), ("c", RETRYING, 1), ("d", WAITING, 0)]
     out, retried, waiting = await listed.all(later=SECOND)
     assert (out.at, out.delivered_at) == (log.start + ACK_DEADLINE, log.start)
     assert (retried.at, waiting.at) == (log.start + 60 * SECOND, None)
     assert (out.publish_time, waiting.publish_time) == (log.start, log.start + SECOND)
-    assert await listed.told(later=ACK_DEADLINE) == [("a", RETRY_AT, 1), ("c", RETRY_AT, 1), ("d", WAITING, 0)]
+    assert await listed.told(later=ACK_DEADLINE) == [("a", RETRYING, 1), ("c", RETRYING, 1), ("d", WAITING, 0)]
     assert [await log.rows(f"SELECT * FROM {table}") for table in ("delivery_attempts", "cursors")] == before
 
 
@@ -101,18 +101,18 @@ async def test_what_is_held_by_a_key_names_the_message_that_it_waits_for(listed:
     await log.publish("k4", key="k")
     expected = {
         "k1": (OUTSTANDING, None),
-        "k2": (HELD_BY_KEY, 1),
-        "k3": (HELD_BY_KEY, 1),
+        "k2": (BLOCKED, 1),
+        "k3": (BLOCKED, 1),
         "plain": (OUTSTANDING, None),
         "l1": (WAITING, None),
-        "k4": (HELD_BY_KEY, 1),
+        "k4": (BLOCKED, 1),
     }
     assert {m.data.decode(): (m.state, m.held_by) for m in await listed.all()} == expected
     assert {m.data.decode(): (m.state, m.held_by) for m in await listed.all(size=1)} == expected
-    held = await listed.told(states=ASKED["held"])
-    assert sorted(held) == [("k2", HELD_BY_KEY, 0), ("k3", HELD_BY_KEY, 0), ("k4", HELD_BY_KEY, 0)]
+    held = await listed.told(states={BLOCKED})
+    assert sorted(held) == [("k2", BLOCKED, 0), ("k3", BLOCKED, 0), ("k4", BLOCKED, 0)]
     await log.nack(first, now=log.start + SECOND)
-    assert [text for text, state, _ in await listed.told() if state is RETRY_AT] == ["k1"]
+    assert [text for text, state, _ in await listed.told() if state is RETRYING] == ["k1"]
 
 
 async def test_pages_of_any_size_have_the_same_messages(listed: Listed, log: Log) -> None:
@@ -130,9 +130,9 @@ async def test_only_what_is_asked_for_is_listed(listed: Listed, log: Log) -> Non
     await log.publish("apple", "pear")
     await log.pull(1)
     await log.execute('UPDATE message_batches SET attributes = ARRAY[NULL, \'{"env": "prod"}\']::jsonb[]')
-    assert await listed.told(states=ASKED["outstanding"]) == [("apple", OUTSTANDING, 1)]
-    assert await listed.told(states=ASKED["waiting"]) == [("pear", WAITING, 0)]
-    assert await listed.told(states=ASKED["retrying"]) == []
+    assert await listed.told(states={OUTSTANDING}) == [("apple", OUTSTANDING, 1)]
+    assert await listed.told(states={WAITING}) == [("pear", WAITING, 0)]
+    assert await listed.told(states={RETRYING}) == []
     assert await listed.told(contains="ppl") == [("apple", OUTSTANDING, 1)]
     assert await listed.told(contains="ear") == [("pear", WAITING, 0)]
     assert await listed.told(filter='attributes.env = "prod"') == [("pear", WAITING, 0)]
@@ -161,7 +161,7 @@ async def test_a_walk_stops_after_ten_thousand_messages_and_goes_on_from_there(l
     assert first.rest is not None
     second = await listed.page(contains="needle", start=first.rest)
     assert ([m.data for m in second.found], second.rest) == ([b"needle"], None)
-    waiting = await listed.page(contains="needle", states=ASKED["waiting"])
+    waiting = await listed.page(contains="needle", states={WAITING})
     assert waiting.scanned == MAX_SCANNED
 
 

@@ -39,6 +39,9 @@ class Watched:
     def forget_gone(self, second: float, *held: str) -> list[str]:
         return self.watch.forget_gone(START + timedelta(seconds=second), held)
 
+    def ends_idle(self, second: float, *, is_idle: bool) -> bool:
+        return self.watch.ends_idle(START + timedelta(seconds=second), is_idle=is_idle)
+
     @property
     def failing_ids(self) -> list[str]:
         return [message.message_id for message in self.watch.failing_messages]
@@ -244,3 +247,25 @@ def test_one_message_on_which_the_endpoint_hangs_does_not_make_the_endpoint_fail
         watched.fail(second, "hangs", status=None, took=10)
     assert watched.watch.run is None
     assert watched.failing_ids == ["hangs"]
+
+
+def test_an_endpoint_that_nothing_is_left_for_fails_no_longer() -> None:
+    watched = Watched()
+    watched.fail(0, "a", retry=30)
+    watched.watch.report()
+    late = 30 + GONE_AFTER.total_seconds()
+    for second, is_idle in ((1, True), (29, True), (31, False), (40, True), (late + 9, True)):
+        assert not watched.ends_idle(second, is_idle=is_idle)
+    assert watched.watch.run is not None
+    assert watched.ends_idle(late + 10, is_idle=True)
+    assert watched.watch.run is None
+    assert not watched.ends_idle(late + 11, is_idle=True)
+
+
+def test_the_failures_that_another_process_left_behind_last_for_as_long_as_a_backoff_may() -> None:
+    known = Watched()
+    known.fail(0, "a")
+    watched = Watched()
+    watched.watch.run = known.watch.run
+    late = 600 + GONE_AFTER.total_seconds()
+    assert [watched.ends_idle(second, is_idle=True) for second in (0, late - 1, late)] == [False, False, True]

@@ -153,3 +153,17 @@ def test_what_clients_send_beside_the_mapping_is_taken() -> None:
     wanted.expiration_policy.ClearField("ttl")
     wanted.push_config.no_wrapper.write_metadata = True
     assert read == wanted
+
+
+@pytest.mark.parametrize("number", ["20", "20.0", "2e1", "2E+1", "0.2e2", "200e-1", 20, 20.0])
+def test_a_whole_number_may_be_quoted_and_have_an_exponent(number: Any) -> None:
+    """https://protobuf.dev/programming-guides/json/#field-representation."""
+    read = messages.Subscription()
+    fill(read, {"ackDeadlineSeconds": number})
+    assert read.ack_deadline_seconds == 20
+
+
+@pytest.mark.parametrize("number", ["20.5", "2.05e1", "205e-1", "2e99", "2e", ".2e2", "+20", "٢٠", "2_0", " 20"])
+def test_a_quoted_number_that_is_not_whole_or_not_json_is_refused(number: str) -> None:
+    with pytest.raises(InvalidArgument, match="ackDeadlineSeconds"):
+        fill(messages.Subscription(), {"ackDeadlineSeconds": number})

@@ -133,6 +133,27 @@ def test_nonsense_is_refused_by_name(expression: str) -> None:
         check_cron(expression, "UTC", NOW)
 
 
+@pytest.mark.parametrize(
+    ("expression", "field"),
+    [
+        *(("*/90 * * * *", "minute"), ("0,5/61 * * * *", "minute"), ("*/61 * * * * *", "second")),
+        *(("0 */25 * * *", "hour"), ("0 0 */32 * *", "day-of-month"), ("0 0 1 1-6/13 *", "month")),
+        *(("0 0 * * */8", "day-of-week"), (f"*/{'9' * 100} * * * *", "minute")),
+    ],
+)
+def test_a_step_that_is_longer_than_its_field_is_refused(expression: str, field: str) -> None:
+    """It would tick once an hour, not every 90 minutes: https://github.com/robfig/cron/issues/543."""
+    with pytest.raises(InvalidArgument, match=f"in its {field} field"):
+        check_cron(expression, "UTC", NOW)
+
+
+@pytest.mark.parametrize(
+    "expression", ["*/60 * * * *", "0 */24 * * *", "0 0 */31 * *", "0 0 1 */12 *", "0 0 * * */7"]
+)
+def test_a_step_as_long_as_its_field_means_the_next_unit(expression: str) -> None:
+    assert check_cron(expression, "UTC", NOW).after(NOW) is not None
+
+
 @pytest.mark.parametrize("zone", ["", "Mars/Base", "../etc/passwd", "/etc/localtime", "Europe", "a" * 500, "\0"])
 def test_zones_that_are_none(zone: str) -> None:
     with pytest.raises(InvalidArgument, match="timeZone"):

@@ -264,3 +264,15 @@ async def test_tables_that_take_too_much_are_told_of_by_whichever_process_looks(
         assert "120 bytes" in json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]
         await connection.execute("UPDATE table_sizes SET is_full = false")
         await it.until("pubsub.disk.low tables", "pubsub.disk.recovered tables")
+
+
+async def test_a_changed_filter_is_an_event_once_it_is_committed(database_url: str, push_sink: PushSink) -> None:
+    async with watched(database_url, push_sink) as it:
+        await it.rest.create_subscription(filter="attributes:a")
+        for wanted in ("attributes:b", "attributes:b"):  # the second time it is no change
+            await it.rest.ok("POST", f"{it.rest.subscription()}:setFilter", {"filter": wanted})
+        await it.rest.ok("POST", f"{it.rest.subscription('event-sub')}:setFilter", {"filter": "attributes:ce-id"})
+        await it.until("pubsub.subscription.filterChanged sub")
+        event = json.loads(base64.b64decode(it.seen[0]["data"]))
+        assert (event["previousFilter"], event["filter"]) == ("attributes:a", "attributes:b")
+        assert event["reason"] == "the filter was changed from 'attributes:a' to 'attributes:b'"

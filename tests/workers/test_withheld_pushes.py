@@ -61,7 +61,7 @@ async def test_messages_for_a_denied_endpoint_wait_uncounted_and_go_out_once_it_
         assert await pushes.failures() == []
         assert (await pushes.rest.ok("GET", pushes.rest.subscription()))["state"] == "RESOURCE_ERROR"
         name = pushes.rest.subscription()
-        assert f"pushes of {name} are paused, until they are allowed: {DENIED[:-1]}" in caplog.text
+        assert f"pushes of {name} are paused until they are allowed: {DENIED[:-1]}" in caplog.text
 
         await pushes.rest.ok("POST", f"{name}:resumePush")
         await pushes.rest.publish("4")

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from broker.domain.access_changes import AccessChanges
 from broker.domain.api_key import ApiKey
-from broker.domain.service_account import ServiceAccount
+from broker.domain.service_account import MAX_KEYS, ServiceAccount, ServiceAccountKey
 from broker.secrets.cells import token_key_cell
 from broker.secrets.secrets import CannotOpen, Secrets
 from broker.store.access.access_token_keys import AccessTokenKey, list_access_token_keys
@@ -28,10 +28,14 @@ _MAX_LOADED_KEYS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """As of one version.  `keys`: (account's address, PEM) by the key's id; the newest of `token_keys` is last."""
+    """As of one version.  `keys`: (account's address, PEM) by the key's id; the newest of `token_keys` is last.
+
+    `key_ids`: the ids of each account's newest keys by its address, at most MAX_KEYS of them.
+    """
 
     accounts: dict[str, ServiceAccount] = field(default_factory=dict)
     keys: dict[str, tuple[str, str]] = field(default_factory=dict)
+    key_ids: dict[str, list[str]] = field(default_factory=dict)
     api_keys: dict[bytes, ApiKey] = field(default_factory=dict)
     token_keys: dict[str, AccessTokenKey] = field(default_factory=dict)
 
@@ -65,6 +69,7 @@ class CredentialDirectory:
         self.current = Credentials(
             accounts=before.accounts | {account.email: account for account in accounts},
             keys=before.keys | {key.key_id: (key.email, key.public_key) for key in keys},
+            key_ids=before.key_ids | _newest_by_account(keys),
             api_keys=before.api_keys | {key.digest: key for key in api_keys},
             token_keys=(
                 before.token_keys if token_keys is None else {key.key_id: key for key in self._opened(token_keys)}
@@ -77,12 +82,23 @@ class CredentialDirectory:
                 yield replace(key, secret=self._secrets.open(key.secret, token_key_cell(key.key_id)))
 
 
+def _newest_by_account(keys: Iterable[ServiceAccountKey]) -> dict[str, list[str]]:
+    """The administrator's account alone may have more keys than MAX_KEYS."""
+    found: dict[str, list[str]] = {}
+    for key in sorted(keys, key=lambda key: key.created_at, reverse=True):
+        ids = found.setdefault(key.email, [])
+        if len(ids) < MAX_KEYS:
+            ids.append(key.key_id)
+    return found
+
+
 def _without(current: Credentials, projects: frozenset[str]) -> Credentials:
     """What there is besides the credentials of the projects."""
     accounts = {email: one for email, one in current.accounts.items() if one.project not in projects}
     return Credentials(
         accounts=accounts,
         keys={key_id: key for key_id, key in current.keys.items() if key[0] in accounts},
+        key_ids={email: ids for email, ids in current.key_ids.items() if email in accounts},
         api_keys={digest: key for digest, key in current.api_keys.items() if key.project not in projects},
         token_keys=current.token_keys,
     )

@@ -6,8 +6,10 @@ exchanged for: it ends with that key, or with its account.
 """
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 import jwt
 
@@ -16,7 +18,7 @@ from broker.access.credentials.directory import CredentialDirectory, public_key
 from broker.access.credentials.proven import Proven
 from broker.access.credentials.tokens import Unverified, audiences_of, check_times, read_token, verify
 from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
-from broker.domain.errors import Unavailable
+from broker.domain.errors import Unauthenticated, Unavailable
 from broker.domain.service_account import ServiceAccount
 from broker.store.access.access_token_keys import AccessTokenKey
 
@@ -52,8 +54,9 @@ class ServiceAccountTokens:
         self._audiences = named | bases | {f"{audience}{service}" for audience in named for service in _SERVICES}
 
     def is_of_key(self, token: Unverified) -> bool:
-        """Whether it names a key of an account."""
-        return token.key_id in self._directory.current.keys
+        """Whether it names a key of an account; or no key at all, but an account that issued it (`iss`)."""
+        current = self._directory.current
+        return token.key_id in current.keys if token.key_id else token.issuer in current.accounts
 
     def is_access_token(self, token: Unverified) -> bool:
         """Whether it names a key of this broker's."""
@@ -61,7 +64,8 @@ class ServiceAccountTokens:
 
     def check_self_signed(self, token: Unverified, *, now: datetime) -> Proven:
         """Raises Unauthenticated."""
-        account, claims = self._signed_by_key(token)
+        account, key_id, claims = self._signed_by_key(token)
+        _check_enabled(account)
         until = check_times(claims, now=now, longest=LIFETIME)
         if claims.get("iss") != account.email or claims.get("sub", account.email) != account.email:
             raise refusals.invalid("is not of the account whose key has signed it (iss, sub)")
@@ -72,7 +76,7 @@ class ServiceAccountTokens:
             raise refusals.invalid("is for another audience (aud)")
         if not audiences and not SCOPES.intersection(scopes):
             raise refusals.invalid("is for no audience (aud) and for no scope of this service (scope)")
-        return Proven(_caller(account, f"key:{token.key_id}"), until)
+        return Proven(_caller(account, f"key:{key_id}"), until)
 
     def check_access_token(self, token: Unverified, *, now: datetime) -> Proven:
         """Raises Unauthenticated."""
@@ -94,27 +98,35 @@ class ServiceAccountTokens:
         token = read_token(assertion)
         if not self.is_of_key(token):
             raise refusals.invalid("is not signed by a key of a service account of this broker")
-        account, claims = self._signed_by_key(token)
+        account, key_id, claims = self._signed_by_key(token)
+        _check_enabled(account)
         check_times(claims, now=now, longest=LIFETIME)
         if claims.get("iss") != account.email or claims.get("sub", account.email) != account.email:
             raise refusals.invalid("is not of the account whose key has signed it (iss, sub)")
         if not self._token_urls.intersection(audiences_of(claims)):
             raise refusals.invalid("is not for the broker's /token (aud)")
-        return self._access_token(account, token.key_id, now)
+        return self._access_token(account, key_id, now)
 
     def still_holds(self, caller: Caller) -> bool:
         """Whether the key of a caller that was let in is still one of that account, which is not disabled."""
         account = self._directory.current.account_of(caller.credential.removeprefix("key:"))
         return account is not None and account.member == caller.member and not account.disabled
 
-    def _signed_by_key(self, token: Unverified) -> tuple[ServiceAccount, dict[str, object]]:
+    def _signed_by_key(self, token: Unverified) -> tuple[ServiceAccount, str, Mapping[str, Any]]:
+        """The account whose key has signed a token, the id of the key, and the claims.
+
+        A token need not name its key (RFC 7515, section 4.1.4), and those of Google's libraries for PHP and Ruby do
+        not: the newest keys of the account that issued it are tried then.  Raises Unauthenticated.
+        """
         current = self._directory.current
-        account = current.account_of(token.key_id)
+        account = current.account_of(token.key_id) if token.key_id else current.accounts.get(token.issuer)
         if account is None:
             raise refusals.invalid("belongs to an account that is gone")
-        claims = verify(token, public_key(current.keys[token.key_id][1]), ["RS256"])
-        _check_enabled(account)
-        return account, dict(claims)
+        key_ids = [token.key_id] if token.key_id else current.key_ids.get(account.email, [])
+        for key_id in key_ids:
+            with suppress(Unauthenticated):
+                return account, key_id, verify(token, public_key(current.keys[key_id][1]), ["RS256"])
+        raise refusals.invalid("is not signed as it should be")
 
     def _access_token(self, account: ServiceAccount, key_id: str, now: datetime) -> str:
         keys = self._directory.current.token_keys

@@ -132,7 +132,7 @@ class Authorizer:
             return resource
         called, slash, key = rest.partition("/")
         accounts = self._directory.current.accounts
-        account = accounts.get(called)
+        account = accounts.get(called.lower())
         if account is None and called.isdigit():
             account = next((other for other in accounts.values() if other.unique_id == called), None)
         if account is None or project not in (account.project, ANY_PROJECT):

@@ -3,6 +3,7 @@
 import click
 
 from broker.cli.auth.calling import calling
+from broker.cli.auth.names import account_address, of_account
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session
 from broker.cli.client.confirming import YES, confirm
@@ -12,10 +13,7 @@ from broker.cli.command_line import Group
 COMMANDS = Group("accounts", help="Service accounts: who programs are.")
 _COLUMNS = ("email", "name", "state")
 
-
-def account_name(email: str) -> str:
-    """The full name of an account, whatever its project."""
-    return email if email.startswith("projects/") else f"projects/-/serviceAccounts/{email}"
+_account = click.argument("account")
 
 
 @calling(COMMANDS, "create", "broker auth accounts create billing --display-name Billing")
@@ -37,27 +35,39 @@ def list_(session: Session) -> Shown:
     return Shown(data=found, columns=_COLUMNS, rows=_rows(found), nothing="There is no service account.")
 
 
+@calling(COMMANDS, "show", "broker auth accounts show billing")
+@_account
+def show(session: Session, *, account: str) -> Shown:
+    """Show an account, given by its id in the project, its address or its unique id."""
+    found = of_account(session, account, lambda name: session.api.call("GET", name))
+    return Shown(data=found, fields=found)
+
+
 @calling(COMMANDS, "delete", "broker auth accounts delete $EMAIL")
-@click.argument("email")
+@_account
 @YES
-def delete(session: Session, *, email: str, yes: bool) -> Shown:
+def delete(session: Session, *, account: str, yes: bool) -> Shown:
     """Delete an account with its keys."""
+    email = account_address(session, account)
     confirm(f"Delete the account {email}, its keys and its roles, for good?", yes=yes)
-    return Shown(data=session.api.call("DELETE", account_name(email)), line=f"Deleted {email}.")
+    done = of_account(session, account, lambda name: session.api.call("DELETE", name))
+    return Shown(data=done, line=f"Deleted {email}.")
 
 
-@calling(COMMANDS, "disable", "broker auth accounts disable $EMAIL")
-@click.argument("email")
-def disable(session: Session, *, email: str) -> Shown:
-    """Let nobody in with the account's keys and tokens, until it is enabled."""
-    return Shown(data=session.api.call("POST", f"{account_name(email)}:disable", {}), line=f"Disabled {email}.")
+@calling(COMMANDS, "disable", "broker auth accounts disable billing")
+@_account
+def disable(session: Session, *, account: str) -> Shown:
+    """Refuse the account's keys and tokens until it is enabled."""
+    done = of_account(session, account, lambda name: session.api.call("POST", f"{name}:disable", {}))
+    return Shown(data=done, line=f"Disabled {account_address(session, account)}.")
 
 
 @calling(COMMANDS, "enable", "broker auth accounts enable $EMAIL")
-@click.argument("email")
-def enable(session: Session, *, email: str) -> Shown:
-    """End that an account is disabled."""
-    return Shown(data=session.api.call("POST", f"{account_name(email)}:enable", {}), line=f"Enabled {email}.")
+@_account
+def enable(session: Session, *, account: str) -> Shown:
+    """Accept the keys and tokens of a disabled account again."""
+    done = of_account(session, account, lambda name: session.api.call("POST", f"{name}:enable", {}))
+    return Shown(data=done, line=f"Enabled {account_address(session, account)}.")
 
 
 def _rows(found: list[Json]) -> list[list[str]]:

@@ -3,6 +3,7 @@
 import click
 
 from broker.cli.auth.calling import calling
+from broker.cli.auth.names import resource_of, role_of
 from broker.cli.client.calling import Session
 from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.connection import full_name
@@ -13,7 +14,7 @@ from broker.cli.command_line import Group
 COMMANDS = Group("api-keys", help="API keys, for what has no library.")
 
 
-@calling(COMMANDS, "create", "broker auth api-keys create --display-name app --role roles/viewer")
+@calling(COMMANDS, "create", "broker auth api-keys create --role subscriber --resource topics/orders")
 @click.option("--display-name", metavar="TEXT", default="", help="What people call it.")
 @click.option("--role", "roles", metavar="ROLE", multiple=True, required=True, help="What it may do; repeatable.")
 @click.option(
@@ -21,7 +22,11 @@ COMMANDS = Group("api-keys", help="API keys, for what has no library.")
 )
 def create(session: Session, *, display_name: str, roles: tuple[str, ...], resources: tuple[str, ...]) -> Shown:
     """Make a key, and print it: nobody can get it again."""
-    body = {"displayName": display_name, "roles": roles, "resources": resources}
+    body = {
+        "displayName": display_name,
+        "roles": [role_of(session, role) for role in roles],
+        "resources": [resource_of(session, resource) for resource in resources],
+    }
     made = session.api.call("POST", f"{session.project}/apiKeys", body)
     return Shown(data=made, fields={"name": made["name"], "key": made["keyString"]})
 
@@ -41,7 +46,22 @@ def list_(session: Session) -> Shown:
         for one in found
     ]
     columns = ("id", "name", "roles", "resources", "made")
-    return Shown(data=found, columns=columns, rows=rows, whole=("made",), nothing="There is no API key.")
+    return Shown(
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=("id", "made"),
+        minor=("made", "resources"),
+        nothing="There is no API key.",
+    )
+
+
+@calling(COMMANDS, "show", "broker auth api-keys show $API_KEY")
+@click.argument("key_id", metavar="ID")
+def show(session: Session, *, key_id: str) -> Shown:
+    """Show the key of this id, or name, without what proves it."""
+    found = session.api.call("GET", full_name(key_id, "apiKeys", session.short_project))
+    return Shown(data=found, fields=found)
 
 
 @calling(COMMANDS, "delete", "broker auth api-keys delete $API_KEY")

@@ -5,33 +5,42 @@ from collections.abc import Callable
 import click
 
 from broker.cli.auth.calling import calling
+from broker.cli.auth.names import guessing_accounts, member_of, resource_of, role_of
 from broker.cli.client.api import Api, Json, Refused
 from broker.cli.client.calling import Session
 from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
 from broker.cli.stop import Stop
+from broker.domain.policy import canonical_member
 
-COMMANDS = Group("policy", help="Who has which roles: on projects/P, projects/P/topics/T and so on.")
+COMMANDS = Group("policy", help="Who has which roles: on projects/P, topics/T, subscriptions/S and so on.")
 
 _ATTEMPTS = 5  # where others change the same policy
 _VERSION = 3  # with conditions, which are kept as they are
-_member = click.option("--member", metavar="MEMBER", required=True, help="Such as serviceAccount:EMAIL.")
-_role = click.option("--role", metavar="ROLE", required=True, help="Such as roles/pubsub.publisher.")
+_member = click.option(
+    "--member",
+    metavar="MEMBER",
+    required=True,
+    help="A service account's id, or user:EMAIL, group:EMAIL, allUsers.",
+)
+_role = click.option("--role", metavar="ROLE", required=True, help="Such as publisher, or a whole name.")
 
 
 @calling(COMMANDS, "get", "broker auth policy get projects/demo")
 @click.argument("resource")
 def get(session: Session, *, resource: str) -> Shown:
     """Show the policy of a resource; what it has from its project is in the project's."""
-    return _shown(_read(session.api, resource))
+    return _shown(_read(session.api, resource_of(session, resource)))
 
 
-@calling(COMMANDS, "add", "broker auth policy add projects/demo --role roles/viewer --member $MEMBER")
+@calling(COMMANDS, "add", "broker auth policy add topics/orders --role publisher --member billing")
 @_member
 @_role
 @click.argument("resource")
 def add(session: Session, *, member: str, role: str, resource: str) -> Shown:
-    """Give a member a role."""
+    """Give a member a role on a resource."""
+    resource, role, member = _named(session, resource, role, member)
+    member = canonical_member(member)
 
     def edit(bindings: list[Json]) -> bool:
         for binding in bindings:
@@ -43,19 +52,22 @@ def add(session: Session, *, member: str, role: str, resource: str) -> Shown:
         bindings.append({"role": role, "members": [member]})
         return True
 
-    return _change(session.api, resource, edit)
+    with guessing_accounts(session, member):
+        return _change(session.api, resource, edit)
 
 
 @calling(
     COMMANDS,
     "remove",
-    "broker auth policy remove projects/demo --role roles/viewer --member $MEMBER",
+    "broker auth policy remove topics/orders --role publisher --member billing",
 )
 @_member
 @_role
 @click.argument("resource")
 def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
-    """Take a role from a member; what has a condition stays."""
+    """Take a role from a member; bindings with a condition stay."""
+    resource, member = resource_of(session, resource), canonical_member(member_of(session, member))
+    role = role if "/" in role else role_of(session, role)  # a role that is gone can be taken away
 
     def edit(bindings: list[Json]) -> bool:
         for binding in bindings:
@@ -66,6 +78,21 @@ def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
         raise Stop(f"{member} does not have {role} by the policy of {resource}")
 
     return _change(session.api, resource, edit)
+
+
+@calling(COMMANDS, "test", "broker auth policy test topics/orders pubsub.topics.publish")
+@click.argument("resource")
+@click.argument("permissions", metavar="PERMISSION...", nargs=-1, required=True)
+def test(session: Session, *, resource: str, permissions: tuple[str, ...]) -> Shown:
+    """Say which permissions the caller has on a resource."""
+    path = f"{resource_of(session, resource)}:testIamPermissions"
+    held = session.api.call("POST", path, {"permissions": list(permissions)}).get("permissions", [])
+    rows = [[permission, "yes" if permission in held else "no"] for permission in permissions]
+    return Shown(data=held, columns=("permission", "held"), rows=rows, whole=("held",))
+
+
+def _named(session: Session, resource: str, role: str, member: str) -> tuple[str, str, str]:
+    return resource_of(session, resource), role_of(session, role), member_of(session, member)
 
 
 def _change(api: Api, resource: str, edit: Callable[[list[Json]], bool]) -> Shown:

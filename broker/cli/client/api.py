@@ -14,6 +14,7 @@ import httpx
 from broker.cli.client.credentials import Credentials
 from broker.cli.client.exit_codes import MISSING, NOT_REACHED, exit_code
 from broker.cli.client.hints import hint
+from broker.cli.client.unreached import why_unreached
 from broker.cli.stop import Misuse, Stop
 from broker.domain.certificate_validity import Validity
 
@@ -44,9 +45,14 @@ class Refused(Stop):
 
 
 class NotReached(Stop):
-    """There was no answer."""
+    """There was no answer; `seen` is what there was, `remedy` what to do ("": nothing is known)."""
 
     exit_code = NOT_REACHED
+
+    def __init__(self, seen: str, remedy: str = "") -> None:
+        super().__init__("; ".join(filter(None, (seen, remedy))))
+        self.seen = seen
+        self.remedy = remedy
 
 
 class NotThere(Stop):
@@ -217,10 +223,7 @@ class Api:
             raise Misuse(f"--url must be a URL such as {DEFAULT_URL}: {error}") from None
 
     def _not_reached(self, error: Exception) -> NotReached:
-        return NotReached(
-            f"{self.url} cannot be reached: {error or type(error).__name__}; `broker serve` starts a broker, and "
-            "--url, BROKER_URL or `broker context use` name another"
-        )
+        return NotReached(f"{self.url} {(why := why_unreached(error, ca_file=self.ca_file)).seen}", why.remedy)
 
     def _refusal(self, method: str, target: str, code: int, answer: Any) -> Stop:
         error = answer.get("error") if isinstance(answer, dict) else None

@@ -41,6 +41,10 @@ class Session:
     def snapshot(self, given: str) -> str:
         return full_name(given, "snapshots", self.short_project)
 
+    def schema(self, given: str) -> str:
+        """Of a schema, or with @ of one of its revisions."""
+        return full_name(given, "schemas", self.short_project)
+
     def operation(self, given: str) -> str:
         return full_name(given, "operations", self.short_project)
 

@@ -37,7 +37,9 @@ def hint(status: str, path: str, reason: str = "", *, asked: bool) -> str:
             return "; the credentials are unknown here, expired or disabled: `broker auth keys create` makes others"
         case "PERMISSION_DENIED":
             return "; `broker auth policy add` gives roles, to whoever may do that"
-        case "UNAVAILABLE" | "RESOURCE_EXHAUSTED":
+        case "UNAVAILABLE":
+            return "; try again"
+        case "RESOURCE_EXHAUSTED" if not reason:  # a reason says what ends it
             return "; try again"
     return ""
 

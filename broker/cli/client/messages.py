@@ -32,8 +32,9 @@ def shown_messages(
         data=data,
         columns=columns,
         rows=rows,
-        whole=(*more, "id", "published", "key"),
-        cut=("attributes", "data"),
+        whole=(*more, "id", "published"),
+        cut=("key", "attributes", "data"),
+        minor=("published", "attributes", "key"),
         nothing=nothing,
     )
 

@@ -14,6 +14,7 @@ from broker.cli.client.words import leaf
 _BAR = 30  # columns
 _LOOK_SECONDS = 1
 _ERASED = "\r\x1b[K"
+_REACHED = 0.8  # of the rate that was asked for
 
 
 def wait_for(api: Api, out: Output, operation: Json) -> Json:
@@ -21,11 +22,16 @@ def wait_for(api: Api, out: Output, operation: Json) -> Json:
     try:
         while not operation.get("done"):
             _show_bar(out, operation)
-            operation = api.call("POST", f"{operation['name']}:wait", {"timeout": f"{_LOOK_SECONDS}s"})
+            operation = wait_once(api, operation["name"])
     finally:
         if shows_bar(out):
             click.echo(_ERASED, err=True, nl=False)
     return operation
+
+
+def wait_once(api: Api, name: str) -> Json:
+    """The operation of this name once it has ended, or after a second."""
+    return api.call("POST", f"{name}:wait", {"timeout": f"{_LOOK_SECONDS}s"})
 
 
 def shows_bar(out: Output) -> bool:
@@ -48,6 +54,14 @@ def finished(out: Output, operation: Json) -> int:
     return REFUSED if "error" in operation else DONE
 
 
+def _pace(metadata: Mapping[str, Any]) -> str:
+    """The rate, where one was asked for that was not reached."""
+    most, rate, done = (float(metadata.get(name, 0)) for name in ("maxMessagesPerSecond", "ratePerSecond", "done"))
+    if done <= most or rate >= _REACHED * most:  # of less than a second's worth a rate says nothing
+        return ""
+    return f"; it went at {rate:,.0f} messages a second, and {most:,.0f} were allowed"
+
+
 def in_words(operation: Mapping[str, Any]) -> str:
     metadata = operation["metadata"]
     what = f"The {metadata['verb']} of {leaf(metadata['target'])}"
@@ -58,5 +72,5 @@ def in_words(operation: Mapping[str, Any]) -> str:
         how = "was cancelled" if metadata["state"] == "CANCELLED" else "has failed"
         return f"{what} {how}: {error.get('message') or error.get('code')}{so_far}"
     if operation.get("done"):
-        return f"{what} is done{so_far}."
+        return f"{what} is done{so_far}{_pace(metadata)}."
     return f"{what} goes on{so_far}; `broker op wait {leaf(operation['name'])}` waits for its end."

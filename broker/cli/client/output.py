@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,34 +13,33 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from broker.cli.client.table_layout import Column, Layout, lay_out
 from broker.cli.client.words import printable, value_text
 
 ENDLESS = 100_000  # columns of what is no terminal: a program cuts lines better than it joins them
 _NARROWEST = 40
-_CUT = 20  # columns of a text of which the beginning is shown, but for the last of a row
-_LEAST = 12  # columns of a text that is broken or cut
-_GAP = 2  # between two columns of a table
 
 # A state, and what it looks like where there are colours.
 _STYLES = {
     "ACTIVE": "green",
-    "NOTHING": "green",
+    "CAUGHT_UP": "green",
+    "RECENT": "green",
     "CLOSED": "green",
     "ok": "green",
     "create": "green",
     "update": "yellow",
     "PAUSED": "yellow",
-    "RETRY_AT": "yellow",
+    "RETRYING": "yellow",
     "HALF_OPEN": "yellow",
-    "look": "yellow",
+    "warning": "yellow",
     "unknown": "yellow",
     "delete": "red",
-    "mend": "red",
+    "error": "red",
     "RESOURCE_ERROR": "red",
     "ENDPOINT_FAILING": "red",
     "FAILING": "red",
-    "NOBODY_PULLS": "red",
-    "STUCK_KEY": "red",
+    "NO_CONSUMERS": "red",
+    "BLOCKED_KEY": "red",
     "OPEN": "red",
     "EXHAUSTED": "red",
     "DEAD_LETTERED": "red",
@@ -50,8 +50,9 @@ _STYLES = {
 class Shown:
     """What a command found: as it is for programs (`data`), and for people one of the others.
 
-    A column that is empty in all rows is left out.  `whole` are columns that are never broken or cut;
-    `cut` are those of which a terminal shows the beginning.
+    A column that is empty in all rows is left out.  The first column and `whole` ones, such as ids, are never
+    folded or cut; of `cut` ones a terminal shows the beginning; the others are folded.  `minor` ones are left out
+    first, in this order, where a terminal is too narrow for all (table_layout.py).
     """
 
     data: Any
@@ -59,6 +60,7 @@ class Shown:
     rows: Sequence[Sequence[str]] = ()
     whole: Sequence[str] = ()
     cut: Sequence[str] = ()
+    minor: Sequence[str] = ()
     fields: Mapping[str, Any] | None = None
     line: str = ""
     script: str = ""  # for another program: as it is
@@ -118,16 +120,22 @@ class Output:
 
     def note(self, text: str) -> None:
         """For people only: on standard error, so that it is not in the way of what was asked for."""
-        if not self.as_json:
-            click.echo(text, err=True)
+        if self.as_json:
+            return
+        wraps = self.is_terminal and len(text) > self.console.width
+        lines = textwrap.wrap(text, self.console.width, break_on_hyphens=False) if wraps else [text]
+        click.echo("\n".join(lines), err=True)
 
     def _print_table(self, shown: Shown) -> None:
-        """As wide as the terminal; where that leaves columns no room it breaks lines rather than to lose any."""
+        """As wide as the terminal, or wider where its columns need that.  What is left out is said."""
         width = self.console.width
-        table, least = _table(shown, width)
-        self.console.width = max(width, least)
+        table, layout = _table(shown, width)
+        self.console.width = max(width, layout.width)
         self._print(table)
         self.console.width = width
+        if layout.left_out:
+            columns = ", ".join(name.upper() for name in layout.left_out)
+            self.note(f"Not shown on {width} columns: {columns}; --json has all.")
 
     def _print(self, what: Text | Table, *, wraps: bool = False) -> None:
         with self.console.capture() as printed:
@@ -143,30 +151,35 @@ def _columns() -> int:
         return 80
 
 
-def _table(shown: Shown, width: int) -> tuple[Table, int]:
-    """And the width that it needs."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    used = [i for i in range(len(shown.columns)) if any(row[i] for row in shown.rows)]
-    cells = {i: [cell(row[i]) for row in shown.rows] for i in used}
-    widths = {i: max(len(shown.columns[i]), *(one.cell_len for one in cells[i])) for i in used}
-    cut = [i for i in used if shown.columns[i] in shown.cut]
-    for i in cut:
-        widths[i] = min(widths[i], _CUT)
-    least = sum(widths[i] if shown.columns[i] in shown.whole else min(widths[i], _LEAST) for i in used)
-    if cut:  # the last of them has what the others leave
-        left = width - sum(widths[i] + _GAP for i in used if i != cut[-1])
-        widths[cut[-1]] = max(_CUT, left)
-    for i in used:
-        name = shown.columns[i]
-        table.add_column(
-            name.upper(),
-            overflow="ellipsis" if i in cut else "fold",
-            no_wrap=i in cut or name in shown.whole,
-            max_width=widths[i],
+def _table(shown: Shown, width: int) -> tuple[Table, Layout]:
+    """The table for a terminal of that width."""
+    used = {
+        name: [cell(row[i]) for row in shown.rows]
+        for i, name in enumerate(shown.columns)
+        if any(row[i] for row in shown.rows)
+    }
+    whole = {shown.columns[0], *shown.whole} - {*shown.cut}
+    columns = [
+        Column(
+            name,
+            max(len(name), *(one.cell_len for one in cells)),
+            "whole" if name in whole else "cut" if name in shown.cut else "folded",
         )
-    for row in zip(*cells.values(), strict=True):
+        for name, cells in used.items()
+    ]
+    layout = lay_out(columns, shown.minor, width)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        if column.name in layout.widths:
+            table.add_column(
+                column.name.upper(),
+                overflow="ellipsis" if column.kind == "cut" else "fold",
+                no_wrap=column.kind != "folded",
+                width=layout.widths[column.name],
+            )
+    for row in zip(*(used[name] for name in layout.widths), strict=True):
         table.add_row(*row)
-    return table, least + _GAP * (len(used) - 1)
+    return table, layout
 
 
 def cell(text: str) -> Text:

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import click
+
 from broker.cli.stop import Misuse
+from broker.domain.durations import format_units
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -27,20 +30,28 @@ def seconds_of(given: str, option: str) -> float:
     return sum(float(n) * (0.001 if unit == "ms" else _UNITS[unit]) for n, unit in _PART.findall(text))
 
 
+def whole_seconds(given: str, option: str) -> int:
+    """The API's 30 for "30s", "0.5m" or "30".  Raises Misuse."""
+    seconds = seconds_of(given, option)
+    if seconds != int(seconds):
+        raise Misuse(f"{option} must be a whole number of seconds, such as 30s, not {given!r}")
+    return int(seconds)
+
+
 def time_text(given: str, option: str, now: datetime) -> str:
     """RFC 3339 for that, for "2h" (so long ago) and for "now".  Raises Misuse."""
     if given == "now":
-        return _rfc3339(now)
+        return rfc3339(now)
     try:
         moment = datetime.fromisoformat(given)
     except ValueError:
         try:
-            return _rfc3339(now - timedelta(seconds=seconds_of(given.removesuffix(" ago"), option)))
+            return rfc3339(now - timedelta(seconds=seconds_of(given.removesuffix(" ago"), option)))
         except Misuse:
             raise Misuse(
                 f"{option} must be a time such as 2026-11-23T10:00:00Z, or how long ago (30m), not {given!r}"
             ) from None
-    return _rfc3339(moment if moment.tzinfo else moment.astimezone())
+    return rfc3339(_with_zone(moment, option))
 
 
 def future_text(given: str, option: str) -> str:
@@ -49,10 +60,20 @@ def future_text(given: str, option: str) -> str:
         moment = datetime.fromisoformat(given)
     except ValueError:
         raise Misuse(f"{option} must be a time such as 2026-12-01T08:00:00Z, not {given!r}") from None
-    return _rfc3339(moment if moment.tzinfo else moment.astimezone())
+    return rfc3339(_with_zone(moment, option))
 
 
-def _rfc3339(moment: datetime) -> str:
+def _with_zone(moment: datetime, option: str) -> datetime:
+    """A time without a zone is local time of this machine, which is said on standard error."""
+    if moment.tzinfo:
+        return moment
+    local = moment.astimezone()
+    click.echo(f"broker: {option} {moment.isoformat()} has no time zone; taken as {local.isoformat()}", err=True)
+    return local
+
+
+def rfc3339(moment: datetime) -> str:
+    """As the API has it, in UTC, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
@@ -63,21 +84,15 @@ def parse_time(text: str) -> datetime:
 
 
 def short_time(text: str | None) -> str:
-    """A time of the API, to the second."""
-    return text.partition(".")[0].removesuffix("Z").replace("T", " ") if text else ""
+    """A time of the API in UTC, to the second: "2026-11-23 10:00:00Z"."""
+    return text.partition(".")[0].removesuffix("Z").replace("T", " ") + "Z" if text else ""
 
 
 def age(seconds: float | None) -> str:
     """In its two largest units: "3d4h", "12s"."""
     if seconds is None:
         return ""
-    left = max(0, int(seconds))
-    parts: list[str] = []
-    for unit in ("d", "h", "m", "s"):
-        count, left = divmod(left, _UNITS[unit])
-        if count or parts:
-            parts.append(f"{count}{unit}" if count else "")
-    return "".join(parts[:2]) or "0s"
+    return format_units(timedelta(seconds=seconds), most=2)
 
 
 def age_of(duration: str | None) -> str:

@@ -52,6 +52,17 @@ def request_of(rpc: str) -> Any:
     return GetMessageClass(method.input_type)
 
 
+@cache
+def response_of(rpc: str) -> Any | None:
+    """The class of the answers of a method; None: the method is not one of Google's Pub/Sub or IAMPolicy."""
+    service, _, name = rpc.partition(".")
+    try:
+        method = POOL.FindServiceByName(full_name(service)).methods_by_name[name]
+    except KeyError:
+        return None
+    return GetMessageClass(method.output_type)
+
+
 def full_name(service: str) -> str:
     """Of one of Google's services ("Publisher"), with its package."""
     return f"google.iam.v1.{service}" if service == "IAMPolicy" else f"google.pubsub.v1.{service}"

@@ -49,5 +49,5 @@ def refuse(stream: Stream, error: BrokerError, request_id: bytes) -> None:
 
 
 def refuse_content_type(stream: Stream) -> None:
-    """HTTP/2, but not gRPC: there is nothing else here."""
+    """HTTP/2, but not gRPC, where nothing else is served."""
     stream.send_trailers(_WRONG_CONTENT_TYPE)

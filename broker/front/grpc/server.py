@@ -6,8 +6,8 @@ the method, its body has messages with a prefix of five bytes, and the trailers 
 
 import asyncio
 import re
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.front.admission import Admission, admission_of
@@ -34,6 +34,12 @@ MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have
 
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+
+
+class Others(Protocol):
+    """Accepts the requests of a connection that are not gRPC."""
+
+    def accept(self, stream: Stream) -> Receiver: ...
 
 
 class _Target(NamedTuple):
@@ -85,8 +91,14 @@ class GrpcDoor:
         }
         self._served = {target.method.service.encode() for target in self._targets.values()}
 
-    def connection(self, connections: Registry, tasks: set[asyncio.Task[Any]], **options: float) -> Http2Connection:
-        """The protocol of a new connection.
+    def connection(
+        self,
+        connections: Registry,
+        tasks: set[asyncio.Task[Any]],
+        others: Callable[[Http2Connection], Others] | None = None,
+        **options: float,
+    ) -> Http2Connection:
+        """The protocol of a new connection.  `others` accept requests that are not gRPC; None: they are refused.
 
         It keeps itself among `connections`, and its calls among `tasks`, for as long as they last: the server that
         stops waits for them.  `options` are Http2Connection's.
@@ -97,11 +109,14 @@ class GrpcDoor:
         )
         session.peer = connection.peer_address
         session.certificate = lambda: connection.client_certificate
+        session.others = None if others is None else others(connection).accept
         return connection
 
     def _accept(self, session: Session, stream: Stream) -> Receiver:
         fields = stream.headers.fields
         if fields[b":method"] != b"POST" or not fields.get(b"content-type", b"").startswith(b"application/grpc"):
+            if session.others is not None:
+                return session.others(stream)
             refuse_content_type(stream)
             return NOBODY
         target = self._targets.get(fields[b":path"])

@@ -21,8 +21,9 @@ from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
 from broker.front.grpc.messages import MessageReader, pack_message
 from broker.front.grpc.responses import OK, beginning, error_block, ok_block
 from broker.front.request_memory import RequestMemory
+from broker.front.response_masks import mask_of, partial_answer
 from broker.port.http2.frames import Code
-from broker.port.http2.stream import Stream
+from broker.port.http2.stream import Receiver, Stream
 from broker.services.services import Services
 
 ANSWER_SECONDS = 60.0  # for the caller to take an answer
@@ -54,6 +55,7 @@ class Session:
         self.calls = calls
         self.peer: Callable[[], object] = lambda: None  # the caller's address
         self.certificate: Callable[[], ClientCertificate | None] = lambda: None  # which TLS has verified
+        self.others: Callable[[Stream], Receiver] | None = None  # accepts what is not gRPC
         self.budget = ConnectionBudget(requests)
         self.answers = answers
         self.running: set[asyncio.Task[Any]] = set()
@@ -199,8 +201,11 @@ class UnaryRpc(Holder):
                 call.gate = self._gate
                 if self._waits:
                     self._gate.hold(self)
+            mask = mask_of(stream.headers.fields, self._rpc)
             answer = await self._handler(call, request)
             await self._tell_auditor(request, answer)
+            if mask is not None:
+                answer = partial_answer(answer, mask, self._rpc)
             del request
             self._let_go()
             if not await self._send(answer) and call.unsent is not None:

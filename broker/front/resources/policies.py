@@ -24,7 +24,7 @@ def bindings_from(message: Any) -> tuple[Binding, ...]:
 
 
 def policy_message(policy: Policy) -> Any:
-    message = messages.IamPolicy(version=1, etag=policy.etag)
+    message = messages.IamPolicy(version=policy.version, etag=policy.etag)
     for binding in policy.bindings:
         message.bindings.add(role=binding.role, members=sorted(binding.members))
     return message

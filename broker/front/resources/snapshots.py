@@ -64,7 +64,9 @@ async def list_snapshots(call: ResourceCall, request: Any) -> Answer:
 
 async def seek(call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    replay = await call.services.acting.seeks.seek(name, target_from(request), undoable=call.undoable)
+    replay = await call.services.acting.seeks.seek(
+        name, target_from(request), undoable=call.undoable, by=call.caller.member
+    )
     return Answer(messages.SeekResponse(), replay)
 
 

@@ -3,20 +3,22 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from broker.domain import durations as exact
 from broker.domain.errors import InvalidArgument
 from broker.front.generated.messages import Duration, Timestamp
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _MAX_SECONDS = 315_576_000_000  # of a duration; protobuf's bound: about 10,000 years
 
 
-def to_timedelta(duration: Any, field: str) -> timedelta:
-    """A google.protobuf.Duration, to the microsecond.  Raises InvalidArgument that names the field."""
+def to_timedelta(duration: Any, field: str) -> exact.Duration:
+    """A google.protobuf.Duration.  Raises InvalidArgument that names the field."""
     seconds, nanos = duration.seconds, duration.nanos
     if abs(seconds) > _MAX_SECONDS or abs(nanos) >= 1_000_000_000 or seconds * nanos < 0:
         raise InvalidArgument(f"Invalid value at '{field}': seconds={seconds}, nanos={nanos} is not a duration.")
-    return timedelta(seconds=seconds, microseconds=int(nanos / 1000))
+    sign = -1 if seconds < 0 or nanos < 0 else 1
+    microseconds, nanoseconds = divmod(abs(seconds) * 1_000_000_000 + abs(nanos), 1000)
+    return exact.Duration(microseconds=sign * microseconds, nanoseconds=sign * nanoseconds)
 
 
 def to_datetime(timestamp: Any, field: str) -> datetime:
@@ -33,8 +35,8 @@ def to_datetime(timestamp: Any, field: str) -> datetime:
 
 def from_timedelta(value: timedelta) -> Any:
     """google.protobuf.Duration."""
-    seconds, microseconds = divmod(value // _MICROSECOND, 1_000_000)
-    return Duration(seconds=seconds, nanos=microseconds * 1000)
+    seconds, nanos = exact.seconds_and_nanoseconds(value)
+    return Duration(seconds=seconds, nanos=nanos)
 
 
 def from_datetime(moment: datetime) -> Any:

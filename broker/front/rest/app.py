@@ -5,10 +5,10 @@ does not use.  Starlette serves what surrounds it (broker/app.py).
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
@@ -28,6 +28,7 @@ from broker.front.rest.call import Call
 from broker.front.rest.credentials import authorization_of, shown_by
 from broker.front.rest.errors import HTTP_STATUS, encode_error
 from broker.front.rest.routes import Handler, Route
+from broker.front.rest.system_parameters import AnswerForm, read_answer_form, read_headers, read_query
 from broker.front.steps import R
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.head import Head
@@ -50,6 +51,16 @@ class _Target(NamedTuple):
     rpc: str
     is_of_path: bool
     is_told: bool  # to the auditor, also where it went well
+
+
+class _Reading(NamedTuple):
+    """The call that a head is of.  `form`: of the answer; None: as the handler makes it."""
+
+    target: _Target
+    name: str
+    handler: Handler
+    query: Mapping[str, str]
+    form: AnswerForm | None
 
 
 class RestDoor:
@@ -94,16 +105,18 @@ class RestDoor:
     async def serve(self, exchange: Exchange) -> None:
         """Answer a request, whatever happens."""
         head = exchange.head
-        status, retry_after, held, large, refused, name = _OK, None, 0, None, False, ""
+        status, retry_after, held, large, refused, name, form = _OK, None, 0, None, False, "", None
         began = self._calls.begin() if self._calls.on else 0.0
         try:
-            target, name = self._find(head)
+            reading: _Reading = head.reading or self._read_head(head)
+            target, name, form = reading.target, reading.name, reading.form
             if self._gate is not None or target.is_told:
-                answer = await self._serve_guarded(exchange, target, name)
+                answer = await self._serve_guarded(exchange, reading)
             else:
-                reading = self._bodies.read(exchange, target.admission, name)
-                body, held, large = await (_noted(reading) if began else reading)
-                answer = await target.handler(Call(self._services, name, _query(head), body, exchange, large=large))
+                arriving = self._bodies.read(exchange, target.admission, name)
+                body, held, large = await (_noted(arriving) if began else arriving)
+                call = Call(self._services, name, reading.query, body, exchange, large=large)
+                answer = await reading.handler(call)
         except BrokerError as error:
             self._calls.refused(error, exchange.request_id)
             status, answer, retry_after = encode_error(error)
@@ -116,6 +129,8 @@ class RestDoor:
             status, answer, retry_after = encode_error(fault)
         finally:
             self._bodies.let_go(held, large)
+        if form is not None:
+            answer = form.of(answer) if status == _OK else form.of_error(answer)
         if refused:
             await self._calls.hold_back(head.path[len(_PREFIX) :].decode("ascii"), exchange.peer)
         if began:
@@ -124,8 +139,9 @@ class RestDoor:
         if len(answer) >= LARGE_ANSWER_BYTES:
             await self._taken(exchange, name, len(answer))
 
-    async def _serve_guarded(self, exchange: Exchange, target: _Target, name: str) -> bytes:
-        """The answer to a call that passes the gate, or is told to the auditor."""
+    async def _serve_guarded(self, exchange: Exchange, reading: "_Reading") -> bytes:
+        """The answer to a call that passes the gate, or is reported to the auditor."""
+        target, name = reading.target, reading.name
         gate, auditor, caller, held, large = self._gate, self._auditor, ANONYMOUS, 0, None
         required: Sequence[Required] = ()
         try:
@@ -141,11 +157,11 @@ class RestDoor:
                 caller = await _caller(gate, exchange, target.rpc)
                 if target.is_of_path:
                     required = await gate.allow(caller, target.rpc, name)
-            call = Call(self._services, name, _query(exchange.head), body, exchange, caller, gate, large, required)
+            call = Call(self._services, name, reading.query, body, exchange, caller, gate, large, required)
             if gate is not None and target.waits:
-                answer = await _held(gate, target, call)
+                answer = await _held(gate, reading.handler, call)
             else:
-                answer = await target.handler(call)
+                answer = await reading.handler(call)
         except BrokerError as error:
             if auditor is not None:
                 auditor.called(target.rpc, name, caller, exchange.peer, error)
@@ -171,9 +187,18 @@ class RestDoor:
         with self._answers.holding(name, size):
             await exchange.taken()
 
-    def _find(self, head: Head) -> tuple[_Target, str]:
+    def _read_head(self, head: Head) -> "_Reading":
+        """What a head says of its call; remembered with the head, which clients send again and again."""
+        said = read_headers(head)
+        target, name = self._find(said.method, head.path)
+        query = read_query(head.query)
+        form = read_answer_form(said.mask, query, target.rpc)
+        handler = _with_query_in_body(target.handler) if said.query_in_body else target.handler
+        reading = head.reading = _Reading(target, name, handler, query, form)
+        return reading
+
+    def _find(self, method: str, path: bytes) -> tuple[_Target, str]:
         """The target of a call and the name in its path.  Clients call the same few paths again and again."""
-        method, path = head.method, head.path
         found = self._found.get((method, path))
         if found is None:
             found = self._look_up(method, path)
@@ -203,6 +228,14 @@ class RestDoor:
                 f"The requested method was not found ({method} {PREFIX}{'/'.join(segments)}{colon}{verb})."
             )
         return target, "/".join(segments[: len(segments) // 2 * 2])
+
+
+def _with_query_in_body(handler: Handler) -> Handler:
+    async def handle(call: Call) -> bytes:
+        call.query, call.body = {**call.query, **read_query(call.body)}, b""
+        return await handler(call)
+
+    return handle
 
 
 async def _noted(reading: Awaitable[R]) -> R:
@@ -264,11 +297,11 @@ class _Waiting:
         self.call.exchange.respond(status, _headers(status, retry_after), answer)
 
 
-async def _held(gate: Gate, target: _Target, call: Call) -> bytes:
+async def _held(gate: Gate, handler: Handler, call: Call) -> bytes:
     waiting = _Waiting(call)
     gate.hold(waiting)
     try:
-        return await target.handler(call)
+        return await handler(call)
     finally:
         gate.let_go(waiting)
 
@@ -282,13 +315,3 @@ def _headers(status: int, retry_after: int | None) -> bytes:
 def _shown(head: Head) -> str:
     """The call, for the log; the query is the caller's own."""
     return f"{head.method} {unquote(head.path.decode('ascii'))}"
-
-
-def _query(head: Head) -> dict[str, str]:
-    text = head.query
-    if not text:
-        return {}
-    query: dict[str, str] = {}
-    for key, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True, errors="replace"):
-        query.setdefault(key, value)
-    return query

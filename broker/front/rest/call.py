@@ -19,8 +19,8 @@ _SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{0,9})?")
 @dataclass(slots=True)
 class Call:
     """`name` is the resource that the path names, decoded once: "projects/p/topics/t", or the parent of a
-    collection.  `query` has the first value of each parameter.  `body` is decompressed.  `caller` is
-    ANONYMOUS where authentication is off.
+    collection.  `query` has one value for each parameter.  `body` is decompressed.  `caller` is ANONYMOUS where
+    authentication is off.
     """
 
     services: Services
@@ -52,8 +52,9 @@ class Call:
 
     @property
     def update_mask(self) -> str | None:
-        """The update mask, where it is given as a query parameter."""
-        return self.query.get("updateMask", self.query.get("update_mask"))
+        """The update mask, where it is given as a query parameter; in both spellings it is one list."""
+        given = [self.query[name] for name in ("updateMask", "update_mask") if name in self.query]
+        return ",".join(given) if given else None
 
     def seconds_left(self) -> float | None:
         """How long the caller waits for the answer, as far as it says so.

@@ -25,7 +25,7 @@ def shown_by(head: Head, certificate: ClientCertificate | None) -> Shown:
 
 
 def shown_in(headers: Iterable[tuple[bytes, bytes]], query: bytes, certificate: ClientCertificate | None) -> Shown:
-    """`Authorization`, `X-Goog-Api-Key`, or the query's `key`: Google's APIs take all three.
+    """`Authorization`, `X-Goog-Api-Key`, or the query's `key` or `$key`: Google's APIs take all of them.
 
     Headers that are repeated are joined, as HTTP says, and then no credential is like them.
     """
@@ -37,5 +37,5 @@ def shown_in(headers: Iterable[tuple[bytes, bytes]], query: bytes, certificate: 
             api_key = b"%b, %b" % (api_key, value) if api_key else value
     if not (authorization or api_key) and b"key=" in query:
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="replace")
-        api_key = next((value.encode() for name, value in pairs if name == "key"), b"")
+        api_key = next((value.encode() for name, value in pairs if name in ("key", "$key")), b"")
     return Shown(authorization, api_key, certificate)

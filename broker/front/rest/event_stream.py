@@ -8,10 +8,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 from broker.port.http1.exchange import Exchange
-from broker.port.http1.responses import STATUS_LINES
 
 READ_SECONDS = 30.0  # within which a reader takes what was written, but for the last 64 KB
-_HEAD = b"content-type: %b\r\ncache-control: no-store\r\n"
+_HEAD = b"content-type: %b\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
 
 
 class EventStream:
@@ -20,19 +19,14 @@ class EventStream:
     def __init__(self, exchange: Exchange, content_type: bytes = b"text/event-stream") -> None:
         self._exchange = exchange
         self._head = _HEAD % content_type
-        self._last = exchange.is_last or exchange.head.version != "1.1"
-        self._chunked = exchange.head.version == "1.1"
 
     def begin(self) -> None:
-        exchange = self._exchange
-        framing = b"transfer-encoding: chunked" if self._chunked else b"x-accel-buffering: no"
-        end = exchange.end_of_head(last=self._last)
-        exchange.write(b"%b\r\n%b%b%b%b" % (STATUS_LINES[200], exchange.headers, self._head, framing, end))
+        self._exchange.begin(200, self._head)
 
     async def send(self, events: bytes) -> bool:
         """Returns whether somebody still reads."""
         exchange = self._exchange
-        exchange.write(b"%x\r\n%b\r\n" % (len(events), events) if self._chunked else events)
+        exchange.send(events)
         try:
             async with asyncio.timeout(READ_SECONDS):
                 await exchange.taken()
@@ -41,9 +35,7 @@ class EventStream:
         return not (exchange.gone or exchange.answered)
 
     def end(self) -> None:
-        if self._chunked:
-            self._exchange.write(b"0\r\n\r\n")
-        self._exchange.finish(last=self._last)
+        self._exchange.end()
 
 
 async def while_there(exchange: Exchange, work: Coroutine[Any, Any, None]) -> None:

@@ -21,6 +21,7 @@ from broker.front.resources.rpcs import WHOLE, Rpc
 from broker.front.rest.call import Call
 from broker.front.rest.codec.extensions import decode_extensions, extensions_json
 from broker.front.rest.codec.freezes import freeze_json
+from broker.front.rest.codec.pauses import pause_json
 from broker.front.rest.codec.positions import replay_json
 from broker.front.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.front.rest.codec.requests import decode_json, lone_surrogate
@@ -108,7 +109,8 @@ def _(shown: Topic) -> Mapping[str, Any]:
 @beside.register
 def _(shown: Subscription) -> Mapping[str, Any]:
     extensions = extensions_json(shown.extensions)
-    return {**shown.kept, **({"extensions": extensions} if extensions else {})}
+    pause = {} if shown.pause is None else {"pause": pause_json(shown.pause)}
+    return {**shown.kept, **({"extensions": extensions} if extensions else {}), **pause}
 
 
 @beside.register

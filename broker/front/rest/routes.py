@@ -20,6 +20,7 @@ from broker.front.rest.handlers import (
     edits,
     exports,
     fates,
+    filter_changes,
     filters,
     freezes,
     lag,
@@ -160,6 +161,7 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:resumePush", "ResumePush", pushes.resume_push),
     Route("POST", f"{SUBSCRIPTION}:pause", "PauseSubscription", pauses.pause_subscription),  # extensions (G2)
     Route("POST", f"{SUBSCRIPTION}:resume", "ResumeSubscription", pauses.resume_subscription),
+    Route("POST", f"{SUBSCRIPTION}:setFilter", "SetFilter", filter_changes.set_filter),
     Route("POST", f"{TOPIC}:freeze", "FreezeTopic", freezes.freeze_topic),
     Route("POST", f"{TOPIC}:unfreeze", "UnfreezeTopic", freezes.unfreeze_topic),
     Route("POST", f"{SUBSCRIPTION}:previewSeek", "PreviewSeek", seeks.preview_seek),

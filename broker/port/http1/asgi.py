@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
 
-from broker.port.http1.exchange import Exchange, Gone
-from broker.port.http1.responses import FAULT, STATUS_LINES, error_answer
+from broker.port.http1.exchange import WITHOUT_BODY, Exchange, Gone
+from broker.port.http1.responses import FAULT, error_answer
 
 Message = dict[str, Any]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
-_HEADER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*")
-_WITHOUT_BODY = {204, 304}
+_HEADER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\r\n")
 
 
 async def serve_application(
@@ -66,9 +65,8 @@ class _Call:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._start: Message = {}
-        self._read = self._chunked = False
+        self._read = False
         self._left: int | None = None  # of a body whose length is known
-        self._last = False
 
     async def receive(self) -> Message:
         exchange = self._exchange
@@ -105,38 +103,25 @@ class _Call:
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
         exchange = self._exchange
-        head = b"" if exchange.begun else self._head(len(body), more=more)
-        if exchange.head.method == "HEAD" or self._start["status"] in _WITHOUT_BODY:
-            body = b""
-        elif self._chunked:
-            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-            body += b"" if more else b"0\r\n\r\n"
-        elif self._left is not None:
+        if not exchange.begun:
+            self._begin(len(body), more=more)
+        if self._left is not None and not (exchange.head.method == "HEAD" or self._start["status"] in WITHOUT_BODY):
             self._left -= len(body)
             if self._left < 0 or (self._left and not more):
                 raise RuntimeError("The body of the answer is not as long as its head says.")
-        if head or body:
-            exchange.write(head + body)
+        exchange.send(body)
         if not more:
-            exchange.finish(last=self._last)
+            exchange.end()
 
-    def _head(self, size: int, *, more: bool) -> bytes:
-        exchange, status = self._exchange, self._start["status"]
-        lines = [b"%b: %b" % pair for pair in self._start.get("headers", ())]
+    def _begin(self, size: int, *, more: bool) -> None:
+        status = self._start["status"]
+        lines = [b"%b: %b\r\n" % pair for pair in self._start.get("headers", ())]
         if not all(map(_HEADER.fullmatch, lines)):
             raise RuntimeError("A header of the answer is not valid.")
-        length = next((line[16:] for line in lines if line[:16].lower() == b"content-length: "), None)
-        self._last = exchange.is_last
-        if length is not None:
-            self._left = int(length)
-        elif not more:
+        said = [line for line in lines if line[:16].lower() == b"content-length: "]
+        if said:
+            self._left = int(said[0][16:])
+        elif not more and status not in WITHOUT_BODY:
             self._left = size
-            if status not in _WITHOUT_BODY:
-                lines.append(b"content-length: %d" % size)
-        elif exchange.head.version == "1.1":
-            self._chunked = True
-            lines.append(b"transfer-encoding: chunked")
-        else:
-            self._last = True  # the end of the connection is the body's
-        lines += exchange.headers.splitlines()
-        return b"\r\n".join((STATUS_LINES[status], *lines)) + exchange.end_of_head(last=self._last)
+        others = b"".join(line for line in lines if line not in said)
+        self._exchange.begin(status, others, length=self._left)

@@ -1,19 +1,18 @@
 """A connection that speaks HTTP/1.1: requests in, answers out, in turn, with bounds on what a peer may take of us.
 
     idle ──a request begins──► head ──► body ──► idle, and so on
-      │ Pace.keep_alive          │ too long, too large, too slow, malformed
+      │ keep_alive               │ too long, too large, too slow, malformed
       ▼                          ▼
     closed                     refused: what came before is answered, then the refusal is sent, then the end
 
-One request is answered at a time; those that were sent behind it wait, the first few parsed and the rest in the
-socket.  What begins with the prefix of the door goes there, everything else to an application of ASGI.
+One request is answered at a time; later ones wait.  The door answers its paths, an ASGI application the others.
 """
 
 import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Protocol, cast
 
 from broker.domain.payload import MAX_PAYLOAD_BYTES
@@ -53,7 +52,7 @@ class Http1Door(Protocol):
 class Http1Server:
     """What the connections of a process share.
 
-    `connections` shut down and `tasks` are waited for when the server stops.
+    When the server stops, `connections` are shut down and `tasks` are awaited.  `keep_alive()`: seconds when idle.
     """
 
     def __init__(
@@ -65,6 +64,7 @@ class Http1Server:
         pages: WebPages,
         connections: set[Any],
         tasks: set[asyncio.Task[Any]],
+        keep_alive: Callable[[], float],
     ) -> None:
         self.door = door
         self.pages = pages
@@ -72,8 +72,27 @@ class Http1Server:
         self.state = state
         self.connections = connections
         self.tasks = tasks
+        self.keep_alive = keep_alive
         self.heads = KnownHeads()
         self.request_ids = RequestIds()
+
+    def answer(
+        self, exchange: Exchange, transport: asyncio.Transport, *, secure: bool
+    ) -> Coroutine[Any, Any, None]:
+        """The work of answering a request that came over a connection; `secure`: it speaks TLS."""
+        head = exchange.head
+        verdict = head.verdict
+        if verdict is None:
+            verdict = head.verdict = self.pages.judge(head)
+            head.request_id = sane_id(head.header(HEADER))
+        request_id = exchange.request_id = head.request_id or self.request_ids.make()
+        exchange.headers = b"%bx-request-id: %b\r\n" % (verdict.headers, request_id)
+        if verdict is not SERVED and not self.pages.serves(verdict, secure=secure):
+            return self.pages.answer(exchange, verdict)
+        if self.door.has(head.path):
+            return self.door.serve(exchange)
+        own = address_of(transport.get_extra_info("sockname"))
+        return serve_application(self.app, exchange, own, self.state, failed=self.door.failed)
 
 
 class Http1Connection(asyncio.Protocol):
@@ -106,7 +125,7 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
-        self.peer = _address(transport.get_extra_info("peername"))
+        self.peer = address_of(transport.get_extra_info("peername"))
         self.client_certificate = client_certificate(transport)
         self._is_secure = transport.get_extra_info("ssl_object") is not None
         self._server.connections.add(self)
@@ -232,20 +251,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._current = exchange
-        server, head = self._server, exchange.head
-        verdict = head.verdict
-        if verdict is None:
-            verdict = head.verdict = server.pages.judge(head)
-            head.request_id = sane_id(head.header(HEADER))
-        request_id = exchange.request_id = head.request_id or server.request_ids.make()
-        exchange.headers = b"%bx-request-id: %b\r\n" % (verdict.headers, request_id)
-        if verdict is not SERVED and not server.pages.serves(verdict, secure=self._is_secure):
-            work = server.pages.answer(exchange, verdict)
-        elif server.door.has(head.path):
-            work = server.door.serve(exchange)
-        else:
-            own = _address(self._transport.get_extra_info("sockname"))
-            work = serve_application(server.app, exchange, own, server.state, failed=server.door.failed)
+        server = self._server
+        work = server.answer(exchange, self._transport, secure=self._is_secure)
         task = self._task = self._loop.create_task(work)
         server.tasks.add(task)
         task.add_done_callback(self._served)
@@ -381,12 +388,13 @@ class Http1Connection(asyncio.Protocol):
                 received=self.received,
                 held_up=held_up,
                 answering=self._current is not None,
+                keep_alive=self._server.keep_alive(),
             ):
                 self._close()
         except Refusal as refusal:
             self._refuse(refusal)
 
 
-def _address(name: object) -> tuple[str, int] | None:
+def address_of(name: object) -> tuple[str, int] | None:
     """Host and port of a socket, as far as they are known."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) and len(name) > 1 else None

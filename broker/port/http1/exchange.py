@@ -1,4 +1,4 @@
-"""One request of HTTP/1.1 and its answer, as a door sees them.
+"""One request and its answer, as a door sees them: here of HTTP/1.1, in port/http2/exchange.py of HTTP/2.
 
 arriving ──all of the body has come──► whole ──respond, or finish──► answered
    └───────────────┴── the caller has gone, or broke a rule ──► gone: what is written goes nowhere
@@ -15,6 +15,7 @@ MOST_UNREAD_BYTES = 65_536  # of a body that the door has not asked for yet: mor
 _END = b"\r\n\r\n"
 _END_AND_CLOSE = b"\r\nconnection: close" + _END
 _END_AND_KEEP = b"\r\nconnection: keep-alive" + _END  # HTTP/1.0 has to be told
+WITHOUT_BODY = (204, 304)  # statuses
 _COPIED_BYTES = 16_384  # a body up to that is copied behind its head: one buffer for the socket
 
 
@@ -47,7 +48,10 @@ class Exchange:
     __slots__ = (
         "_body",
         "_changed",
+        "_chunked",
         "_connection",
+        "_is_bodiless",
+        "_last",
         "_may_ask",
         "answered",
         "begun",
@@ -65,6 +69,7 @@ class Exchange:
         self.request_id = b""  # from its turn on
         self.whole = whole
         self.begun = self.answered = self.gone = False
+        self._chunked = self._is_bodiless = self._last = False  # of an answer in parts
         self._connection = connection
         self._body: bytes | bytearray = body  # what has come of it and was not read
         self._may_ask = head.expects_continue  # the client waits, perhaps, to be asked for the body
@@ -121,7 +126,7 @@ class Exchange:
             self.cut_off()
             return
         last = self.is_last
-        end = self.end_of_head(last=last)
+        end = self._end_of_head(last=last)
         head = b"%b\r\n%b%bcontent-length: %d%b" % (STATUS_LINES[status], self.headers, headers, len(body), end)
         if self.head.method == "HEAD":
             self._connection.write(head)
@@ -129,7 +134,7 @@ class Exchange:
             self._connection.write(head + body)
         else:
             self._connection.write(head, body)
-        self.finish(last=last)
+        self._finish(last=last)
 
     async def taken(self) -> None:
         """Wait until the caller has taken all but the last 64 KB of what was written, or has gone."""
@@ -137,24 +142,50 @@ class Exchange:
 
     # --- an answer in parts ------------------------------------------------------------------------------
 
+    def begin(self, status: int, headers: bytes, *, length: int | None = None) -> None:
+        """The head of an answer.  `headers`: lines as those of `respond`; `length` of the body, if it is known."""
+        if self.gone:
+            return
+        self._last, framing = self.is_last, b""
+        self._is_bodiless = self.head.method == "HEAD" or status in WITHOUT_BODY
+        if length is not None:
+            framing = b"content-length: %d\r\n" % length
+        elif self.head.version != "1.1":
+            self._last = True  # the end of the connection is the body's
+        elif status not in WITHOUT_BODY:
+            self._chunked = True
+            framing = b"transfer-encoding: chunked\r\n"
+        lines = b"%b%b%b" % (headers, framing, self.headers)
+        end = self._end_of_head(last=self._last)
+        self._write(b"%b\r\n%b%b" % (STATUS_LINES[status], lines.removesuffix(b"\r\n"), end))
+
+    def send(self, part: bytes) -> None:
+        """A part of the body."""
+        if part and not (self.gone or self._is_bodiless):
+            self._write(b"%x\r\n%b\r\n" % (len(part), part) if self._chunked else part)
+
+    def end(self) -> None:
+        """All of the body was sent."""
+        if self._chunked and not (self.gone or self._is_bodiless):
+            self._write(b"0\r\n\r\n")
+        self._finish(last=self._last)
+
     @property
     def is_last(self) -> bool:
         """Whether the connection ends with this answer."""
         return not self.head.keep_alive or self._may_ask or self._connection.ends_now()
 
-    def end_of_head(self, *, last: bool) -> bytes:
+    def _end_of_head(self, *, last: bool) -> bytes:
         """What follows the last header that is the door's, behind its value."""
         if last:
             return _END_AND_CLOSE
         return _END if self.head.version == "1.1" else _END_AND_KEEP
 
-    def write(self, *parts: bytes) -> None:
-        """A part of the answer, head and framing included."""
-        if not self.gone:
-            self.begun = True
-            self._connection.write(*parts)
+    def _write(self, data: bytes) -> None:
+        self.begun = True
+        self._connection.write(data)
 
-    def finish(self, *, last: bool) -> None:
+    def _finish(self, *, last: bool) -> None:
         """Everything was written; `last`: the connection ends with it."""
         if self.gone or self.answered:
             return

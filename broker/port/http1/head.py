@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker.port.http1.web_pages import Verdict
@@ -20,7 +20,7 @@ class Head:
     `length`: bytes of the body, None where it comes in chunks; `encoding`: its Content-Encoding (b"": it has none).
     `keep_alive`: the client means to send another request.  `expects_continue`: it waits to be asked for the body.
     All these stay as they are; `verdict` is what web_pages.py finds of it (None: not asked yet), and `request_id`
-    the caller's with it (b"": none that will do).
+    the caller's with it (b"": none that will do).  `reading` is what the door has read from it (None: nothing yet).
     """
 
     method: str
@@ -34,6 +34,7 @@ class Head:
     encoding: bytes = b""
     verdict: "Verdict | None" = None
     request_id: bytes = b""
+    reading: Any = None
 
     def header(self, name: bytes) -> bytes:
         """The first of that name; b"": there is none."""

@@ -11,7 +11,6 @@ class Pace:
 
     look: float = 10.0  # a head, or so many bytes of a body, may take from one look to the next but one
     body_bytes: int = 10_240  # from one look to the next: 1 KB a second
-    keep_alive: float = 75.0
     answer: float = 120.0  # for 13 MB at most: slower than a megabit a second is too slow
     linger: float = 5.0  # for a peer that still sends to read why it was refused
 
@@ -24,11 +23,14 @@ class Patience:
         self._seen = (0, IDLE, 0)
         self._idle_looks = 0
 
-    def has_run_out(self, *, number: int, phase: int, received: int, held_up: bool, answering: bool) -> bool:
+    def has_run_out(
+        self, *, number: int, phase: int, received: int, held_up: bool, answering: bool, keep_alive: float
+    ) -> bool:
         """Whether the connection is to be closed because it was idle for long.  Raises Refusal: a peer is slow.
 
         `number` of requests that have begun, `phase` of the newest, `received` bytes of bodies; `held_up`: we have
-        not read all that came; `answering`: a request waits for its answer.
+        not read all that came; `answering`: a request waits for its answer; `keep_alive`: how many seconds an idle
+        connection is kept.
         """
         pace = self._pace
         (number_then, phase_then, received_then), self._seen = self._seen, (number, phase, received)
@@ -43,5 +45,5 @@ class Patience:
                 raise Refusal(408, f"The head of the request took longer than {pace.look:.0f} seconds.")
         else:
             self._idle_looks += 1
-            return self._idle_looks * pace.look >= pace.keep_alive
+            return self._idle_looks * pace.look >= keep_alive
         return False

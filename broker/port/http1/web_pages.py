@@ -94,7 +94,9 @@ class WebPages:
                 "pages of another origin",
                 "requests of web pages of another origin are refused",
                 verdict.origin,
-                "Pages of other origins may not call the broker; --cors-origins (BROKER_CORS_ORIGINS) lets one.",
+                "Web pages of other origins may not call the broker. To allow one, start the broker with "
+                "--cors-origins ORIGIN (BROKER_CORS_ORIGINS)",
+                option="cors-origins",
             )
         else:
             self._refuse(
@@ -102,13 +104,15 @@ class WebPages:
                 "hosts that are not ours",
                 "requests to a name that is not the broker's are refused",
                 verdict.host,
-                "The broker does not go by that name; --allowed-hosts (BROKER_ALLOWED_HOSTS) gives it one more.",
+                "The broker does not go by that name. To add it, start the broker with --allowed-hosts NAME "
+                "(BROKER_ALLOWED_HOSTS)",
+                option="allowed-hosts",
             )
 
-    def _refuse(self, exchange: Exchange, kind: str, what: str, who: str, advice: str) -> None:
+    def _refuse(self, exchange: Exchange, kind: str, what: str, who: str, advice: str, *, option: str) -> None:
         shown = who[:_LONGEST]
-        self._states.happens(kind, "", what, shown)
-        exchange.respond(*error_answer(403, f"{advice} ({shown})"))
+        self._states.happens(kind, "", what, f"{shown} (--{option} allows it)")
+        exchange.respond(*error_answer(403, f"{advice}; the request names {shown}."))
 
     def _is_ours(self, name: str) -> bool:
         return is_private_name(name) or is_among(name, self._hosts)

@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
-from broker.port.http2 import frames
+from broker.port.http2 import frames, half_closed
 from broker.port.http2.frames import Code, ConnectionFault, Flag, Kind, Setting, StreamFault
+from broker.port.http2.half_closed import HalfClosedStreams
 from broker.port.http2.headers import MAX_BLOCK_BYTES, MAX_LIST_BYTES, HeaderDecoder
 from broker.port.http2.incoming import MAX_FRAME, Incoming
 from broker.port.http2.outgoing import Outgoing
@@ -62,11 +63,13 @@ class Http2Connection(asyncio.Protocol):
         rotation: Rotation,
         *,
         ping_seconds: float = PING_SECONDS,
+        half_closed_seconds: float = half_closed.PATIENCE_SECONDS,
     ) -> None:
         self._accept = accept
         self._registry = registry
         self._rotation = rotation
         self._ping_seconds = ping_seconds
+        self._half_closed_seconds = half_closed_seconds
         self._decoder = HeaderDecoder()
         self.peer = PeerSettings()
         self._streams: dict[int, Stream] = {}
@@ -86,10 +89,12 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         loop = asyncio.get_running_loop()
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = self._transport = cast(asyncio.Transport, transport)
+        self.is_secure = transport.get_extra_info("ssl_object") is not None
         self.client_certificate = client_certificate(transport)  # verified; None: the client showed none
         self._patience = Patience(loop.time)
         self._outgoing = Outgoing(self._transport, self.peer, self._patience)
+        self._half_closed = HalfClosedStreams(self._outgoing, self._close_if_done, self._half_closed_seconds)
         self._incoming = Incoming(self._transport, self._on_frame, self._fail, self._rotation)
         self._registry.add(self)
         self._outgoing.write(_OWN_SETTINGS)
@@ -112,6 +117,7 @@ class Http2Connection(asyncio.Protocol):
     def _end(self) -> None:
         self._closed = self._incoming.ended = True
         self._outgoing.lost()
+        self._half_closed.clear()
         for stream in list(self._streams.values()):
             self._close(stream).gone()
 
@@ -156,10 +162,13 @@ class Http2Connection(asyncio.Protocol):
             stream.all_sent()
 
     def end(self, stream: Stream, trailers: bytes) -> None:
-        """Everything was sent but the trailers."""
-        self._outgoing.write_headers(stream.stream_id, trailers, end_stream=True)
-        if not stream.remote_ended:  # RFC 9113, section 8.1: the rest of the request is not wanted
-            self._outgoing.reply(frames.reset(stream.stream_id, Code.NO_ERROR))
+        """Everything was sent but the trailers, if there are any."""
+        if trailers:
+            self._outgoing.write_headers(stream.stream_id, trailers, end_stream=True)
+        else:
+            self._outgoing.write(frames.frame(Kind.DATA, Flag.END_STREAM, stream.stream_id))
+        if not stream.remote_ended:
+            self._half_closed.add(stream.stream_id)
         self._close(stream)
 
     def write_reset(self, stream: Stream, code: Code) -> None:
@@ -184,7 +193,7 @@ class Http2Connection(asyncio.Protocol):
         return receiver
 
     def _close_if_done(self) -> None:
-        if self._going_away and not self._streams and not self._closed:
+        if self._going_away and not self._streams and not self._half_closed and not self._closed:
             self._closed = self._incoming.ended = True
             self._outgoing.flush()
             self._transport.close()
@@ -229,11 +238,11 @@ class Http2Connection(asyncio.Protocol):
         if self._receive_window <= CONNECTION_WINDOW // 2:
             self._outgoing.write(frames.window_update(0, CONNECTION_WINDOW - self._receive_window))
             self._receive_window = CONNECTION_WINDOW
-        body = _unpadded(flags, payload)
+        body = frames.unpadded(flags, payload)
         stream = self._streams.get(stream_id)
         if stream is None:
-            self._patience.spend(Cost.FRAME)
-            return  # it was reset, or answered before its end
+            self._on_late_frame(stream_id, flags, Cost.FRAME)
+            return
         if stream.remote_ended:
             raise StreamFault(stream_id, Code.STREAM_CLOSED)
         stream.receive_window -= size
@@ -252,7 +261,7 @@ class Http2Connection(asyncio.Protocol):
     def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not stream_id & 1:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "a client's stream has an odd id")
-        block = _unpadded(flags, payload)
+        block = frames.unpadded(flags, payload)
         if flags & Flag.PRIORITY:
             if len(block) < 5:
                 raise ConnectionFault(Code.FRAME_SIZE_ERROR, "a HEADERS frame is too short")
@@ -294,14 +303,20 @@ class Http2Connection(asyncio.Protocol):
     def _on_trailers(self, stream_id: int, flags: int) -> None:
         stream = self._streams.get(stream_id)
         if stream is None:
-            self._patience.spend(Cost.FAULT)
-            return  # closed; its headers had to be read for the sake of the table
+            self._on_late_frame(stream_id, flags, Cost.FAULT)  # its headers were read for the sake of the table
+            return
         if stream.remote_ended:
             raise StreamFault(stream_id, Code.STREAM_CLOSED)
         if not flags & Flag.END_STREAM:
             raise StreamFault(stream_id, Code.PROTOCOL_ERROR)
         stream.remote_ended = True
         stream.receiver.ended()
+
+    def _on_late_frame(self, stream_id: int, flags: int, cost: Cost) -> None:
+        """More of the request of a stream that was answered before its end, or reset."""
+        self._patience.spend(cost)
+        if flags & Flag.END_STREAM:
+            self._half_closed.remote_ended(stream_id)
 
     def _on_priority(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not stream_id:
@@ -317,6 +332,7 @@ class Http2Connection(asyncio.Protocol):
         self._patience.spend(Cost.RESET)
         if stream := self._streams.get(stream_id):
             self._close(stream).gone()
+        self._half_closed.remote_ended(stream_id)
 
     def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:
@@ -379,11 +395,3 @@ class Http2Connection(asyncio.Protocol):
     def _require_begun(self, stream_id: int) -> None:
         if not stream_id or stream_id > self._last_stream_id:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "a frame is of a stream that never began")
-
-
-def _unpadded(flags: int, payload: bytes) -> bytes:
-    if not flags & Flag.PADDED:
-        return payload
-    if not payload or payload[0] >= len(payload):
-        raise ConnectionFault(Code.PROTOCOL_ERROR, "the padding is longer than the frame")
-    return payload[1 : len(payload) - payload[0]]

@@ -112,3 +112,12 @@ def reset(stream_id: int, code: Code) -> bytes:
 
 def goaway(last_stream_id: int, code: Code, reason: str = "") -> bytes:
     return frame(Kind.GOAWAY, 0, 0, U32.pack(last_stream_id) + U32.pack(code) + reason.encode())
+
+
+def unpadded(flags: int, payload: bytes) -> bytes:
+    """The payload of a DATA or HEADERS frame without its padding.  Raises ConnectionFault."""
+    if not flags & Flag.PADDED:
+        return payload
+    if not payload or payload[0] >= len(payload):
+        raise ConnectionFault(Code.PROTOCOL_ERROR, "the padding is longer than the frame")
+    return payload[1 : len(payload) - payload[0]]

@@ -92,7 +92,7 @@ class Stream:
         self.unreturned = 0  # consumed, but the peer has not been told yet
         self.outbox: deque[memoryview] = deque()  # what no window, or the socket, had room for
         self.written = 0  # payloads that went out as a whole
-        self.trailers: bytes | None = None  # to be sent after the outbox
+        self.trailers: bytes | None = None  # to be sent after the outbox; b"": the stream ends without any
         self.remote_ended = False
         self.closed = False
         self._drained: asyncio.Future[None] | None = None
@@ -119,6 +119,10 @@ class Stream:
         if not self.closed:
             self.trailers = block
             self._connection.pump(self)
+
+    def end(self) -> None:
+        """End the stream, once all data is sent, without trailers."""
+        self.send_trailers(b"")
 
     def reset(self, code: Code) -> None:
         """End the stream at once; what waits is not sent."""

@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from broker.domain.certificate_validity import Validity
 
-# In the order in which a client that offers both gets them: REST is served over HTTP/1.1 alone, and whoever speaks
-# gRPC offers nothing but HTTP/2 (docs/decisions/0021-tls-over-the-ports-transport.md).
+# In the order of preference.  A client that offers both gets HTTP/1.1, where REST is fastest; clients of gRPC offer
+# HTTP/2 alone, and so do some proxies and clients of REST (docs/decisions/0074-system-parameters.md).
 PROTOCOLS = ("http/1.1", "h2")
 # Of TLS 1.2; those of 1.3 are all sound.  Forward secrecy, and encryption that authenticates.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"

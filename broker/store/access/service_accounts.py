@@ -38,8 +38,11 @@ async def count_service_accounts(connection: ResourceConnection, *, project: str
 async def find_service_account(
     connection: ResourceConnection, *, email: str, lock: bool = False
 ) -> ServiceAccount | None:
-    """The account with this address or unique id; `lock`: kept from changing until the transaction ends."""
-    named = (service_accounts.c.email == email) | (service_accounts.c.unique_id == email)
+    """The account with this address, in any letter case, or unique id.
+
+    With `lock` it does not change until the transaction ends.
+    """
+    named = (service_accounts.c.email == email.lower()) | (service_accounts.c.unique_id == email)
     query = _ACCOUNT.where(named)
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     return None if row is None else _account(row)

@@ -9,8 +9,9 @@ from sqlalchemy import text
 
 from broker.domain.access_changes import AccessChanges, Versions
 from broker.domain.policy import ABOVE_PROJECTS
-from broker.store.driver.database import Connection, ResourceConnection, translate_errors
+from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.driver.notifications import ACCESS_CHANGED, resources_channel
+from broker.store.driver.postgres_errors import translate_errors
 
 KEPT_VERSIONS = 1_000  # a process that is further behind takes it that everything has changed
 _PRUNE_EVERY = 100  # versions

@@ -19,7 +19,7 @@ from broker.store.claim.past_time import look_beyond
 from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Gone, Locked
 from broker.store.claim.round_trip import COST, MANY, RoundTrip
 from broker.store.claim.share import share
-from broker.store.claim.work import Cursor, Work
+from broker.store.claim.work import UNKNOWN, Cursor, Work
 from broker.store.claim.write import write
 from broker.store.driver import statements
 from broker.store.driver.database import Database
@@ -86,15 +86,18 @@ async def _lock_and_look(
     connection: HotConnection, request: ClaimRequest, bodies: Bodies
 ) -> tuple[list[Work], _Missing]:
     """The claimants whose cursors this claim has locked with what there is for them, and the others."""
-    if request.waits:
+    if request.waits and request.claimants[0].newest is None:
         return await _of_one(connection, request, bodies)
     where = request.where([claimant.subscription_id for claimant in request.claimants])
-    _, locked = await connection.run((BEGIN, {}), (_LOCK_FREE_CURSORS, where))
-    cursors = {row.subscription_id: _cursor(row) for row in locked if not row.paused}
+    lock = _LOCK_CURSORS if request.waits else _LOCK_FREE_CURSORS
+    _, locked = await connection.run((BEGIN, {}), (lock, where))
+    by_id = {claimant.subscription_id: claimant for claimant in request.claimants}
+    usable = [row for row in locked if _is_usable(row, by_id[row.subscription_id])]
+    cursors = {row.subscription_id: _cursor(row) for row in usable}
     ours = [(each, cursors[each.subscription_id]) for each in request.claimants if each.subscription_id in cursors]
     places = shared_places((claimant, cursor.position) for claimant, cursor in ours)
     works = [Work(claimant, place, cursor) for (claimant, cursor), place in zip(ours, places, strict=True)]
-    paused = {row.subscription_id for row in locked if row.paused}
+    unusable = {row.subscription_id for row in locked} - cursors.keys()
     missing = [each for each in request.claimants if each.subscription_id not in cursors]
     existing: set[int] = set()
     # In statements of their own, after the lock: what they see is as new as what it shows.
@@ -105,14 +108,17 @@ async def _lock_and_look(
         trip.add((_READ_CURSORS, others), take=lambda rows: existing.update(row.subscription_id for row in rows))
     if trip:
         await trip.run(connection, request.turn)
-    held = existing - paused
+    held = existing - unusable
     return works, [(each, Locked() if each.subscription_id in held else Gone()) for each in missing]
 
 
 async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodies) -> tuple[list[Work], _Missing]:
-    """As the others, in one round trip: statements follow each other on the server too."""
+    """As the others, in one round trip: statements follow each other on the server too.
+
+    Its filter was never changed, so it decides wherever the cursor is.
+    """
     [claimant] = request.claimants
-    work = Work(claimant, place_of(claimant))
+    work = Work(claimant, place_of(claimant, UNKNOWN.next_publish_time))
     locked: list[Any] = []
     trip = RoundTrip()
     trip.add((BEGIN, {}))
@@ -120,7 +126,7 @@ async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodi
     glimpse = Glimpse(request, work) if connection.is_distributed and claimant.looks_for_due else None
     _look_first(trip, request, [work], bodies, glimpse)
     await trip.run(connection, request.turn)
-    if not locked or locked[0].paused:
+    if not locked or not _is_usable(locked[0], claimant):
         return [], [(claimant, Gone())]
     work.cursor = _cursor(locked[0])
     if glimpse is not None and not glimpse.rules_out:
@@ -128,6 +134,15 @@ async def _of_one(connection: HotConnection, request: ClaimRequest, bodies: Bodi
         lock_due(trip, request, [work])
         await trip.run(connection, request.turn)
     return [work], []
+
+
+def _is_usable(row: Any, claimant: Claimant) -> bool:
+    """Whether this claim may move a cursor that it has locked.
+
+    The filter may have been changed since the subscription was read.  What was read or found by the earlier filter
+    is discarded then: it may have been applied to messages that were published after the change.
+    """
+    return not row.paused and claimant.has_filter_of(row.filter_changed_at)
 
 
 def _cursor(row: Any) -> Cursor:

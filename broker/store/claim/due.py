@@ -197,8 +197,8 @@ def _row_order(row: DueAttempt) -> tuple[Any, ...]:
 def _run(work: Work, row: DueAttempt) -> tuple[Any, ...]:
     since = row.first_publish_time if row.redriven else max(row.first_publish_time, work.claimant.retained_since)
     seqs = to_multirange(row.asked)
-    claimant = work.claimant
-    return row.first_publish_time, row.last_publish_time, seqs, since, claimant.filter_path, claimant.body_path
+    paths = work.claimant.paths_from(row.first_publish_time)
+    return row.first_publish_time, row.last_publish_time, seqs, since, *paths
 
 
 def _wanted(request: ClaimRequest, runs: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
@@ -262,6 +262,7 @@ def _ask_keys(works: Iterable[Work]) -> Iterator[tuple[Work, OrderedRun, int]]:
 
 def _wanted_of_keys(request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun, int]]) -> dict[str, Any]:
     runs = [run for _, run, _ in keys]
+    paths = [work.claimant.paths_from(run.first_publish_time) for work, run, _ in keys]
     return {
         **request.where([run.subscription_id for run in runs]),
         "ordering_keys": [run.ordering_key for run in runs],
@@ -269,8 +270,8 @@ def _wanted_of_keys(request: ClaimRequest, keys: Sequence[tuple[Work, OrderedRun
         "seqs": [to_multirange(run.asked) if run.left else run.waiting for run in runs],
         "limits": [limit for _, _, limit in keys],
         "sinces": [_since(work, run) for work, run, _ in keys],
-        "filter_paths": [work.claimant.filter_path for work, _, _ in keys],
-        "body_paths": [work.claimant.body_path for work, _, _ in keys],
+        "filter_paths": [filter_path for filter_path, _ in paths],
+        "body_paths": [body_path for _, body_path in paths],
         "overhead": MESSAGE_OVERHEAD,
     }
 

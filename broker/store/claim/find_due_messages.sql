@@ -27,7 +27,7 @@ CROSS JOIN LATERAL (
       AND l.publish_time <= run.last_publish_time
       AND l.seq <@ run.seqs
       AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
-      AND (run.body_path IS NULL OR body_matches(l.attributes, l.body, run.body_path))
+      AND (run.body_path IS NULL OR message_matches(l.attributes, l.body, l.publish_time, run.body_path))
     UNION ALL
     SELECT l.seq, l.publish_time, l.last_seq, l.size + %(overhead)s, l.expires_at
     FROM straggler_messages AS l
@@ -37,6 +37,6 @@ CROSS JOIN LATERAL (
       AND l.publish_time >= run.since
       AND l.seq <@ run.seqs
       AND (run.filter_path IS NULL OR l.attributes @@ run.filter_path)
-      AND (run.body_path IS NULL OR body_matches(l.attributes, l.body, run.body_path))
+      AND (run.body_path IS NULL OR message_matches(l.attributes, l.body, l.publish_time, run.body_path))
 ) AS m
 GROUP BY run.number, m.publish_time, m.last_seq, m.expires_at

@@ -1,4 +1,4 @@
--- As find_fresh_messages, where a filter reads bodies too: only those of messages whose attributes may match, and no
+-- As find_fresh_messages, where attributes do not decide (filtering/jsonpath.py): reads only those of messages whose attributes may match, and no
 -- further than to the batch with which `max_read` bytes are full (`till`).
 -- parameters: shard_id int8, subscription_ids int8[], sinces timestamptz[], filter_paths text[], body_paths text[],
 --     ordered bool[], limits int8[], max_bytes int8[], max_scanned int8[], max_read int8, overhead int8
@@ -54,7 +54,7 @@ CROSS JOIN LATERAL (
                          AND d.subscription_id = p.subscription_id
                          AND d.ordering_key = l.ordering_key
                    ) IS NULL)
-                   AND body_matches(l.attributes, l.body, p.body_path) AS matches
+                   AND message_matches(l.attributes, l.body, l.publish_time, p.body_path) AS matches
             FROM messages AS l
             WHERE l.shard_id = %(shard_id)s
               AND (l.publish_time, l.last_seq) >= (p.next_publish_time, p.next_seq)

@@ -27,7 +27,7 @@ CROSS JOIN LATERAL (
       AND l.publish_time >= k.since
       AND l.seq <@ k.seqs
       AND (k.filter_path IS NULL OR l.attributes @@ k.filter_path)
-      AND (k.body_path IS NULL OR body_matches(l.attributes, l.body, k.body_path))
+      AND (k.body_path IS NULL OR message_matches(l.attributes, l.body, l.publish_time, k.body_path))
     ORDER BY l.publish_time, l.last_seq
     LIMIT k.max_messages
 ) AS m

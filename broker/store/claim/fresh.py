@@ -132,13 +132,14 @@ def may_go(digest: Digest | None, waiting: Sequence[Stretch], now: datetime) -> 
     )
 
 
-def place_of(claimant: Claimant) -> Place:
-    """The place of one subscription alone, wherever its cursor is."""
+def place_of(claimant: Claimant, since: datetime) -> Place:
+    """The place of one subscription alone, whose cursor is at this time or later."""
+    filter_path, body_path = claimant.paths_from(since)
     place = Place(
         claimant.subscription_id,
         claimant.retained_since,
-        claimant.filter_path,
-        claimant.body_path,
+        filter_path,
+        body_path,
         claimant.ordered,
     )
     place.add(claimant)
@@ -154,10 +155,10 @@ def shared_places(claimants: Iterable[tuple[Claimant, tuple[datetime, int]]]) ->
     for claimant, position in claimants:
         since = max(position[0], claimant.retained_since)
         alone = claimant.subscription_id if claimant.ordered else None
-        key = (position, since, claimant.filter_path, claimant.body_path, alone)
+        key = (position, since, *claimant.paths_from(position[0]), alone)
         place = known.get(key)
         if place is None:
-            place = known[key] = place_of(claimant)
+            place = known[key] = place_of(claimant, position[0])
         else:
             place.add(claimant)
         yield place

@@ -20,7 +20,7 @@ WITH passed AS MATERIALIZED (
           AND l.seq < k.next_seq
           AND l.seq <@ k.waiting::int8multirange
           AND (k.filter_path IS NULL OR l.attributes @@ k.filter_path::jsonpath)
-          AND (k.body_path IS NULL OR body_matches(l.attributes, l.body, k.body_path::jsonpath))
+          AND (k.body_path IS NULL OR message_matches(l.attributes, l.body, l.publish_time, k.body_path::jsonpath))
         ORDER BY l.publish_time, l.last_seq
         LIMIT %(max_messages)s
     ) AS m

@@ -1,7 +1,7 @@
 -- As lock_cursors, of those that nobody holds: any number of processes share the work, and none waits.
 -- parameters: shard_id int8, subscription_ids int8[]
--- columns: subscription_id, next_publish_time, next_seq, due_floor, paused, due_first
-SELECT subscription_id, next_publish_time, next_seq, due_floor, paused, due_first
+-- columns: subscription_id, next_publish_time, next_seq, due_floor, paused, due_first, filter_changed_at
+SELECT subscription_id, next_publish_time, next_seq, due_floor, paused, due_first, filter_changed_at
 FROM cursors
 WHERE shard_id = %(shard_id)s AND subscription_id = ANY (%(subscription_ids)s::int8[])
 ORDER BY subscription_id

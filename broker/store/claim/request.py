@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
+from broker.domain.filter_changes import NewestFilter
 from broker.domain.journal import Journal
 from broker.domain.ordered_run import Preferred, nobody
 from broker.domain.push_config import Digest
@@ -22,14 +23,16 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription that messages are claimed for, and what those would take who wait for them (`demands`).
 
     Messages published before `retained_since` are not delivered any more.  `filter_path` is a jsonpath (None:
-    every message matches), perhaps with a `body_path` (filtering/jsonpath.py).  If `ordered`, a response carries
-    up to `max_run` messages of an ordering key, which goes to the demand numbered `preferred(key)` if there is one
-    and it has room.  Redeliveries are looked for only if `looks_for_due`; `wants_next`: whoever asks wants to know
-    when the next falls due even if he gets something.  With a `digest` nothing fresh is taken unless its
-    `max_messages` or `max_bytes` wait, or the oldest that waits was published its `max_delay` ago; redeliveries do
-    not wait for it.  If it `leaves_just_retried`, messages that are (domain/due_share.py) stay for a later claim,
-    because other shards may have messages that go before them.  With a `journal` hand-outs are written down.  What
-    is past its time is passed, or, if it `gives_up_expired`, left to the dead-letter forwarder.
+    every message matches), perhaps with a `body_path` (filtering/jsonpath.py); if the filter was changed, at
+    `filter_changed_at`, `newest` (None: the same) is what decides alone about messages published since.  If
+    `ordered`, a response carries up to `max_run` messages of an ordering key, which goes to the demand numbered
+    `preferred(key)` if there is one and it has room.  Redeliveries are looked for only if `looks_for_due`;
+    `wants_next`: whoever asks wants to know when the next falls due even if he gets something.  With a `digest`
+    nothing fresh is taken unless its `max_messages` or `max_bytes` wait, or the oldest that waits was published
+    its `max_delay` ago; redeliveries do not wait for it.  If it `leaves_just_retried`, messages that are
+    (domain/due_share.py) stay for a later claim, because other shards may have messages that go before them.
+    With a `journal` hand-outs are written down.  What is past its time is passed, or, if it `gives_up_expired`,
+    left to the dead-letter forwarder.
     """
 
     subscription_id: int
@@ -39,6 +42,8 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     retry_policy: RetryPolicy | None = None
     filter_path: str | None = None
     body_path: str | None = None
+    newest: NewestFilter | None = None
+    filter_changed_at: datetime | None = None
     max_attempts: int | None = None
     gives_up_expired: bool = False
     exactly_once: bool = False
@@ -60,6 +65,17 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     def max_bytes(self) -> int:
         demands = self.demands
         return demands[0].max_bytes if len(demands) == 1 else sum(demand.max_bytes for demand in demands)
+
+    def paths_from(self, publish_time: datetime) -> tuple[str | None, str | None]:
+        """The filter path and body path that decide about messages published at this time or later."""
+        newest = self.newest
+        if newest is not None and publish_time >= newest.since:
+            return newest.filter_path, newest.body_path
+        return self.filter_path, self.body_path
+
+    def has_filter_of(self, changed_at: datetime | None) -> bool:
+        """Whether the claimant knows the filter that a cursor says was set at this time (None: it does not say)."""
+        return changed_at is None or changed_at == self.filter_changed_at
 
     @property
     def appetite(self) -> tuple[Sequence[Demand], Digest | None]:
@@ -111,7 +127,9 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The subscription has no cursor in this shard that could move: it was deleted, detached, or paused."""
+    """The subscription has no cursor in this shard that could move: it was deleted, detached, or paused; or its
+    filter was changed since the claimant was made.
+    """
 
 
 @dataclass(frozen=True, slots=True)

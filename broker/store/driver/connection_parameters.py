@@ -29,7 +29,17 @@ _SESSION_SETTINGS = {
     "synchronous_commit": "on",  # an answer means "on disk" (A1)
     "default_transaction_isolation": "read committed",  # a claim's reads come after its locks, in later snapshots
     "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "default_table_access_method": "heap",  # partitions are made all the time, and their rows are updated
     "lock_timeout": "0",  # statement_timeout ends a wait
+    "statement_timeout": "0",  # pools have their own, and migrations may take long
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "client_min_messages": "notice",  # a commit that no standby has is reported as a warning
+    "standard_conforming_strings": "on",
+    "quote_all_identifiers": "off",
+    "transform_null_equals": "off",
+    "array_nulls": "on",
     "timezone": "UTC",
     "datestyle": "ISO",  # what the driver reads
     "intervalstyle": "postgres",
@@ -58,6 +68,8 @@ def connection_parameters(
     ours = {**_SESSION_SETTINGS, "search_path": schema, **(settings or {})}
     options = [parameters.get("options") or _options_of_environment()]
     options += [f"-c {name}={_escaped(value)}" for name, value in ours.items()]  # the last of a name counts
+    if parameters.get("host"):
+        parameters.setdefault("hostaddr", "")  # PGHOSTADDR would lead to another server than the URL names
     if application_name:
         parameters["application_name"] = application_name
     return {

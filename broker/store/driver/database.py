@@ -3,8 +3,8 @@
 Two pools: `hot()` has connections for the hot statements (store/driver/hot_connection.py), SQLAlchemy's engine has
 those for all else: for a `transaction()`, or for one statement after the other (`connection()`).  The reasons are
 in docs/decisions/0019.  A third one, `at_any_node()`, is `hot()` unless other nodes of a cluster are named for what
-is about one shard and has no part in the catalog (docs/decisions/0054).  All translate errors of PostgreSQL by one
-table.
+is about one shard and has no part in the catalog (docs/decisions/0054).  postgres_errors.py translates the errors
+of all three.
 """
 
 import logging
@@ -23,12 +23,13 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.domain.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable, Unimplemented
+from broker.domain.errors import Internal, Unimplemented
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.driver.hot_pool import HotPool, NoRoom
+from broker.store.driver.hot_pool import HotPool
 from broker.store.driver.node_pools import NodePools
 from broker.store.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
+from broker.store.driver.postgres_errors import NoRoom, is_full, translate, translate_errors
 from broker.store.driver.shard_nodes import ShardNodes, groups_of_shards
 from broker.store.driver.statements import Statement
 from broker.store.engine.engine import Engine, find_engine, is_lost_node
@@ -82,48 +83,6 @@ HOT = _POOLED | {
 # The others are cancelled now and then, which closes the connection: what it
 # ran ends soon then, and lets go of its locks.
 _NOT_HOT = _POOLED | {"client_connection_check_interval": "2s"}
-
-# SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
-_ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
-    (pg.DeadlockDetected, Aborted, "The call met a concurrent change; try it again."),
-    (pg.UniqueViolation, Aborted, "The call met a concurrent change; try it again."),
-    (pg.SerializationFailure, Aborted, "The call met a concurrent change; try it again."),
-    (pg.LockNotAvailable, Unavailable, "The resource is busy; try again."),
-    (pg.QueryCanceled, Unavailable, "The database took too long; try again."),
-    (pg.ReadOnlySqlTransaction, Unavailable, "The database takes no changes just now; try again."),
-    (pg.DiskFull, Unavailable, "The database has no room left; try again later."),
-    (pg.UntranslatableCharacter, InvalidArgument, "A text has a character that cannot be stored."),
-    (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),
-    (pg.FeatureNotSupported, Unimplemented, "This does not work where messages lie on several nodes (Citus), yet."),
-    (pg.ProgramLimitExceeded, InvalidArgument, "A value is too large to be stored."),
-    (psycopg.OperationalError, Unavailable, "The database cannot be reached or went away; try again."),
-    (psycopg.InterfaceError, Unavailable, "The database cannot be reached or went away; try again."),
-)
-
-
-def translate(error: psycopg.Error) -> BrokerError:
-    """The BrokerError that stands for an error of PostgreSQL; Internal for one that nobody foresaw."""
-    if is_lost_node(error):
-        return Unavailable("A node of the database went away; try again.")
-    for cause, meaning, message in _ERRORS:
-        if isinstance(error, cause):
-            return meaning(message)
-    return Internal(f"The database refused a statement ({error.sqlstate or type(error).__name__}).")
-
-
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Raise the BrokerError that stands for an error of PostgreSQL in the block."""
-    try:
-        yield
-    except NoConnectionFree as error:
-        raise Unavailable("The database cannot be reached; try again.") from error
-    except psycopg.Error as error:
-        raise translate(error) from error
-    except DBAPIError as error:
-        if isinstance(error.orig, psycopg.Error):
-            raise translate(error.orig) from error
-        raise
 
 
 class Hot:
@@ -279,7 +238,7 @@ class Database:
         self, connecting: AbstractAsyncContextManager[AsyncConnection]
     ) -> AsyncIterator[AsyncConnection]:
         with self._noted_errors():
-            self._refuse_if_away()
+            self._hot_pool.refuse_if_away()  # one task looks for the server then; nobody else waits for it
             async with AsyncExitStack() as stack:
                 try:
                     with spending("turns"):
@@ -325,6 +284,10 @@ class Database:
         if cause is not None and is_lost_node(cause):
             self._states.happens("database troubles", "node", "a node of the database is away", reason(cause))
             return
+        if cause is not None and is_full(cause):
+            what = "the database has no connection left"
+            self._states.happens("database troubles", "connections", what, reason(cause))
+            return
         for kinds, name, what in _WORRIES:
             if isinstance(cause, kinds):
                 self._states.happens("database troubles", name, what, reason(cause))
@@ -334,11 +297,6 @@ class Database:
             what = f"the database refuses a statement of the broker ({name})"
             level = logging.ERROR if isinstance(meaning, Internal) else logging.WARNING
             self._states.happens("database troubles", name, what, reason(cause), level=level)
-
-    def _refuse_if_away(self) -> None:
-        """One task looks for the server then (HotPool); nobody else waits for it."""
-        if self._hot_pool.away:
-            raise psycopg.OperationalError("the server is away")
 
     async def dedicated_connection(self) -> PatientConnection:
         """A connection outside the pool, in autocommit mode: the caller owns and closes it."""
@@ -355,6 +313,15 @@ class Database:
 
     async def _set_patience(self, connection: PatientConnection) -> None:
         connection.patience = self._patience_seconds
+
+    async def check_hot(self) -> None:
+        """Raises a BrokerError unless there is a connection for hot statements.
+
+        It does not wait for one that others use: however busy they are, the database answers them.
+        """
+        if not self._hot_pool.has_some():
+            async with self.hot():
+                pass
 
     async def now(self) -> datetime:
         """The database's time, as of some moment while this call runs."""

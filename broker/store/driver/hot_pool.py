@@ -5,18 +5,17 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter
+from weakref import WeakSet
 
 import psycopg
 
 from broker.store.driver.hot_connection import UNANSWERED_SECONDS, HotConnection
+from broker.store.driver.postgres_errors import NoRoom, is_full
 from broker.telemetry.log import reason
 
 WAIT_SECONDS = 5.0  # for a connection, when all are in use
 _PROBE_SECONDS = 0.25
-
-
-class NoRoom(psycopg.OperationalError):
-    """All connections of the pool were in use for too long."""
+_FULL_SECONDS = 10.0  # for which a server that has no connection left is not asked for this one again
 
 
 class HotPool:
@@ -28,6 +27,9 @@ class HotPool:
 
     While the server is away nobody waits: whoever finds no idle connection is refused at once, and one task tries
     to connect, a few times a second.
+
+    A server that has no connection left is not away as long as the pool has connections: for a while the pool makes
+    do with those.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class HotPool:
         self._free = size  # how many more may be in use; none while somebody waits
         self._waiting: deque[asyncio.Future[None]] = deque()  # for one that is given back, and may be in use then
         self._idle: list[HotConnection] = []
+        self._made: WeakSet[HotConnection] = WeakSet()
         self._closed = False
+        self._why_away = ""
         self._probe: asyncio.Task[None] | None = None  # while the server is away
 
     @property
@@ -60,16 +64,18 @@ class HotPool:
         `following` is one that other tasks hold, to be used beside them: the last that leaves it gives it back.
         Raises psycopg.Error: none can be made, or (NoRoom) none was given back in time.
         """
-        if following is None:
+        while following is None:
             if self._free:
                 self._free -= 1
             else:
                 await self._wait()
             try:
                 following = self._take() or await self._new()
-            except BaseException:
-                self._leave()
-                raise
+            except BaseException as error:
+                if not (is_full(error) and self.has_some()):
+                    self._leave()
+                    raise
+                asyncio.get_running_loop().call_later(_FULL_SECONDS, self._leave)
         following.users += 1
         return following
 
@@ -111,14 +117,25 @@ class HotPool:
                 return
         self._free += 1
 
-    async def _new(self) -> HotConnection:
+    def refuse_if_away(self) -> None:
+        """Raises psycopg.OperationalError, with the reason, while the server is away."""
         if self.away:
-            raise psycopg.OperationalError("the server is away")
+            raise psycopg.OperationalError(f"the server is away: {self._why_away}")
+
+    def has_some(self) -> bool:
+        """Whether any connection of the pool still works."""
+        return any(not connection.failed for connection in self._made)
+
+    async def _new(self) -> HotConnection:
+        self.refuse_if_away()
         try:
-            return await self._connect()
+            connection = await self._connect()
         except psycopg.Error as error:
-            self._look_out(reason(error))
+            if not (is_full(error) and self.has_some()):
+                self._look_out(reason(error))
             raise
+        self._made.add(connection)
+        return connection
 
     async def _dispose_of(self, connection: HotConnection) -> None:
         if connection.gave_up:
@@ -136,8 +153,12 @@ class HotPool:
     def _look_out(self, why: str) -> None:
         """The server is away: try to connect until that works."""
         if self._probe is None and not self._closed:
-            self._went(why)
+            self._report_away(why)
             self._probe = asyncio.get_running_loop().create_task(self._connect_again(), name="reach the database")
+
+    def _report_away(self, why: str) -> None:
+        self._why_away = why
+        self._went(why)
 
     async def _connect_again(self) -> None:
         try:
@@ -146,7 +167,7 @@ class HotPool:
                 try:
                     await self._connect_one()
                 except psycopg.Error as error:
-                    self._went(reason(error))
+                    self._report_away(reason(error))
                 else:
                     self._came()
                     return
@@ -159,7 +180,9 @@ class HotPool:
         else:
             await self._until_free()
         try:
-            self._idle.append(await self._connect())
+            connection = await self._connect()
+            self._made.add(connection)
+            self._idle.append(connection)
         finally:
             self._leave()
 

@@ -17,8 +17,9 @@ from psycopg import errors as pg
 
 from broker.domain.database_url import RELEASE_0_1_SCHEMA
 from broker.store.driver import statements
-from broker.store.driver.database import Connection, Database, translate_errors
+from broker.store.driver.database import Connection, Database
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.postgres_errors import translate_errors
 
 _WAKE, _RESOURCES, _STAGED = "broker_wake", "broker_resources", "broker_staged"
 ACCESS_CHANGED = "access"

@@ -41,7 +41,9 @@ FROM (
     SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching
     FROM (
         SELECT l.attributes @@ %(filter_path)s::jsonpath
-               AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+               AND (%(body_path)s::jsonpath IS NULL OR message_matches(
+                   l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath
+               ))
                    AS matches
         FROM messages AS l
         WHERE %(filter_path)s::jsonpath IS NOT NULL

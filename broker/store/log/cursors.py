@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.domain.comparing import most_compared
-from broker.domain.journal import Event, Range, ranges_of, rows_of, without
+from broker.domain.journal import NOBODY, PURGED, Author, Event, Range, ranges_of, rows_of, without
 from broker.domain.position import MAX_SCANNED, Position
 from broker.domain.replay import MAX_COUNTED, ShardReplay
 from broker.domain.sequences import from_bits, from_multirange, to_bits
@@ -49,6 +49,7 @@ class ShardSeek:
     """One shard of a subscription, at `now`; the attempts that a seek leaves get ids from `first_attempt_id` on.
 
     What does not match the filter, or was published before `retained_since`, is not delivered and so not counted.
+    `author` and, of a purge, `is_purge` are for the journal.
     """
 
     shard_id: int
@@ -59,6 +60,8 @@ class ShardSeek:
     retained_since: datetime = _EVER
     filter_path: str | None = None
     body_path: str | None = None
+    author: Author = NOBODY
+    is_purge: bool = False
 
     @property
     def where(self) -> dict[str, int]:
@@ -253,10 +256,15 @@ async def _unsettled(connection: ResourceConnection, seek: ShardSeek, next_seq: 
 async def _write_down(
     connection: ResourceConnection, seek: ShardSeek, before: Sequence[Range], next_seq: int
 ) -> None:
-    """In the journal, whatever was chosen: what the seek has settled, and what it makes to be delivered."""
+    """Journal what the seek has settled and what it replays, whatever the subscription's journal is set to."""
     after = await _unsettled(connection, seek, next_seq)
-    events = ((Event.SEEKED_PAST, without(before, after)), (Event.REPLAYED, without(after, before)))
-    rows = [row for event, of in events for row in rows_of(None, seek.subscription_id, event, 0, of, span=True)]
+    dropped = (Event.ACKED, PURGED) if seek.is_purge else (Event.SKIPPED, "")
+    events = ((dropped, without(before, after)), ((Event.REPLAYED, ""), without(after, before)))
+    rows = [
+        row
+        for (event, answer), of in events
+        for row in rows_of(None, seek.subscription_id, event, 0, of, author=seek.author, answer=answer, span=True)
+    ]
     await write_journal(connection, shard_id=seek.shard_id, rows=rows, now=seek.now)
 
 

@@ -46,7 +46,7 @@ async def replace_letter(
         )
     if Outcome.WAITING in done.outcomes.values():
         return None, done
-    letters = not_edited(await find_letters(connection, wanted.asked))
+    letters = editable(await find_letters(connection, wanted.asked))
     now = wanted.asked.now
     published_at = now - timedelta(microseconds=now.microsecond % 1000)
     try:
@@ -64,9 +64,9 @@ async def replace_letter(
     return int(head), done
 
 
-def not_edited(letters: Sequence[Any]) -> list[Any]:
-    """Those that have not come back as other messages."""
-    return [letter for letter in letters if letter.resolution != Resolution.EDITED]
+def editable(letters: Sequence[Any]) -> list[Any]:
+    """The letters that were neither discarded nor edited before."""
+    return [letter for letter in letters if letter.resolution not in (Resolution.DISCARDED, Resolution.EDITED)]
 
 
 async def _write_down(

@@ -8,7 +8,7 @@ FROM (
     SELECT l.seq, l.publish_time, l.ordering_key, l.expires_at,
            (%(filter_path)s::jsonpath IS NULL OR coalesce(l.attributes @@ %(filter_path)s::jsonpath, false))
            AND (%(body_path)s::jsonpath IS NULL OR coalesce(
-               body_matches(l.attributes, l.body, %(body_path)s::jsonpath), false
+               message_matches(l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath), false
            )) AS matches,
            lead(l.seq) OVER (ORDER BY l.publish_time, l.seq) IS NULL AS is_last
     FROM (

@@ -2,7 +2,7 @@
 -- parameters: shard_id int8, subscription_ids int8[], publish_times timestamptz[], seqs int8[]
 -- columns: subscription_id, seq
 WITH found AS MATERIALIZED (
-    SELECT w.seq, m.attributes, m.body
+    SELECT w.publish_time, w.seq, m.attributes, m.body
     FROM unnest(%(publish_times)s::timestamptz[], %(seqs)s::int8[]) AS w (publish_time, seq)
     CROSS JOIN LATERAL (
         SELECT l.attributes, l.body
@@ -24,5 +24,5 @@ WHERE s.subscription_id = ANY (%(subscription_ids)s::int8[])
   AND s.filter_path IS NOT NULL
   AND NOT (
       f.attributes @@ s.filter_path
-      AND (s.body_path IS NULL OR body_matches(f.attributes, f.body, s.body_path))
+      AND (s.body_path IS NULL OR message_matches(f.attributes, f.body, f.publish_time, s.body_path))
   )

@@ -18,13 +18,14 @@ FROM (
            )
            AND (%(filter_path)s::jsonpath IS NULL OR coalesce(l.attributes @@ %(filter_path)s::jsonpath, false))
            AND (%(body_path)s::jsonpath IS NULL OR coalesce(
-               body_matches(l.attributes, l.body, %(body_path)s::jsonpath), false
+               message_matches(l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath), false
            ))
            AND (%(own_filter_path)s::jsonpath IS NULL OR coalesce(
                (l.attributes - %(added)s::text[]) @@ %(own_filter_path)s::jsonpath, false
            ))
            AND (%(own_body_path)s::jsonpath IS NULL OR coalesce(
-               body_matches(l.attributes - %(added)s::text[], l.body, %(own_body_path)s::jsonpath), false
+               message_matches(l.attributes - %(added)s::text[], l.body, l.publish_time, %(own_body_path)s::jsonpath),
+               false
            ))
            AND NOT EXISTS (
                SELECT FROM dead_letters AS d

@@ -42,12 +42,17 @@ _LENGTH = (16).to_bytes(4)  # of a digest, before it in an array
 class Stored(NamedTuple):
     """What became of a request some of whose messages may have been repeats.
 
-    `id_seqs`: what the id of each is made of; `sizes`: of those that were stored; `repeats`: how many were not.
+    `id_seqs`: what the id of each is made of; `sizes`: of those that were stored; `repeated`: the indexes of those
+    that were not.
     """
 
     id_seqs: Sequence[int]
     sizes: Sequence[int]
-    repeats: int
+    repeated: Sequence[int] = ()
+
+    @property
+    def repeats(self) -> int:
+        return len(self.repeated)
 
 
 @dataclass(slots=True)
@@ -146,12 +151,13 @@ class _Flush:
         if not request.digests:
             return Appended(request.first_seq, publish_time, request.first_id_seq)
         if not request.repeats:
-            return Stored(_id_seqs(request), request.batch.sizes, 0)
+            return Stored(_id_seqs(request), request.batch.sizes)
         own = dict(zip(request.kept, _id_seqs(request), strict=True))
         id_seqs = [
             own[index] if digest is None else self._known[digest] for index, digest in enumerate(request.digests)
         ]
-        return Stored(id_seqs, request.batch.sizes, request.repeats)
+        repeated = [index for index in range(len(request.digests)) if index not in own]
+        return Stored(id_seqs, request.batch.sizes, repeated)
 
 
 def _later(batch: EncodedMessages) -> int:

@@ -4,7 +4,7 @@
 SELECT w.shard_id, w.seq, l.ordering_key,
        (%(filter_path)s::jsonpath IS NULL OR coalesce(l.attributes @@ %(filter_path)s::jsonpath, false))
            AND (%(body_path)s::jsonpath IS NULL OR coalesce(
-               body_matches(l.attributes, l.body, %(body_path)s::jsonpath), false
+               message_matches(l.attributes, l.body, w.publish_time, %(body_path)s::jsonpath), false
            )) AS matches
 FROM unnest(%(shard_ids)s::int8[], %(publish_times)s::timestamptz[], %(seqs)s::int8[]) AS w (shard_id, publish_time, seq)
 CROSS JOIN LATERAL (

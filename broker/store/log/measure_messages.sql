@@ -8,7 +8,9 @@ FROM unnest(
 CROSS JOIN LATERAL (
     SELECT f.seq, f.publish_time, f.ordering_key, f.size,
            (%(filter_path)s::jsonpath IS NULL OR f.attributes @@ %(filter_path)s::jsonpath)
-           AND (%(body_path)s::jsonpath IS NULL OR body_matches(f.attributes, f.body, %(body_path)s::jsonpath))
+           AND (%(body_path)s::jsonpath IS NULL OR message_matches(
+               f.attributes, f.body, f.publish_time, %(body_path)s::jsonpath
+           ))
                AS matches
     FROM (
         (

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from broker.domain.errors import FailedPrecondition
-from broker.domain.journal import Author
+from broker.domain.journal import PURGED, Author
 from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
 from broker.domain.log_walk import LogWalk
@@ -21,8 +21,6 @@ from broker.store.log.log_walk import read_matching
 from broker.store.log.piles import Pile, lock_letters, lock_piles
 
 _READ_OLDEST_STANDING = statements.hot("read_oldest_standing")
-
-PURGED = "purged"  # of the journal's ACKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +74,25 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
     if writes:
         await connection.run(*writes)
     return Purged(outcomes, rest)
+
+
+async def count_matching(
+    connection: HotConnection, meant: LogWalk, after: LogPosition, max_messages: int, *, now: datetime
+) -> Purged:
+    """What `purge_matching` would do in a step.  Locks nothing, and writes nothing."""
+    found, rest = await read_matching(connection, meant, after, max_messages)
+    if not found:
+        return Purged({}, rest)
+    owner, shard_id = meant.subscription_id, after.shard_id
+    piles = await lock_piles(
+        connection, shard_ids=[], own=(owner, [shard_id]), consumable={owner}, now=now, locked=False
+    )
+    if shard_id not in piles:
+        raise FailedPrecondition("The subscription is detached, or was deleted.")
+    [pile] = piles[shard_id]
+    await lock_letters(connection, [pile], found, locked=False)
+    held = [message for message in found if pile.holds(message, now) in (Hold.OUT, Hold.HELD)]
+    return Purged({message.seq: _outcome(pile, message) for message in held}, rest)
 
 
 def _outcome(pile: Pile, message: Any) -> PurgeOutcome:

@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.expiry import OF_ITS_OWN
-from broker.domain.journal import BUCKET, DISCARDED, PUSH, SETTLING, SPAN, UNSETTLING, Author, Event
+from broker.domain.journal import BUCKET, DISCARDED, PURGED, PUSH, SETTLING, SPAN, UNSETTLING, Author, Event
 from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
 from broker.domain.push_replay import Meant, Missed, Outcome
@@ -26,7 +26,6 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
 from broker.store.log.log_walk import read_matching
 from broker.store.log.piles import Pile, lock_letters, lock_piles
-from broker.store.log.purging import PURGED
 
 _HOLD_RETENTION = statements.hot("hold_retention")
 _FIND_EXPIRED = statements.hot("find_expired")

@@ -26,7 +26,9 @@ FROM (
           AND l.publish_time >= %(retained_since)s
           AND l.seq <@ run.seqs::int8multirange
           AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
-          AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+          AND (%(body_path)s::jsonpath IS NULL OR message_matches(
+              l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath
+          ))
         UNION ALL
         SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size, l.id_seq
         FROM straggler_messages AS l
@@ -36,7 +38,9 @@ FROM (
           AND l.publish_time >= %(retained_since)s
           AND l.seq <@ run.seqs::int8multirange
           AND (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
-          AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+          AND (%(body_path)s::jsonpath IS NULL OR message_matches(
+              l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath
+          ))
     ) AS m
 ) AS counted
 ORDER BY seq

@@ -10,7 +10,7 @@ SELECT d.shard_id, d.publish_time, d.seq, d.source_seq, d.source_publish_time, d
        l.seq IS NOT NULL AS is_there, l.ordering_key,
        (%(filter_path)s::jsonpath IS NULL OR coalesce(l.attributes @@ %(filter_path)s::jsonpath, false))
            AND (%(body_path)s::jsonpath IS NULL OR coalesce(
-               body_matches(l.attributes, l.body, %(body_path)s::jsonpath), false
+               message_matches(l.attributes, l.body, d.publish_time, %(body_path)s::jsonpath), false
            )) AS matches
 FROM (
     SELECT c.shard_id, c.publish_time, c.seq, c.source_seq, c.source_publish_time, c.reason, c.delivery_attempts, c.resolution

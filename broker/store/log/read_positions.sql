@@ -85,7 +85,9 @@ LEFT JOIN LATERAL (
     FROM (
         SELECT l.publish_time,
                l.attributes @@ %(filter_path)s::jsonpath
-               AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+               AND (%(body_path)s::jsonpath IS NULL OR message_matches(
+                   l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath
+               ))
                    AS matches
         FROM messages AS l
         WHERE l.shard_id = c.shard_id

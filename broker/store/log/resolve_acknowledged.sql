@@ -54,7 +54,9 @@ WHERE d.shard_id = %(shard_id)s
                             AND m.last_seq >= d.seq AND m.last_seq < d.seq + 1000 AND m.seq = d.seq
                       ) AS l
                       WHERE l.attributes @@ f.filter_path::jsonpath
-                        AND (f.body_path IS NULL OR body_matches(l.attributes, l.body, f.body_path::jsonpath))
+                        AND (f.body_path IS NULL OR message_matches(
+                            l.attributes, l.body, d.publish_time, f.body_path::jsonpath
+                        ))
                   )
             )
       )

@@ -33,9 +33,10 @@ FROM (
                    ELSE ARRAY[l.data[m.ordinal]]
                END AS body,
                (%(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath)
-               AND (%(body_path)s::jsonpath IS NULL OR body_matches(
+               AND (%(body_path)s::jsonpath IS NULL OR message_matches(
                    m.attributes,
                    CASE WHEN l.count > 1 OR l.size <= 2000000 THEN l.data[m.ordinal] END,  -- as the view `messages`
+                   l.publish_time,
                    %(body_path)s::jsonpath
                ))
                AND (%(ordering_key)s = '' OR l.ordering_key = %(ordering_key)s) AS matches

@@ -6,11 +6,13 @@
 SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching
 FROM (
     SELECT (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
-           AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+           AND (%(body_path)s::jsonpath IS NULL OR message_matches(
+               l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath
+           ))
            AND (l.expires_at IS NULL OR l.expires_at > %(now)s) AS matches
     FROM cursors AS c
     CROSS JOIN LATERAL (
-        SELECT l.attributes, l.body, l.expires_at FROM messages AS l
+        SELECT l.attributes, l.body, l.publish_time, l.expires_at FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) >= (c.next_publish_time, c.next_seq)
           AND l.publish_time >= greatest(c.next_publish_time, %(retained_since)s)

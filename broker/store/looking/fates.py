@@ -68,11 +68,12 @@ async def read_facts(
         "ordered": [s.enable_message_ordering for s in subscriptions],
     }
     body = message.data if len(message.data) <= MAX_BODY_BYTES else None
+    given = {"attributes": message.attributes, "body": body, "publish_time": message.publish_time}
     # Letters before and behind: a message becomes one, and comes back, at any moment.
     before, rows, there, behind = await connection.run(
         (_FIND_LETTERS, where),
         (_READ_FATES, where | in_shard),
-        (_MATCH_MESSAGE, ids | {"attributes": message.attributes, "body": body}),
+        (_MATCH_MESSAGE, ids | given),
         (_FIND_LETTERS, where),
     )
     matches = dict(there)

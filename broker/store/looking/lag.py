@@ -50,6 +50,7 @@ async def read_lag(
         "filter_paths": [s.filter_path for s in subscriptions],
         "body_paths": [s.body_path for s in subscriptions],
         "ordered": [s.enable_message_ordering for s in subscriptions],
+        "now": now,
         "max_attempts": MAX_ATTEMPTS,
         "max_batches": MAX_BATCHES,
         "max_scanned": MAX_SCANNED,

@@ -15,7 +15,9 @@ FROM (
     FROM (
         SELECT l.seq, l.publish_time, l.last_seq, l.ordering_key, l.attributes, l.data, l.size, l.id_seq,
                (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
-               AND (%(body_path)s::jsonpath IS NULL OR body_matches(l.attributes, l.body, %(body_path)s::jsonpath))
+               AND (%(body_path)s::jsonpath IS NULL OR message_matches(
+                   l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath
+               ))
                    AS matches
         FROM messages AS l
         WHERE l.shard_id = %(shard_id)s

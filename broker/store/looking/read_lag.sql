@@ -4,15 +4,15 @@
 -- What is older than `retained_since` is not delivered, and is not counted.  `holder` is the row of the ordering key
 -- whose oldest message is the oldest of those that others of their keys wait for.
 -- parameters: subscription_ids int8[], retained_since timestamptz[], filter_paths text[], body_paths text[],
---     ordered bool[], max_attempts int8, max_batches int8, max_scanned int8
--- columns: subscription_id, shard_id, unclaimed, oldest_unclaimed, scanned, matching, attempts, outstanding, retrying,
---     highest_attempt, oldest_outstanding, held, held_batches, message_size, holder
+--     ordered bool[], now timestamptz, max_attempts int8, max_batches int8, max_scanned int8
+-- columns: subscription_id, shard_id, unclaimed, oldest_unclaimed, scanned, matching, attempts, claimed, outstanding,
+--     retrying, highest_attempt, oldest_claimed, held, held_batches, message_size, holder
 SELECT p.subscription_id, p.shard_id,
        CASE WHEN first.publish_time IS NULL THEN 0 ELSE p.head + 1 - greatest(p.next_seq, first.seq) END AS unclaimed,
        CASE WHEN p.filter_path IS NULL THEN first.publish_time ELSE scan.oldest END AS oldest_unclaimed,
        CASE WHEN p.filter_path IS NOT NULL THEN scan.scanned END AS scanned, scan.matching,
-       out.attempts, out.outstanding, out.retrying, out.highest_attempt,
-       coalesce(oldest.publish_time, out.first_publish_time) AS oldest_outstanding,
+       out.attempts, out.claimed, out.outstanding, out.retrying, out.highest_attempt,
+       coalesce(oldest.publish_time, out.first_publish_time) AS oldest_claimed,
        coalesce(held.messages, 0)::int8 AS held, coalesce(held.batches, 0) AS held_batches,
        z.message_size, out.holder::text AS holder
 -- DISTINCT ON: these rows are made once, and not anew for each look into a table; by the key of the cursors, so it takes
@@ -39,7 +39,8 @@ CROSS JOIN LATERAL (
     ) AS b
 ) AS z
 CROSS JOIN LATERAL (
-    SELECT count(*) AS attempts, coalesce(sum(d.messages), 0)::int8 AS outstanding,
+    SELECT count(*) AS attempts, coalesce(sum(d.messages), 0)::int8 AS claimed,
+           coalesce(sum(d.within_deadline), 0)::int8 AS outstanding,
            coalesce(sum(d.messages) FILTER (WHERE d.status IN ('nacked', 'exhausted')), 0)::int8 AS retrying,
            max(d.attempt_number) FILTER (WHERE d.messages > 0) AS highest_attempt,
            (array_agg(d.seq ORDER BY d.seq) FILTER (WHERE d.is_open))[1] AS seq,
@@ -53,6 +54,11 @@ CROSS JOIN LATERAL (
                    WHEN a.ordering_key IS NULL THEN bit_count(a.open)
                    ELSE (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unsettled(a.seqs, a.open)) AS r)
                END AS messages,
+               CASE
+                   WHEN a.status <> 'delivering' OR a.next_delivery_at <= %(now)s THEN 0
+                   WHEN a.out_count IS NULL THEN bit_count(a.open)
+                   ELSE bit_count(substring(a.open FROM 1 FOR a.out_count))
+               END AS within_deadline,
                CASE WHEN a.ordering_key IS NOT NULL AND head.seq IS NOT NULL THEN jsonb_build_object(
                    'ordering_key', a.ordering_key, 'seq', head.seq, 'attempt_number', a.attempt_number,
                    'status', a.status, 'delivered_at', extract(epoch FROM a.delivered_at)
@@ -112,7 +118,9 @@ LEFT JOIN LATERAL (
     FROM (
         SELECT l.publish_time,
                l.attributes @@ p.filter_path
-               AND (p.body_path IS NULL OR body_matches(l.attributes, l.body, p.body_path)) AS matches
+               AND (p.body_path IS NULL OR message_matches(
+                   l.attributes, l.body, l.publish_time, p.body_path
+               )) AS matches
         FROM messages AS l
         WHERE p.filter_path IS NOT NULL
           AND l.shard_id = p.shard_id

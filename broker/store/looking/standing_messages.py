@@ -32,7 +32,7 @@ _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _ROWS = 100  # that are read at a time
 _CHUNK = 200  # messages that are read with their data at a time
 _EVER = datetime.min.replace(tzinfo=UTC)
-_IN_LOG = frozenset({MessageState.WAITING, MessageState.HELD_BY_KEY})
+_IN_LOG = frozenset({MessageState.WAITING, MessageState.BLOCKED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class _Walk:
             position = await self._take(chunk, row, position)
             if position.seq < chunk[-1].seq:
                 return position
-        while row.waits and MessageState.HELD_BY_KEY in self.asked.page.states:
+        while row.waits and MessageState.BLOCKED in self.asked.page.states:
             if self.is_full:
                 return position
             held = await self._held(row, position)
@@ -153,7 +153,7 @@ class _Walk:
         }
         [rows] = await self.connection.run((_LIST_HELD, asked))
         holder = _first_open(row)
-        state = MessageState.WAITING if holder is None else MessageState.HELD_BY_KEY
+        state = MessageState.WAITING if holder is None else MessageState.BLOCKED
         return [
             StandingMessage(shard_id=position.shard_id, seq=seq, publish_time=time, state=state, held_by=holder)
             for seq, time in rows
@@ -239,7 +239,7 @@ def standing_in(row: Any, shard_id: int, now: datetime) -> Iterator[StandingMess
         came_back = ordinal >= row.out_count
         if row.ordering_key is not None and (came_back or row.status != "delivering") and seqs[ordinal] != first:
             number = numbers[ordinal - row.out_count] if came_back and numbers else row.attempt_number
-            yield StandingMessage(**common, state=MessageState.HELD_BY_KEY, attempt_number=number, held_by=first)
+            yield StandingMessage(**common, state=MessageState.BLOCKED, attempt_number=number, held_by=first)
             continue
         state = _state(row, now)
         at = None if state in (MessageState.WAITING, MessageState.EXHAUSTED) else row.at
@@ -255,7 +255,7 @@ def _state(row: Any, now: datetime) -> MessageState:
         return MessageState.WAITING
     if row.status == "delivering" and row.at > now:
         return MessageState.OUTSTANDING
-    return MessageState.RETRY_AT
+    return MessageState.RETRYING
 
 
 def _first_open(row: Any) -> int | None:
@@ -273,6 +273,6 @@ def _waiting(row: Any, shard_id: int) -> StandingMessage:
         attributes=row.attributes,
         data=row.data,
         id_seq=row.id_seq,
-        state=MessageState.WAITING if row.held_by is None else MessageState.HELD_BY_KEY,
+        state=MessageState.WAITING if row.held_by is None else MessageState.BLOCKED,
         held_by=row.held_by,
     )

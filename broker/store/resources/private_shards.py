@@ -27,6 +27,7 @@ async def find_private_shard(
     if found is not None:
         return int(found), False
     start = whole_milliseconds(now)
+    start = max(start, subscription.filter_changed_at or start)
     made = {"topic_id": owner, "ordinal": 0, "last_publish_time": start, "open": False, "level": None}
     [shard_id] = await insert_shards(connection, [made])
     of_it = held_claims.c.subscription_id == subscription.subscription_id

@@ -18,6 +18,8 @@ from broker.store.log.due_attempt import first_due_floor
 from broker.store.log.in_doubt import wait_until_heard
 from broker.store.log.letter_retention import resolve_in_shards
 from broker.store.resources.cursor_locks import lock_cursors_of
+from broker.store.resources.exact_durations import exact_texts, exactly
+from broker.store.resources.filter_changes import decode_earlier, newest_filter
 from broker.store.resources.shard_levels import (
     PRIORITIES,
     of_subscription,
@@ -50,6 +52,7 @@ _SUBSCRIPTION: Select[Any] = (
         subscriptions,
         _SHARDS,
         topics.c.message_retention.label("topic_message_retention"),
+        topics.c.exact_durations.label("topic_exact_durations"),
         *PRIORITIES,
         push_states.c.paused_reason,
         push_states.c.paused_at,
@@ -85,24 +88,27 @@ def _subscription(row: Row[Any]) -> Subscription:
         priorities=read_priorities(row),
         ack_deadline_seconds=row.ack_deadline_seconds,
         retain_acked_messages=row.retain_acked_messages,
-        message_retention=row.message_retention,
-        topic_message_retention=row.topic_message_retention,
+        message_retention=exactly(row.message_retention, "message_retention", row.exact_durations),
+        topic_message_retention=exactly(
+            row.topic_message_retention, "message_retention", row.topic_exact_durations
+        ),
         labels=row.labels,
         enable_message_ordering=row.enable_message_ordering,
         extensions=decode_extensions(
             row.extensions, dead_letter_expired=row.dead_letter_expired, urgent=row.push_urgent
         ),
         enable_exactly_once_delivery=row.enable_exactly_once_delivery,
-        expiration_ttl=row.expiration_ttl,
+        expiration_ttl=exactly(row.expiration_ttl, "expiration_ttl", row.exact_durations),
         filter=row.filter,
         filter_path=row.filter_path,
         body_path=row.body_path,
+        earlier_filters=decode_earlier(row.earlier_filters),
+        filter_changed_at=row.filter_changed_at,
+        newest_filter=newest_filter(row),
         dead_letter_topic_id=row.dead_letter_topic_id or 0,
         dead_letters_unread=bool(row.dead_letters_unread),
         dead_letter_policy=_dead_letter_policy(row),
-        retry_policy=None
-        if row.minimum_backoff is None
-        else RetryPolicy(minimum_backoff=row.minimum_backoff, maximum_backoff=row.maximum_backoff),
+        retry_policy=_retry_policy(row),
         detached=row.detached,
         push_config=decode_push_config(row.push_config),
         pause=_pause(row),
@@ -120,6 +126,15 @@ def _dead_letter_policy(row: Row[Any]) -> DeadLetterPolicy | None:
     )
 
 
+def _retry_policy(row: Row[Any]) -> RetryPolicy | None:
+    if row.minimum_backoff is None:
+        return None
+    return RetryPolicy(
+        minimum_backoff=exactly(row.minimum_backoff, "minimum_backoff", row.exact_durations),
+        maximum_backoff=exactly(row.maximum_backoff, "maximum_backoff", row.exact_durations),
+    )
+
+
 def _pause(row: Row[Any]) -> Pause | None:
     """A broker of another version may have ended one for pushes alone: the claims wait all the same, and say so."""
     if row.paused_reason:
@@ -132,21 +147,29 @@ def _mutable(subscription: Subscription) -> dict[str, Any]:
     return {
         "ack_deadline_seconds": s.ack_deadline_seconds,
         "retain_acked_messages": s.retain_acked_messages,
-        "message_retention": s.message_retention,
         "labels": s.labels,
         "enable_exactly_once_delivery": s.enable_exactly_once_delivery,
         "extensions": encode_extensions(s.extensions),
         "dead_letter_expired": s.extensions.dead_letter_expired,
         "push_urgent": s.extensions.push.urgent,
-        "expiration_ttl": s.expiration_ttl,
         "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
         "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,
-        "minimum_backoff": s.retry_policy and s.retry_policy.minimum_backoff,
-        "maximum_backoff": s.retry_policy and s.retry_policy.maximum_backoff,
         "push_config": encode_push_config(s.push_config),
         "kept": s.kept,
         "message_transforms": encode_transforms(s.transforms),
+        **_durations(s),
     }
+
+
+def _durations(subscription: Subscription) -> dict[str, Any]:
+    retry = subscription.retry_policy
+    columns: dict[str, timedelta | None] = {
+        "message_retention": subscription.message_retention,
+        "expiration_ttl": subscription.expiration_ttl,
+        "minimum_backoff": None if retry is None else retry.minimum_backoff,
+        "maximum_backoff": None if retry is None else retry.maximum_backoff,
+    }
+    return columns | {"exact_durations": exact_texts(columns)}
 
 
 def _filter(subscription: Subscription) -> dict[str, str | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.timestamps import whole_milliseconds
@@ -114,9 +114,14 @@ async def _begin(
     plain: Iterable[int] = (),
     levels: Iterable[int] = (),
 ) -> None:
-    """New shards, and these subscriptions at their beginnings."""
+    """New shards, and these subscriptions at their beginnings.
+
+    What is published there comes after every change of a filter (store/resources/filter_changes.py).
+    """
+    changed = select(func.max(subscriptions.c.filter_changed_at)).where(_attached(topic))
     start = whole_milliseconds(now)
-    made = made_shards(topic.topic_id, plain=plain, levels=levels, now=now, frozen=topic.freeze is not None)
+    start = max(start, await connection.scalar(changed) or start)
+    made = made_shards(topic.topic_id, plain=plain, levels=levels, now=start, frozen=topic.freeze is not None)
     shard_ids = await insert_shards(connection, made)
     position = {"next_publish_time": start, "next_seq": 1, "due_floor": first_due_floor(now), "first_seq": 1}
     rows = [

@@ -1,7 +1,7 @@
 """Rows of `topics`, and the shards that a topic owns."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, literal, select, update
@@ -17,6 +17,7 @@ from broker.domain.topic_extensions import TopicExtensions
 from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.driver.database import driver_of
 from broker.store.log.in_doubt import wait_until_heard
+from broker.store.resources.exact_durations import exact_texts, exactly
 from broker.store.resources.shard_levels import (
     insert_shards,
     made_shards,
@@ -45,7 +46,7 @@ def _topic(row: Row[Any]) -> Topic:
         key_shards=row.key_shards,
         levels=levels,
         labels=row.labels,
-        message_retention=row.message_retention,
+        message_retention=exactly(row.message_retention, "message_retention", row.exact_durations),
         kept=row.kept,
         schema_settings=None if row.schema_id is None else _schema_settings(row),
         transforms=decode_transforms(row.message_transforms),
@@ -73,6 +74,11 @@ def _extension_columns(extensions: TopicExtensions) -> dict[str, Any]:
         **priority_columns(extensions.priorities),
         "expiry": extensions.expiry,
     }
+
+
+def _retention_columns(topic: Topic) -> dict[str, Any]:
+    columns: dict[str, timedelta | None] = {"message_retention": topic.message_retention}
+    return columns | {"exact_durations": exact_texts(columns)}
 
 
 def _freeze(stored: Mapping[str, str]) -> Freeze:
@@ -107,7 +113,7 @@ async def insert_topic(
         .values(
             name=topic.name,
             labels=topic.labels,
-            message_retention=topic.message_retention,
+            **_retention_columns(topic),
             kept=topic.kept,
             message_transforms=encode_transforms(topic.transforms),
             **_extension_columns(topic.extensions),
@@ -156,7 +162,7 @@ async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:
         .where(topics.c.topic_id == topic.topic_id)
         .values(
             labels=topic.labels,
-            message_retention=topic.message_retention,
+            **_retention_columns(topic),
             kept=topic.kept,
             message_transforms=encode_transforms(topic.transforms),
             **_extension_columns(topic.extensions),

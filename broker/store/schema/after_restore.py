@@ -64,7 +64,7 @@ def go_on_after_restore(database_url: str, *, schema: str) -> Gap:
     try:
         return _go_on(database_url, schema)
     except psycopg.OperationalError as error:
-        raise DatabaseUnreachable(f"the database cannot be reached: {reason(error)}") from error
+        raise DatabaseUnreachable(f"the database cannot be used: {reason(error)}") from error
 
 
 def _go_on(database_url: str, schema: str) -> Gap:

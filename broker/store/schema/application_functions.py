@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 
 from broker.store.driver.connection_parameters import connection_parameters
+from broker.store.schema.installations import grant_create
 from broker.store.schema.migration_waits import APPLICATION_NAME
 from broker.telemetry.log import reason
 
@@ -217,7 +218,7 @@ def _make_schema(connection: psycopg.Connection[Any], functions: str) -> None:
         if not may:
             raise CannotGrant(
                 f"the role {role} may not make the schema {functions} in the database {database}: let the "
-                f"database's owner run `CREATE SCHEMA {functions} AUTHORIZATION {role}`, then try again"
+                f"database's owner run `{grant_create(database, role)}`, then try again"
             )
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(functions)))
         return

@@ -83,7 +83,7 @@ def why_not_served_distributed(connection: _Connection, schema: str) -> str:
     if wrong := wrongly_known(known):
         return (
             f"tables of the schema {schema} are known to Citus in a way that no broker can serve "
-            f"({_named(wrong)}): docs/operations.md has the way back, under Citus"
+            f"({_named(wrong)}): `broker docs operations citus` has the way back"
         )
     if missing := undistributed(connection, schema):
         return (

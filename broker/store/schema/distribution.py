@@ -82,7 +82,7 @@ def _why_not(connection: _Connection, schema: str) -> str:
     if wrong := wrongly_known(known_to_citus(connection, schema)):
         return (
             f"Citus has tables of the schema in another way ({', '.join(wrong)}): "
-            "docs/operations.md has the way back, under Citus"
+            "`broker docs operations citus` has the way back"
         )
     return ""
 

@@ -10,6 +10,7 @@ import psycopg
 from psycopg import sql
 
 from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
+from broker.store.driver.text import quoted
 
 _Connection = psycopg.Connection[Any]
 
@@ -76,7 +77,7 @@ def find_installation(connection: _Connection, wanted: str = "") -> Installation
     if not may_use:
         raise SchemaUnusable(
             f"the tables in the schema {schema} belong to the role {owner}, and {role} is not a member of it: "
-            f"connect as {owner}, or let it run `GRANT {owner} TO {role}`"
+            f"connect as {owner}, or let a superuser run `GRANT {quoted(owner)} TO {quoted(role)}`"
         )
     check_may_make(connection, schema)  # partitions
     return Installation(schema, _revision(connection, schema), others)
@@ -100,12 +101,21 @@ def check_may_make(connection: _Connection, schema: str) -> None:
     if there:
         raise SchemaUnusable(
             f"the role {role} may not make tables in the schema {schema}: permission denied. Let the schema's "
-            f"owner run `ALTER SCHEMA {schema} OWNER TO {role}`, or choose another by {_SETTING}"
+            f"owner run `GRANT USAGE, CREATE ON SCHEMA {schema} TO {quoted(role)}`, or choose another by "
+            f"{_SETTING}"
         )
     raise SchemaUnusable(
         f"the role {role} may not make the schema {schema} in the database {database}: permission denied. Let the "
-        f"database's owner run `CREATE SCHEMA {schema} AUTHORIZATION {role}`, then try again"
+        f"database's owner run `{grant_create(database, role)}`, then try again"
     )
+
+
+def grant_create(database: str, role: str) -> str:
+    """The statement by which a database's owner lets the role make schemas: the broker's, and that of functions.
+
+    CREATE SCHEMA … AUTHORIZATION would need an owner who is a member of the role.
+    """
+    return f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(role)}"
 
 
 def _check_free(connection: _Connection, schema: str) -> None:

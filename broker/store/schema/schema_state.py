@@ -20,6 +20,7 @@ from broker.domain.errors import Unavailable
 from broker.domain.schema_revision import can_be_served, is_behind
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.citus import is_distributed, is_worker, why_not_served_distributed
+from broker.store.schema.fitness import ConnectionBound, connection_bound, why_unfit
 from broker.store.schema.installations import SchemaUnusable, find_installation
 from broker.store.schema.pooler import PoolInBetween, connect_directly, refuse_pools
 
@@ -30,6 +31,10 @@ _MIGRATION = re.compile(r"(\d{4}(?:_since_\d{4})?)_.+\.py")  # the file of a rev
 
 class DatabaseUnreachable(Exception):
     """The database cannot be connected to, or is not one that the broker can use; the message says why."""
+
+
+class DatabaseUnfit(DatabaseUnreachable):
+    """The database answers, and no broker can work in it as it is; the message has the remedy."""
 
 
 class UrlUnusable(DatabaseUnreachable):
@@ -76,13 +81,14 @@ class DatabaseState:
     """What `inspect` found: the server's major version, the schema that has the broker's tables, or is to have
     them, and their revision (None: there are none).
 
-    `remark` is what else an operator should know of, a sentence ("": nothing).  `problem`: why no broker can serve
-    it as it is, whatever its revision ("": nothing).
+    `bound`: how many connections the server allows.  `remark` is what else an operator should know of, a sentence
+    ("": nothing).  `problem`: why no broker can serve it as it is, whatever its revision ("": nothing).
     """
 
     server_major_version: int
     schema: str
     revision: str | None
+    bound: ConnectionBound
     remark: str = ""
     problem: str = ""
 
@@ -97,6 +103,8 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
         if is_worker(connection):
             raise DatabaseUnreachable("this is a worker of a Citus cluster: give the URL of its coordinator")
         found = find_installation(connection, schema)
+        if unfit := why_unfit(connection, found.schema):
+            raise DatabaseUnfit(f"The database cannot be used: {unfit}")
         remark = ""
         if found.schema == RELEASE_0_1_SCHEMA and not schema:
             remark = (
@@ -110,7 +118,8 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
             from broker.store.schema.citus_probe import why_not_relied_on  # slow to import, and seldom needed
 
             problem = why_not_relied_on(connection, database_url, found.schema)
-        return DatabaseState(_major_version(connection), found.schema, found.revision, remark, problem)
+        bound = connection_bound(connection)
+        return DatabaseState(_major_version(connection), found.schema, found.revision, bound, remark, problem)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ metadata = MetaData()
 # What the migrations make beside the tables: it moves with them (store/schema/schema_move.py).
 VIEWS = ("messages", "straggler_messages", "known_shards", "held_claims")
 FUNCTIONS = (
-    *("nth_sequence", "unsettled", "body_matches"),
+    *("nth_sequence", "unsettled", "body_matches", "message_matches"),
     *("application_role", "check_staged_message", "check_staged_delay", "check_staged_bounds", "is_first_staged"),
     *("check_staged_wishes", "stage_message", "stage_acks", "wake_relay", "tell_brokers"),
 )
@@ -82,6 +82,8 @@ topics = Table(
     Column("priority_weights", ARRAY(Integer)),
     # Publishers may say for how long messages are delivered (domain/expiry.py).
     Column("expiry", Boolean, nullable=False, server_default=text("false")),
+    # Of `message_retention`, if it has nanoseconds (store/resources/exact_durations.py).
+    Column("exact_durations", JSONB(none_as_null=True)),
 )
 
 # A subscription was last used at about `last_active_at`.  Shortly before it expires it is watched, last at
@@ -115,12 +117,19 @@ subscriptions = Table(
     Column("idle_watched", Interval, nullable=False, server_default=text("'00:00:00'::interval")),
     Column("idle_watched_at", DateTime(timezone=True)),
     Column("message_transforms", Text),  # as of topics
-    # Null: the filter, if any, does not look into bodies.  Else `filter_path` is true wherever the filter may be.
+    # Null: attributes alone decide.  Else `filter_path` is true wherever the filter may be (filtering/jsonpath.py).
     Column("body_path", JsonPath),
     # Null: since it was made, as far as is known, messages are pushed where they are now, or pulled.
     Column("endpoint_set_at", DateTime(timezone=True)),
     Column("dead_letter_expired", Boolean, nullable=False, server_default=text("false")),
     Column("push_urgent", Boolean, nullable=False, server_default=text("false")),
+    Column("exact_durations", JSONB(none_as_null=True)),  # as of topics
+    # Null: the filter is what it was when the subscription was made.  Else the filters before it, `filter` alone
+    # decides about messages published from `filter_changed_at` on, and so do these paths.
+    Column("earlier_filters", JSONB(none_as_null=True)),
+    Column("filter_changed_at", DateTime(timezone=True)),
+    Column("newest_filter_path", JsonPath),
+    Column("newest_body_path", JsonPath),
     # Every broker process reads all push subscriptions, now and then.
     Index(
         "subscriptions_push_idx",
@@ -274,7 +283,8 @@ straggler_batches = Table("straggler_batches", metadata, *_batch_columns())
 # A subscription's position in one shard: all before (next_publish_time, next_seq) has been claimed.  Its row lock
 # is the claim lock.  Nothing is due before `due_floor`, or claimed while it is `paused`; nothing before `first_seq`
 # was ever the subscription's (none: it is older than this column).  `due_first`: whose turn it is, of redeliveries
-# and fresh messages (domain/due_share.py).
+# and fresh messages (domain/due_share.py).  `filter_changed_at`: no claim may use a filter that was read earlier
+# (docs/decisions/0077); a cursor made after the change needs none, for who has not heard of it knows no such shard.
 cursors = Table(
     "cursors",
     metadata,
@@ -286,6 +296,7 @@ cursors = Table(
     Column("first_seq", BigInteger),
     Column("paused", Boolean, nullable=False, server_default=text("false")),
     Column("due_first", Boolean, nullable=False, server_default=text("true")),
+    Column("filter_changed_at", DateTime(timezone=True)),
     # One index for both questions: the cursor of a subscription in a shard, and all cursors of a subscription.
     PrimaryKeyConstraint("subscription_id", "shard_id"),
     postgresql_with={"fillfactor": "50"},

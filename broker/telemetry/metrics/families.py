@@ -244,6 +244,9 @@ OPERATION_STEPS: Final = PROCESS.counter(
     "broker_operation_steps", "Steps of operations that this process has done, each a transaction."
 )
 PURGES: Final = PROCESS.counters("broker_purges", "Purges, by what was purged.", "of", ("subscription", "topic"))
+FILTER_CHANGES: Final = PROCESS.counter(
+    "broker_filter_changes", "Filters of subscriptions that were changed by setFilter."
+)
 OPERATIONS_ENDED: Final = PROCESS.counters(
     "broker_operations_ended", "Operations that have ended, by how.", "state", ("succeeded", "failed", "cancelled")
 )

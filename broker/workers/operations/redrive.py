@@ -144,7 +144,7 @@ class RedriveKind:
             letters=letters,
             after=after,
             max_messages=step_size(operation),
-            own_paths=(subscription.filter_path, subscription.body_path),
+            own_paths=subscription.newest_paths,
             consumable=frozenset(operation.request["consumable"]),
             author=Author(principal=operation.started_by),
             now=self._clock.now(),

@@ -1,4 +1,6 @@
-"""One connection to an endpoint: HTTP/1.1, a request at a time (parsed by httptools, as uvicorn does).
+"""One connection to an endpoint: HTTP/1.1, a request at a time.
+
+httptools parses the answers, as it does for uvicorn; what it refuses is read again by h11 (second_reading.py).
 
     idle ──send──► waiting ──status and headers──► answered ──end of the body──► idle, if both sides keep it alive
       └───────────────┴── closed by the other side, broken, given up ──┴──► closed
@@ -12,6 +14,8 @@ import ssl
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from broker.workers.push.second_reading import SecondReading, looks_like_http
 
 MAX_HEAD = 64 * 1024  # bytes of status line and headers, with all interim answers
 MAX_BODY = 64 * 1024  # bytes of a body that are kept; a connection with more to come is closed
@@ -37,6 +41,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0  # of the loop's time; the pool's
         self.reusable = True  # False also while a request is in hand
         self._parser = HttpResponseParser(self)
+        self._second: SecondReading | None = None  # in place of the parser, for the answer that it refused
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._wants_end = False
@@ -49,7 +54,7 @@ class Connection(asyncio.Protocol):
         self.body = b""
         self.complete = False
         self._keep_alive = False
-        self._head_bytes = 0
+        self._head = b""  # what has come before the status, with all interim answers
         self._body_bytes = 0  # as they came, after the packet that the status was in
 
     # What the pool calls.
@@ -63,7 +68,7 @@ class Connection(asyncio.Protocol):
             await self._wait(for_end=False)
         if not self.status:
             reason = self._lost or _CLOSED
-            raise ConnectionLost(reason, untouched=not self._head_bytes)
+            raise ConnectionLost(reason, untouched=not self._head)
 
     async def end_of_body(self) -> None:
         """Wait for the end of the body, or for as much of it as is kept."""
@@ -123,25 +128,45 @@ class Connection(asyncio.Protocol):
             self._lose("the endpoint sent something without a request")
             return
         if not self.status:
-            self._head_bytes += len(data)
+            self._head += data
         else:
             self._body_bytes += len(data)
+        if self._second is not None:
+            self._read_again(self._second, data)
+        else:
+            self._parse(data)
+        if self.status:
+            self._head = b""
+            if self._body_bytes > MAX_BODY + _MAX_AROUND_BODY:  # the parser would keep a trailer of any size
+                self.complete, self._keep_alive = True, False
+                self.abort()
+            self._wake()
+        elif len(self._head) > MAX_HEAD:
+            self._lose(f"the answer's headers have more than {MAX_HEAD} bytes")
+
+    def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:  # 101: nobody asked for it
             self.complete = True
         except HttpParserError as error:
-            if not self.status:
+            if self.status:
+                self.complete, self._keep_alive = True, False  # the body is broken; the status stands
+            elif looks_like_http(self._head):
+                self._second = SecondReading(MAX_HEAD, frozenset({PROCESSING}))
+                self._read_again(self._second, self._head)
+            else:
                 self._lose(f"the answer is not HTTP: {error}")
-                return
-            self.complete, self._keep_alive = True, False  # the body is broken; the status stands
-        if self.status:
-            if self._body_bytes > MAX_BODY + _MAX_AROUND_BODY:  # the parser would keep a trailer of any size
-                self.complete, self._keep_alive = True, False
-                self.abort()
-            self._wake()
-        elif self._head_bytes > MAX_HEAD:
-            self._lose(f"the answer's headers have more than {MAX_HEAD} bytes")
+
+    def _read_again(self, second: SecondReading, data: bytes) -> None:
+        """The connection is not kept: the next answer on it could not be told from what this one was read as."""
+        second.feed(data)
+        if second.refusal:
+            self._lose(f"the answer is not valid HTTP/1.1: {second.refusal}")
+        elif second.status:
+            self.status, self.complete = second.status, second.complete
+            self.retry_after, self.date = second.headers.get(b"retry-after", b""), second.headers.get(b"date", b"")
+            self.body = second.body[:MAX_BODY]
 
     # What the parser calls.
 

@@ -56,6 +56,17 @@ class EndpointNews:
         """An endpoint that was reported as failing has taken a message."""
         self._states.ends(_FAILING, endpoint.subscription.name, f"{_pushes(endpoint)} work again")
 
+    def nothing_left(self, endpoint: Endpoint) -> None:
+        """An endpoint that was reported as failing has nothing left to take."""
+        what = f"{_pushes(endpoint)} fail no longer: nothing is left to push"
+        self._states.ends(_FAILING, endpoint.subscription.name, what)
+
+    def replaced(self, endpoint: Endpoint, by: Subscription) -> None:
+        """The subscription is pushed to another endpoint from now on."""
+        origin = shown_origin(by.push_config.endpoint)
+        what = f"{_pushes(endpoint)} fail no longer: they go to {origin} now"
+        self._states.ends(_FAILING, endpoint.subscription.name, what)
+
     def message_failing(self, endpoint: Endpoint, message: FailingMessage, *, lasted: timedelta) -> None:
         """A message keeps failing while others are delivered."""
         what = f"pushes of message {message.message_id} of {endpoint.subscription.name} fail"
@@ -127,8 +138,8 @@ class EndpointNews:
         self._dead_letters.read(subscription)
         if pause is not None:
             self._paused.add(name)
-            until = "until they are allowed" if is_withheld(pause.reason) else "until :resume"
-            self._states.begins(_PAUSED, name, f"pushes of {name} are paused, {until}", pause.why)
+            until = "until they are allowed" if is_withheld(pause.reason) else "until resumed"
+            self._states.begins(_PAUSED, name, f"pushes of {name} are paused {until}", pause.why)
         elif name in self._paused:
             self._paused.remove(name)
             self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")

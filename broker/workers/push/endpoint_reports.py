@@ -10,7 +10,7 @@ from broker.domain.push_state import WAIT_TOLD_EVERY, PushFailure, PushState
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.push_log import PushLog
 from broker.workers.push.endpoint import Endpoint, Flight, Item
-from broker.workers.push.endpoint_health import SLOW_LATENCY
+from broker.workers.push.endpoint_health import SLOW_LATENCY, EndpointHealth
 from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.failing_watch import Failed
 from broker.workers.push.fault import MessagePause
@@ -98,6 +98,24 @@ class EndpointReports:
                 if gone:
                     self._news.messages_gone(endpoint, gone)
                     self.tell(endpoint)
+
+    def end_idle(self, endpoints: Iterable[Endpoint]) -> None:
+        """An endpoint that failed, and that nothing is left to send to, is no longer known to fail."""
+        now, loop_now = self._clock.now(), asyncio.get_running_loop().time()
+        for endpoint in endpoints:
+            if endpoint.failing.run is None:
+                continue
+            was_reported = endpoint.failing.run.is_reported
+            is_idle = not endpoint.flights and not endpoint.buffer and endpoint.wants(loop_now) > 0
+            is_idle = is_idle and endpoint.claims_fail_since is None
+            if endpoint.failing.ends_idle(now, is_idle=is_idle):
+                options = endpoint.subscription.extensions.push
+                endpoint.health = EndpointHealth(
+                    options, now=loop_now, failures_before=1
+                )  # begins with one request
+                if was_reported:
+                    self._news.nothing_left(endpoint)
+                self.tell(endpoint)
 
     def taken_over(self, endpoint: Endpoint) -> None:
         """This process delivers to the endpoint from now on: log what is known to fail."""

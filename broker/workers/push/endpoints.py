@@ -218,6 +218,8 @@ class Endpoints:
         old = endpoint.subscription
         is_another = old.push_config.endpoint != subscription.push_config.endpoint
         if is_another or old.shard_ids != subscription.shard_ids:
+            if is_another:
+                self._news.replaced(endpoint, subscription)
             self._remove(endpoint)  # the new one has a health of its own, but knows of its origin
             self._add(subscription, self._watch_of(None) if is_another else endpoint.failing)
             return

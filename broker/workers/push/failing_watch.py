@@ -6,8 +6,11 @@ outstanding. Failures count for the endpoint, unless only singled-out messages a
 status rejects the message, or a single one, whatever its status.
 
     success ──failure──► run of failures ──`after`──► reported ──success──► recovered
-       ▲                        │
-       └────────success─────────┘
+       ▲                        │                        │
+       └────────success─────────┴───nothing is left──────┘
+
+What is acknowledged, discarded, purged, skipped by a seek or expired elsewhere neither fails nor succeeds again. So
+a failing message of which nothing is heard any more ends, and so does a run when nothing is left to send.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -44,7 +47,16 @@ class _Tracked:
 class FailingWatch:
     """The failures of one subscription since the last success, and the messages that keep failing."""
 
-    __slots__ = ("_after", "_last_failure_at", "_last_success_at", "_sole", "_successes", "_tracked", "run")
+    __slots__ = (
+        "_after",
+        "_idle_since",
+        "_last_failure_at",
+        "_last_success_at",
+        "_sole",
+        "_successes",
+        "_tracked",
+        "run",
+    )
 
     def __init__(self, after: timedelta, known: PushState | None = None) -> None:
         """`after`: how long failures must go on to be reported.  `known`: what another process left behind."""
@@ -53,6 +65,7 @@ class FailingWatch:
         self._sole: str | None = None  # the singled-out message that has failed since the last success
         self.run = None if known is None else known.failures
         self._last_failure_at: datetime | None = None
+        self._idle_since: datetime | None = None  # the endpoint fails, may be sent something, and nothing is there
         self._last_success_at: datetime | None = None
         messages = () if known is None else known.failing_messages
         self._tracked = {  # the one that failed last at the end
@@ -122,7 +135,6 @@ class FailingWatch:
     def forget_gone(self, now: datetime, held: Collection[str]) -> list[str]:
         """Forget reported messages that nobody tries any more.  Returns their ids.
 
-        What is acknowledged, discarded, purged, sought past or expired elsewhere neither fails nor succeeds again.
         `held`: messages that this process has, which it may send late.  While the endpoint fails, being late says
         nothing.
         """
@@ -139,6 +151,25 @@ class FailingWatch:
         for message_id in gone:
             del self._tracked[message_id]
         return gone
+
+    def ends_idle(self, now: datetime, *, is_idle: bool) -> bool:
+        """Ends a run if nothing has been left to send for GONE_AFTER, and returns whether it has ended.
+
+        `is_idle`: the endpoint could be sent something now, and this process has nothing for it.
+        """
+        if (
+            self.run is None
+            or not is_idle
+            or any(each.retry_at and each.retry_at > now for each in self._tracked.values())
+        ):
+            self._idle_since = None
+            return False
+        if self._idle_since is None:  # what another process has sent may be due again this much later
+            self._idle_since = now + (_LONGEST_BACKOFF if self._last_failure_at is None else timedelta(0))
+        if now - self._idle_since < GONE_AFTER:
+            return False
+        self.run = self._sole = self._idle_since = None
+        return True
 
     def is_due(self, now: datetime) -> bool:
         """Whether the endpoint is to be reported as failing now.

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable
 
 from broker.domain.errors import BrokerError
-from broker.domain.pause import withheld_reason
+from broker.domain.pause import gone_reason, withheld_reason
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.tasks import Tasks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.resources.push_states import pause_pushes
 from broker.workers.push.endpoint import Endpoint
+from broker.workers.push.failed_messages import GONE_AFTER
 from broker.workers.push.target import shown_origin
 
 _AGAIN_SECONDS = 1.0  # after a pause that the database did not take
@@ -36,9 +37,9 @@ class PushPauses:
         self._not_taken = not_taken
 
     def gone(self, endpoint: Endpoint) -> None:
-        """It has answered 410: until somebody resumes it."""
+        """It has answered several messages with 410: pause it until somebody resumes it."""
         origin = shown_origin(endpoint.subscription.push_config.endpoint)
-        self._begin(endpoint, f"The endpoint ({origin}) answered 410 (Gone).")
+        self._begin(endpoint, gone_reason(origin, GONE_AFTER))
 
     def denied(self, endpoint: Endpoint, why: str) -> None:
         """The broker may not push to it: until it may.  Whoever has paused it otherwise ends that himself."""

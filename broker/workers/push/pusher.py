@@ -166,6 +166,7 @@ class Pusher:
     async def _write_log(self) -> None:
         self._reports.tell_of_waiting(self._endpoints.all())
         self._reports.report_failing(self._endpoints.all())
+        self._reports.end_idle(self._endpoints.all())
         self._reports.forget_gone(self._endpoints.all())
         await self._log.flush()
 

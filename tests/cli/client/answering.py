@@ -39,6 +39,12 @@ class _Answering(BaseHTTPRequestHandler):
         self.server.sent.append(self.rfile.read(int(self.headers["Content-Length"])))
         self.do_GET()
 
+    def do_PUT(self) -> None:
+        self.do_POST()
+
+    def do_PATCH(self) -> None:
+        self.do_POST()
+
     def log_message(self, *_: object) -> None:
         pass
 

@@ -10,6 +10,9 @@ broker context show
 broker context show local
 broker context delete local
 eval "$(broker completion bash)"
+broker docs
+broker docs runbooks
+broker docs runbooks disk
 # broker topic list
 broker topic create orders
 broker topic create parcels --retention 7d --label team=sales
@@ -21,22 +24,47 @@ broker sub create billing --topic orders
 broker sub create audit --topic orders --filter 'attributes.env="prod"'
 # broker sub update billing --set extensions.journal.mode=ALL
 broker topic show orders
+broker quota show
+broker quota set publishMessages=100000 topics=500
+broker quota set publishMessages=none --principals
+broker quota set publishMessages=default topics=default
+# broker topic create events
+broker events show
+broker events set events
 broker sub list
 broker sub list --topic orders --json
 broker sub update billing --ack-deadline 30 --max-backoff 5m
 broker sub show billing
 broker sub update billing --clear retryPolicy
+broker sub set-filter audit attributes:env --dry-run
+broker sub set-filter audit attributes:env
 broker publish orders 'one order' --attribute env=prod
 # broker publish orders '{"total": 12}' 'a longer order, which a terminal of eighty columns cannot show as a whole'
+broker topic test-filter orders 'attributes.env = "prod"'
+broker sub test-filter billing
+broker sub test-filter billing 'attributes:env'
+broker transform validate upper.js
+broker transform validate transforms.yaml
+broker transform test 'one order' --file upper.js --attribute env=prod
 broker topic browse orders
 broker topic browse orders --since 1h --oldest --max 5
 broker peek billing
 broker peek billing --state waiting --contains order
 broker snapshot create before-release --sub billing
 broker snapshot list
+broker snapshot list --topic orders
+broker snapshot update before-release --label release=7
 broker snapshot show before-release
 broker message show $ID
+# broker message show $ID --topic orders
+broker transform test --id $ID --topic orders --file upper.js
 broker pull billing --max 2
+broker sub consumers billing
+broker sub position billing
+broker sub extend billing $ACK_ID --by 1m
+broker sub nack billing $ACK_ID
+broker sub nack billing $ACK_ID --delay 30s
+broker sub ack billing $ACK_ID
 broker lag
 broker message show $ID --sub billing
 broker push resend billing $ID
@@ -45,6 +73,7 @@ broker seek billing --time 1h
 broker seek billing --snapshot before-release --undoable
 broker seek billing --undo
 broker sub pause billing --reason 'The database is moved.'
+# broker pull billing
 # broker lag
 broker sub resume billing
 broker topic freeze orders --reason 'The schema is migrated.'
@@ -62,6 +91,7 @@ broker topic import replay --file orders.avro
 # broker topic delete replay
 broker top --every 200ms --max 2
 # broker sub create hook --topic parcels --push-endpoint $SINK
+broker push set-endpoint hook $SINK
 broker push test hook 'Is anybody there?'
 broker push status hook
 broker push failures hook
@@ -92,6 +122,7 @@ broker dlq edit fragile $LETTER --attribute env=test --data 'of stones'
 broker dlq redrive fragile --dry-run
 broker dlq redrive fragile --target parcels --dry-run
 broker dlq redrive fragile --reason reject --rate 500
+broker sub reject fragile $ACK_ID
 broker op list
 broker op show $OP
 broker op wait $OP
@@ -115,6 +146,23 @@ broker scheduled cancel reminders $WAITING
 # broker topic create prices --set extensions.expiry=true
 broker publish prices 12.40 --ttl 30s
 # broker topic delete prices
+# broker topic create payments --set 'extensions.deduplication.window="600s"'
+# broker publish payments paid --attribute broker-dedup-id=1
+# broker publish payments paid --attribute broker-dedup-id=1
+# broker publish payments paid refunded --attribute broker-dedup-id=1
+# broker topic delete payments
+broker schema validate --file order.avsc
+broker schema create order --file order.avsc
+broker schema list
+broker schema check order '{"id": "1"}'
+broker schema check --file order.avsc '{"id": "1"}'
+broker schema commit order --file next.avsc
+broker schema revisions order
+broker schema show order
+broker schema show order@$REVISION
+broker schema rollback order $REVISION
+broker schema delete-revision order $REVISION
+broker schema delete order
 broker topic create alarms --priorities 3 --priority-age 60s
 broker publish alarms 'The cellar is wet.' --priority 0
 # broker topic show alarms
@@ -140,6 +188,7 @@ broker schedule delete nightly
 broker doctor
 broker bench --messages 200 --batch 20 --connections 2
 broker snapshot delete before-release
+broker sub detach audit
 broker sub delete audit
 broker topic delete parcels
 broker peek billing --json | broker publish orders --input json
@@ -163,7 +212,12 @@ broker topic update orders --shards 4
 broker reset --project scratch --yes
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
+broker events tail --max 1
+broker events off
 broker completion fish
+broker help
+broker help sub ack
+broker help times
 """
 
 # Beside a broker that asks who calls; the administrator's key is in admin.json.
@@ -171,24 +225,42 @@ AUTH_STORY = """
 broker auth token --credentials admin.json
 broker auth accounts create billing --display-name Billing
 broker auth accounts list
-broker auth accounts disable $EMAIL
+broker auth accounts show billing
+broker auth accounts disable billing
 # broker auth accounts list
 broker auth accounts enable $EMAIL
-broker auth keys create $EMAIL --output billing.json
+broker auth keys create billing --output billing.json
 broker auth keys list $EMAIL
+broker auth keys show billing $KEY
 broker auth keys delete $EMAIL $KEY
-broker auth policy add projects/demo --role roles/viewer --member $MEMBER
+# broker topic create orders
+broker auth policy add topics/orders --role publisher --member billing
+# broker auth policy get topics/orders
+broker auth policy test topics/orders pubsub.topics.publish
+broker auth policy remove topics/orders --role publisher --member billing
+# broker auth policy add projects/demo --role roles/viewer --member $MEMBER
 broker auth policy get projects/demo
-broker auth policy remove projects/demo --role roles/viewer --member $MEMBER
-# broker auth policy get projects/demo
-broker auth api-keys create --display-name app --role roles/viewer
+broker auth roles list
+broker auth roles permissions --contains snapshots
+broker auth roles create auditor --permission pubsub.topics.get
+broker auth roles update auditor --add-permission pubsub.subscriptions.get
+broker auth roles list --custom
+broker auth roles show auditor
+broker auth roles show roles/pubsub.publisher
+# broker auth policy add projects/demo --role auditor --member billing
+broker auth roles update auditor --remove-permission pubsub.topics.get
+broker auth roles delete auditor
+broker auth roles undelete auditor
+broker auth api-keys create --role subscriber --resource topics/orders
 broker auth api-keys list
+broker auth api-keys show $API_KEY
 broker auth api-keys delete $API_KEY
 broker auth accounts delete $EMAIL
+broker audit --since 1h --method IAM.CreateServiceAccount
 # broker auth accounts list
 """
 
-TAKEN_UP = ("broker tail orders",)  # these wait for what is published meanwhile
+TAKEN_UP = {"broker tail orders": "orders", "broker events tail": "events"}  # wait for what is published there
 
 
 FILES = {
@@ -204,6 +276,16 @@ subscriptions:
   letters: {topic: letters}
 """,
     "least.yaml": "topics: {letters: {}}",
+    "order.avsc": '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}',
+    "next.avsc": """
+{"type": "record", "name": "Order", "fields": [
+  {"name": "id", "type": "string"}, {"name": "note", "type": "string", "default": ""}]}
+""",
+    "upper.js": "function upper(message, metadata) { message.data = message.data.toUpperCase(); return message; }",
+    "transforms.yaml": """
+messageTransforms:
+- javascriptUdf: {functionName: keep, code: "function keep(message, metadata) { return message; }"}
+""",
 }
 
 

@@ -21,6 +21,7 @@ from broker.cli.client.google_credentials import VARIABLE
 from broker.cli.main import main
 
 _VARIABLES = ("BROKER_URL", "BROKER_PROJECT", "BROKER_CREDENTIALS", "BROKER_CONTEXT", VARIABLE)
+IN_A_SHELL = "|(>"  # a line with one of these is no matter of one command: a shell runs it
 _ERASED = re.compile(r"[^\n]*\r\x1b\[K")  # a bar that was shown for a while
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[mHJ]")
 
@@ -59,7 +60,7 @@ class Terminal:
         return Typed(self._run(line, printed), printed.getvalue())
 
     def _run(self, line: str, screen: io.TextIOBase | io.TextIOWrapper | io.StringIO) -> int:
-        if any(sign in line for sign in "|(>"):
+        if any(sign in line for sign in IN_A_SHELL):
             return self._run_in_a_shell(line, screen)
         words = shlex.split(_replaced(line, self.variables))
         assert words[0] == "broker", line
@@ -99,7 +100,7 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00", "2026-11-23T10:00:00.000+00:00"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-11-23 10:00:00"),
     (r"(?m)^\d\d:\d\d:\d\d", "10:00:00"),
-    (r"(?m)^((?:billing|audit) +)\d+s", r"\g<1>0s"),
+    (r"(?m)^((?:billing|audit) +(?:[A-Z_]+ +)?)\d+s", r"\g<1>0s"),
     (r"\b\d{16,18}\b", "1000000000000001"),  # ids of messages
     (r"http://127\.0\.0\.1:\d{5}", "http://127.0.0.1:8085"),
     (r"operations/[0-9a-f]{20}", "operations/0123456789abcdef0123"),
@@ -108,6 +109,13 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r'("undoSnapshot": "[^"]*/snapshots/)[^"]*', r"\g<1>undo"),
     (r"in \d+ ms", "in 1 ms"),
     (r"\b\d+\.\d+\.\d+\.dev[\w.+]+", "0.1.0"),
+    (r"(?m)^((?:uniqueId|oauth2ClientId|uid) +)\S+", r"\g<1>…"),
+    (r"(?m)^(\S+ +pull +\d+ +)\d+s +[0-9.]+", r"\g<1>1s     0.0"),  # a consumer
+    (r"(?m)^(oldest\w+Age +)[0-9.]+s", r"\g<1>1s"),
+    (r'("process": )"[^"]+"', r'\1"broker:1"'),
+    (r'("acksPerSecond": )[0-9.]+', r"\g<1>0.0"),
+    (r'("(?:oldestOutstandingMessageAge|ackLatencyP\d\d)": ")[0-9.]+s', r"\g<1>1s"),
+    (r"\b[0-9a-f]{8}\b", "01234567"),  # revisions of schemas
     (r'"latency": "[0-9.]+s"', '"latency": "0.001s"'),
     (r"(?m)^(latency +)[0-9.]+s", r"\g<1>0.001s"),
     (r"(?m)^((?:publish|consume|latency)  ).*\d.*", r"\g<1>…"),

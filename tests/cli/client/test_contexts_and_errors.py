@@ -91,9 +91,9 @@ def test_what_is_not_there_is_looked_for_where_it_may_be(call: str, why: str, sa
         ("dlq redrive billing --target none", 3, "; `broker topic list` shows what there is"),
         ("dlq redrive none", 3, "; `broker sub list` shows what there is"),
         ("dlq show billing 1000000000000001", 3, "billing has no dead letter 1000000000000001; "),
-        ("dlq list billing", 0, "It has given up nothing that is still there."),
-        ("dlq list billing --reason typo", 0, "None of what it has given up is such; "),
-        ("dlq discard billing --reason typo --yes", 0, "None of what it has given up is such; "),
+        ("dlq list billing", 0, "It has no dead letters."),
+        ("dlq list billing --reason typo", 0, "No dead letter matches; "),
+        ("dlq discard billing --reason typo --yes", 0, "No dead letter matches; "),
         ("dlq discard billing --reason typo --id 1", 2, "by --reason, --filter, --since, --until; not both"),
         ("tail --sub billing", 1, "; `broker sub update billing --set extensions.journal.mode=ALL` does"),
         ("push recover billing --since 1h", 1, "; that is `broker dlq redrive`, `broker push resend` and "),
@@ -127,7 +127,7 @@ def test_what_a_broker_refuses_is_told_with_the_command_that_helps(
             "; `broker auth policy add` gives roles, to whoever may do that",
         ),
         (error_answer(503, "UNAVAILABLE"), 4, "UNAVAILABLE: It is UNAVAILABLE; try again"),
-        (error_answer(429, "RESOURCE_EXHAUSTED"), 4, "; try again"),
+        (error_answer(429, "RESOURCE_EXHAUSTED"), 4, "RESOURCE_EXHAUSTED: It is RESOURCE_EXHAUSTED\n"),
         ((404, b"Not Found\n"), 1, "does not know GET /v1/projects/p/topics/orders: it is no broker of ours"),
         ((502, b"<html>"), 4, "answers 502, itself or by a proxy before it"),
         ((403, b"<html>"), 5, "answers 403, itself or by a proxy before it"),
@@ -147,22 +147,23 @@ def test_a_refusal_says_what_to_do_and_ends_with_its_code(
 
 
 @pytest.mark.parametrize(
-    ("status", "mend"),
+    ("status", "command"),
     [
-        ("UNAUTHENTICATED", "give --credentials, or `broker auth keys create`"),
-        ("PERMISSION_DENIED", "`broker auth policy add` gives roles"),
+        ("UNAUTHENTICATED", "broker auth keys create ACCOUNT, then --credentials FILE"),
+        ("PERMISSION_DENIED", "broker auth policy add RESOURCE --role ROLE --member MEMBER"),
     ],
 )
 def test_the_doctor_says_once_what_is_missing(
-    status: str, mend: str, terminal: Terminal, server: AnsweringServer
+    status: str, command: str, terminal: Terminal, server: AnsweringServer
 ) -> None:
     server.answer = error_answer(401 if status == "UNAUTHENTICATED" else 403, status)
     done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")
     [found] = [each for each in json.loads(done.text) if each["check"] == "project"]
-    assert (done.code, found["finding"], found["mend"]) == (
+    assert (done.code, found["finding"], found["why"], found["command"]) == (
         1,
-        f"could not be checked: {status}: It is {status}",
-        mend,
+        "could not be checked",
+        f"{status}: It is {status}",
+        command,
     )
 
 

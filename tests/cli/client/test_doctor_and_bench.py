@@ -22,8 +22,8 @@ def _checks(terminal: Terminal, *options: str, code: int = 0) -> dict[str, Json]
 def test_a_server_that_is_not_there_is_to_be_started(terminal: Terminal) -> None:
     found = _checks(terminal, "--url http://127.0.0.1:1", code=1)
     assert list(found) == ["server"]
-    assert found["server"]["state"] == "mend"
-    assert found["server"]["mend"].startswith("start it with `broker serve`")
+    assert found["server"]["state"] == "error"
+    assert found["server"]["command"].startswith("`broker serve` starts a broker")
 
 
 def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
@@ -40,16 +40,17 @@ def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
         found = _checks(terminal, *options, "--database-url", url, code=0 if is_safe else 1)
         assert ("durability" in found, found.get("fsync", {}).get("state")) == (
             is_safe,
-            None if is_safe else "mend",
+            None if is_safe else "error",
         )
-        assert found["topics"]["finding"] == "deleted, of billing"
+        assert found["topics"]["why"].startswith("billing: ")
+        assert found["topics"]["command"] == "broker sub delete billing"
         assert {found[name]["state"] for name in ("server", "ready", "database", "schema")} == {"ok"}
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("UPDATE broker.alembic_version SET version_num = '0001'")
         found = _checks(terminal, *options, "--database-url", url, code=1)
-        assert (found["schema"]["state"], "run `broker migrate`" in found["schema"]["finding"]) == ("mend", True)
+        assert (found["schema"]["state"], "run `broker migrate`" in found["schema"]["why"]) == ("error", True)
     found = _checks(terminal, *options, "--database-url postgresql://127.0.0.1:1/x", code=1)
-    assert found["database"]["state"] == "mend"
+    assert found["database"]["state"] == "error"
 
 
 def test_a_dead_letter_topic_that_nobody_subscribes_to_is_warned_of(
@@ -68,13 +69,13 @@ def test_a_dead_letter_topic_that_nobody_subscribes_to_is_warned_of(
     said = f"Its dead-letter topic {project}/topics/failed has no subscription"
     assert said in terminal.pipe("broker lag").text
     found = _checks(terminal)
-    assert (found["billing"]["state"], said in found["billing"]["finding"]) == ("look", True)
+    assert (found["billing"]["state"], said in found["billing"]["why"]) == ("warning", True)
     assert terminal.pipe("broker sub create failed --topic failed").code == 0
     assert warning not in terminal.pipe("broker sub update billing --max-attempts 8").text
     assert said not in terminal.pipe("broker lag").text
     assert "billing" not in _checks(terminal)
     assert terminal.pipe("broker topic delete failed --yes").code == 0
-    assert "topics/failed does not exist" in _checks(terminal)["billing"]["finding"]
+    assert "topics/failed does not exist" in _checks(terminal)["billing"]["why"]
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +108,13 @@ def test_commands_work_against_google_s_emulator_or_name_what_it_does_not_know(
         ("export", "ackDeadlineSeconds: 30"),
         ("snapshot create before --sub billing", "Created"),
         ("seek billing --snapshot before", "billing has moved"),
-        ("doctor", "it is no broker of ours"),
+        ("doctor", "it is not this broker"),
     ):
         done = terminal.pipe(f"broker {line} {where}")
         assert (done.code, said in done.text) == (0, True), done.text
     for line in ("lag", "dlq summary billing", "op list", "peek billing", "purge billing --yes"):
         done = terminal.pipe(f"broker {line} {where}")
-        assert (done.code, "it is no broker of ours, or an older one" in done.text) == (1, True), done.text
+        assert (done.code, "it is not this broker, or an older one" in done.text) == (1, True), done.text
 
 
 def test_a_bench_counts_every_message_and_leaves_nothing_behind(

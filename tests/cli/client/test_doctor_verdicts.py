@@ -9,7 +9,7 @@ import pytest
 
 from broker.cli import database_doctor
 from broker.cli.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
-from broker.domain.lag import HeldBy
+from broker.domain import lag
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 
@@ -39,19 +39,20 @@ ERRORS = {
 
 
 def test_whatever_holds_a_subscription_has_a_next_step(terminal: Terminal, server: AnsweringServer) -> None:
-    for held_by in set(HeldBy) - {HeldBy.NOTHING}:
-        lag = {"subscription": "projects/p/subscriptions/hook", "heldBy": held_by, "verdict": "It is so."}
-        server.answers = HEALTHY | WELL | {"/lag": (200, json.dumps({"subscriptions": [lag]}).encode())}
+    for state in set(lag.DeliveryState) - lag.HEALTHY:
+        lagging = {"subscription": "projects/p/subscriptions/hook", "deliveryState": state, "verdict": "It is so."}
+        server.answers = HEALTHY | WELL | {"/lag": (200, json.dumps({"subscriptions": [lagging]}).encode())}
         done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")
         [found] = [one for one in json.loads(done.text) if one["check"] == "hook"]
-        assert (done.code, found["state"], found["finding"]) == (0, "look", f"{held_by}: It is so.")
-        assert found["mend"] not in ("", "`broker lag`"), held_by
-        assert "{" not in found["mend"]
+        assert (done.code, found["state"]) == (0, "warning")
+        assert (found["finding"], found["why"]) == (state, "It is so.")
+        assert found["command"] not in ("", "broker lag"), state
+        assert "{" not in found["command"]
 
 
 def _found(terminal: Terminal, server: AnsweringServer) -> tuple[int, dict[str, tuple[str, str]]]:
     done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")
-    return done.code, {one["check"]: (one["state"], one["finding"]) for one in json.loads(done.text)}
+    return done.code, {one["check"]: (one["state"], one["finding"], one["why"]) for one in json.loads(done.text)}
 
 
 @pytest.mark.parametrize(
@@ -69,11 +70,10 @@ def test_a_check_whose_call_fails_could_not_be_made_and_the_others_are(
 ) -> None:
     server.answers = HEALTHY | WELL | {call: ERRORS[error]}
     code, found = _found(terminal, server)
-    state, text = found.pop(OF_PROJECT[call])
-    assert (code, state) == (1, "unknown")
-    assert text.startswith("could not be checked: ")
-    assert {"whoever", "may"}.isdisjoint(text.split())
-    others = {name for name, (state, _) in found.items() if state == "unknown"}
+    state, finding, why = found.pop(OF_PROJECT[call])
+    assert (code, state, finding) == (1, "unknown", "could not be checked")
+    assert {"whoever", "may"}.isdisjoint(why.split())
+    others = {name for name, (state, *_) in found.items() if state == "unknown"}
     assert others == {"lag": {"clock"}, "project": {"topics"}, "permissions": set()}[OF_PROJECT[call]]
 
 
@@ -87,8 +87,8 @@ def test_during_an_outage_nothing_is_said_but_that_the_database_is_away(
     }
     code, found = _found(terminal, server)
     assert (code, found.pop("server")[0]) == (1, "ok")
-    assert found.pop("ready") == ("mend", "no: The database is away.")
-    assert {state for state, _ in found.values()} == {"unknown"}
+    assert found.pop("ready") == ("error", "not ready", "The database is away.")
+    assert {state for state, *_ in found.values()} == {"unknown"}
     assert list(found) == ["storage", "permissions", "project", "topics", "lag", "clock"]
 
 
@@ -100,7 +100,8 @@ def test_a_server_whose_health_is_answered_by_something_else_is_not_said_to_be_a
     _, found = _found(terminal, server)
     assert found["server"] == (
         "unknown",
-        f"could not be checked: {server.url}/healthz answers {status}, as no broker does",
+        "could not be checked",
+        f"{server.url}/healthz answers {status}, as no broker does",
     )
     assert found["ready"][0] == "unknown"
 
@@ -109,10 +110,14 @@ def test_missing_credentials_are_a_finding_and_not_known_permissions_of_another_
     terminal: Terminal, server: AnsweringServer
 ) -> None:
     server.answers = HEALTHY | WELL | {":testIamPermissions": error_answer(401, "UNAUTHENTICATED")}
-    assert _found(terminal, server)[1]["permissions"] == ("mend", "It is UNAUTHENTICATED.")
+    assert _found(terminal, server)[1]["permissions"] == (
+        "error",
+        "not authenticated",
+        "It is UNAUTHENTICATED.",
+    )
     server.answers = WELL | {"/healthz": (404, b"Not Found"), ":testIamPermissions": (404, b"Not Found")}
     code, found = _found(terminal, server)
-    assert (code, found["permissions"][0]) == (0, "look")
+    assert (code, found["permissions"][0]) == (0, "warning")
     assert "server" in found
 
 
@@ -128,15 +133,15 @@ def test_a_server_that_does_not_answer_is_not_said_to_be_stopped(
 ) -> None:
     def verdict(url: str) -> str:
         [found] = json.loads(terminal.pipe(f"broker doctor --json --url {url}").text)
-        assert found["state"] == "mend"
-        return str(found["mend"])
+        assert found["state"] == "error"
+        return str(found["command"])
 
     with monkeypatch.context() as patch:
         patch.setattr("broker.cli.client.api._TIMEOUT_SECONDS", 0.2)
-        assert verdict(silent).startswith("the server accepts connections and does not answer")
+        assert verdict(silent).startswith("look at the server's log")
     for url, said in (
         (server.url.replace("http:", "https:"), "is it http:// rather than https://?"),
-        ("http://127.0.0.1:1", "start it with `broker serve`"),
+        ("http://127.0.0.1:1", "`broker serve` starts a broker"),
     ):
         assert verdict(url).startswith(said)
 
@@ -145,7 +150,7 @@ def test_a_primary_that_is_away_says_nothing_of_its_replica_or_nodes(database_ur
     away = "postgresql://127.0.0.1:1/x"
     assert [found[1] for found in look_at_replica_of(away, database_url)] == ["unknown"]
     assert [found[1] for found in look_at_hot_nodes(away, database_url)] == ["unknown"]
-    assert [found[1] for found in look_at_replica_of(database_url, away)] == ["mend"]
+    assert [found[1] for found in look_at_replica_of(database_url, away)] == ["error"]
 
 
 @pytest.mark.parametrize(
@@ -158,9 +163,9 @@ def test_a_table_that_cannot_be_read_leaves_the_other_checks_of_the_database(
         connection.execute(f"ALTER TABLE {table} RENAME TO {table}_elsewhere")
     found = {one.check: one for one in look_at_database(database_url)}
     assert found[check].state == "unknown"
-    assert found[check].finding.startswith("could not be checked: ")
+    assert found[check].finding == "could not be checked"
     assert {"database", "schema", "disk"} <= found.keys()
-    assert database_doctor.not_checked("x", "Why.").finding == "could not be checked: Why"
+    assert database_doctor.not_checked("x", "Why.").why == "Why"
 
 
 def test_top_goes_on_while_the_server_cannot_be_read_and_says_so(

@@ -50,10 +50,11 @@ def test_all_commands_name_the_failing_endpoint_as_the_cause(terminal: Terminal,
     [checked] = [one for one in asked("doctor") if one["check"] == "hook"]
     [fate] = asked(f"message show {message_id}")["subscriptions"]
     status = asked("push status hook")
-    held_by = checked["finding"].partition(":")[0]
-    assert {lag["heldBy"], held_by, fate["heldBy"], status["heldBy"]} == {"ENDPOINT_FAILING"}
-    assert checked["mend"] == "`broker push failures hook` has the answers; mend the endpoint"
-    for sentence in (lag["verdict"], checked["finding"], fate["verdict"], status["verdict"]):
+    assert {lag["deliveryState"], checked["finding"], fate["deliveryState"], status["deliveryState"]} == {
+        "ENDPOINT_FAILING"
+    }
+    assert checked["command"] == "broker push failures hook"
+    for sentence in (lag["verdict"], checked["why"], fate["verdict"], status["verdict"]):
         assert "The endpoint fails: " in sentence
         assert "without a success since " in sentence
         assert "status 400 (Bad Request)" in sentence

@@ -7,7 +7,8 @@ import pytest
 from broker.domain.push_state import FailureRun
 from broker.domain.timestamps import format_timestamp
 from broker.store.resources.push_states import read_push_states
-from tests.fixtures.broker import eventually
+from broker.workers.push import failing_watch
+from tests.fixtures.broker import Json, eventually
 from tests.fixtures.pusher import Pushing, running_pusher
 
 _URL = "https://far.example:8443/hooks/SECRET?token=SECRET"
@@ -33,6 +34,11 @@ async def _reported(pushing: Pushing) -> FailureRun:
     return run
 
 
+async def _status(pushing: Pushing) -> Json:
+    found: Json = await pushing.rest.ok("GET", f"{pushing.rest.subscription()}:pushStatus")
+    return found
+
+
 async def test_an_endpoint_that_fails_is_logged_once_and_once_when_it_has_recovered(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -50,6 +56,49 @@ async def test_an_endpoint_that_fails_is_logged_once_and_once_when_it_has_recove
     assert failing[0].startswith(f"WARNING {_PUSHES} to https://far.example:8443 fail")
     assert "1 request has failed without a success; the last one: status 503 (Service Unavailable)" in failing[0]
     assert _said(caplog)[1].startswith(f"INFO {_PUSHES} to https://far.example:8443 work again, after ")
+
+
+async def test_an_endpoint_whose_backlog_is_purged_fails_no_longer(
+    database_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failing_watch, "GONE_AFTER", timedelta(seconds=0.5))
+    caplog.set_level("INFO", "broker")
+    async with running_pusher(database_url, push_failing_after=0.0) as pushing:
+        await pushing.subscribe(url=_URL, extensions=_BREAKER)
+        pushing.far_side.answers = lambda _: 503
+        await pushing.rest.publish("a", "b", "c")
+        await _reported(pushing)
+        assert (await _status(pushing))["state"] == "FAILING"
+        await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:purge", {})
+
+        async def is_over() -> bool:
+            return (await _status(pushing))["state"] == "ACTIVE"
+
+        await eventually(is_over)
+        pushing.far_side.answers = lambda _: 200
+        await pushing.rest.publish("d")
+        await pushing.settled()
+    failing, over = _said(caplog)
+    assert failing.startswith(f"WARNING {_PUSHES} to https://far.example:8443 fail")
+    assert over.startswith(
+        f"INFO {_PUSHES} to https://far.example:8443 fail no longer: nothing is left to push, after "
+    )
+
+
+async def test_an_endpoint_that_is_replaced_while_it_fails_ends_its_failure_in_the_log(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "broker")
+    async with running_pusher(database_url, push_failing_after=0.0) as pushing:
+        await pushing.subscribe(url=_URL)
+        pushing.far_side.answers = lambda _: 503
+        await pushing.rest.publish("a")
+        await _reported(pushing)
+        config = {"pushConfig": {"pushEndpoint": "https://near.example/hooks"}}
+        await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:modifyPushConfig", config)
+        await eventually(lambda: len(_said(caplog)) >= 2)
+    told = f"INFO {_PUSHES} to https://far.example:8443 fail no longer: they go to https://near.example now, after "
+    assert _said(caplog)[1].startswith(told)
 
 
 async def test_an_endpoint_that_gets_no_more_requests_is_reported_when_it_is_time(
@@ -174,8 +223,9 @@ async def test_a_pause_is_told_with_its_reason_and_its_end_whoever_began_it(
     await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:pausePush", {"reason": "a\nbreak"})
     await eventually(lambda: len(_said(caplog)) == 3)
     gone, resumed, called = _said(caplog)
-    paused = f"WARNING {_PUSHES} are paused, until :resume"
-    assert gone == f"{paused}: The endpoint (https://far.example:8443) answered 410 (Gone)"
+    paused = f"WARNING {_PUSHES} are paused until resumed"
+    why = "Gone: the endpoint (https://far.example:8443) answered 3 messages with 410, and accepted none in between"
+    assert gone == f"{paused}: {why}"
     assert resumed.startswith(f"INFO {_PUSHES} are resumed, after ")
     assert called == f"{paused}: a\nbreak"
     await pushing.rest.ok("DELETE", pushing.rest.subscription())

@@ -16,8 +16,9 @@ from broker.cli.client.confirming import (
     losses_of_topic,
 )
 from broker.cli.client.declarations.applying import carry_out_all, in_words, plan_for
+from broker.cli.client.declarations.form import readable
 from broker.cli.client.declarations.json_schema import json_schema
-from broker.cli.client.declarations.plan import Step
+from broker.cli.client.declarations.plan import Change, Step
 from broker.cli.client.declarations.reading import read_declarations
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Output, Shown
@@ -67,14 +68,17 @@ def apply(
         raise Misuse("nothing to apply: give --file FILE; `broker export` writes such a file")
     declared = read_declarations(files, session.project)
     plan = plan_for(session.api, declared, session.project, owner=owner, prune=prune)
-    if not session.out.as_json:
+    cannot = any(step.problem for step in plan)
+    deletions = [step for step in plan if step.action == "delete"]
+    asks = bool(deletions) and is_asked(yes=yes)
+    if (dry_run or cannot or asks) and not session.out.as_json:  # else what is done is said as it is done
         show_plan(session.out, plan, session.project)
-    if any(step.problem for step in plan):
+    if cannot:
         _show_json(session.out, plan)
         return REFUSED
     if not dry_run:
-        if is_asked(yes=yes):
-            _confirm_deletions(session, [step for step in plan if step.action == "delete"])
+        if asks:
+            _confirm_deletions(session, deletions)
         _do(session, plan, owner)
     _show_json(session.out, plan)
     return DONE
@@ -95,13 +99,21 @@ def _do(session: Session, plan: list[Step], owner: str) -> None:
     """Raises Stop, once what was done is told."""
 
     def tell(step: Step) -> None:
-        session.out.note(in_words(step, session.project))
+        if not session.out.as_json:
+            session.out.styled(f"{_SIGNS[step.action]} {in_words(step, session.project)}", step.action)
 
     try:
         carry_out_all(session.api, plan, owner=owner, tell=tell)
     except Stop:
         _show_json(session.out, plan)
         raise
+    if not session.out.as_json:
+        counts = {action: sum(step.action == action for step in plan) for action in _SIGNS}
+        session.out.styled(
+            f"{counts['create']} created, {counts['update']} updated, {counts['delete']} deleted, "
+            f"{counts['none']} as they are.",
+            "",
+        )
 
 
 def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
@@ -110,11 +122,12 @@ def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
         if step.action == "none" and not step.problem:
             continue
         sign = "!" if step.problem else _SIGNS[step.action]
-        out.styled(f"{sign} {step.kind} {step.name.rpartition('/')[2]}", "mend" if step.problem else step.action)
+        out.styled(f"{sign} {step.kind} {step.name.rpartition('/')[2]}", "error" if step.problem else step.action)
         for change in step.changes:
-            out.styled(f"    {change.field}: {_shift(change.before, change.after, project)}", "")
+            note = f" ({change.note})" if change.note else ""
+            out.styled(f"    {change.field}: {_shift(change, project)}{note}", "")
         if step.problem:
-            out.styled(f"    {step.problem}", "mend")
+            out.styled(f"    {step.problem}", "error")
     counts = {action: sum(step.action == action for step in plan) for action in _SIGNS}
     out.styled(
         f"{counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
@@ -123,7 +136,8 @@ def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
     )
 
 
-def _shift(before: Any, after: Any, project: str) -> str:
+def _shift(change: Change, project: str) -> str:
+    before, after = (readable(change.field, value) for value in (change.before, change.after))
     texts = ["by default" if one is None else _value(one, project) for one in (before, after)]
     return texts[1] if before is None else " → ".join(texts)
 

@@ -1,7 +1,8 @@
-"""`broker dlq`: what a subscription has given up."""
+"""`broker dlq`: the dead letters of a subscription."""
 
 import base64
 from collections import Counter
+from collections.abc import Mapping
 from typing import BinaryIO
 
 import click
@@ -20,10 +21,10 @@ from broker.cli.stop import Misuse
 
 COMMANDS = Group(
     "dlq",
-    help="Dead letters, of the subscription that gave them up; these need this broker.",
+    help="Dead letters of a subscription; these need this broker.",
 )
 _subscription = click.argument("subscription")
-_reason = click.option("--reason", metavar="TEXT", help='Only those given up for it, such as "push 503".')
+_reason = click.option("--reason", metavar="TEXT", help='Only those that failed for it, such as "push 503".')
 _filter = click.option("--filter", "filter_text", metavar="FILTER", help="Only letters that it matches.")
 
 
@@ -62,8 +63,8 @@ def list_(session: Session, *, subscription: str, reason: str | None, filter_tex
         data=found,
         columns=columns,
         rows=rows,
-        whole=("id", "reason", "key"),
-        cut=("attributes", "data"),
+        cut=("reason", "key", "attributes", "data"),
+        minor=("attributes", "key"),
         nothing=_nothing(reason, filter_text),
     )
 
@@ -94,7 +95,7 @@ def show(session: Session, *, subscription: str, message_id: str) -> Shown:
 )
 @_subscription
 @click.option("--id", "ids", metavar="ID", multiple=True, help="This one, by its first id or its own; repeatable.")
-@click.option("--reason", "reasons", metavar="TEXT", multiple=True, help="Given up for it; repeatable.")
+@click.option("--reason", "reasons", metavar="TEXT", multiple=True, help="Failed for this reason; repeatable.")
 @_filter
 @click.option("--since", metavar="TIME", help="Dead-lettered from then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Dead-lettered before then.")
@@ -128,7 +129,7 @@ def redrive(
 )
 @_subscription
 @click.option("--id", "ids", metavar="ID", multiple=True, help="This one, by its first id or its own; repeatable.")
-@click.option("--reason", "reasons", metavar="TEXT", multiple=True, help="Given up for it; repeatable.")
+@click.option("--reason", "reasons", metavar="TEXT", multiple=True, help="Failed for this reason; repeatable.")
 @_filter
 @click.option("--since", metavar="TIME", help="Dead-lettered from then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Dead-lettered before then.")
@@ -154,10 +155,9 @@ def discard(session: Session, *, subscription: str, yes: bool, **chosen: object)
         if not token:
             break
     counts = Counter(one["outcome"] for one in results)
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     data = {"results": results, "counts": {outcome: str(count) for outcome, count in counts.items()}}
     data |= {"leftAlone": sorted(left_alone)} if left_alone else {}
-    return Shown(data=data, line=f"Of {leaf(name)}: {told}." if told else _nothing("a choice"))
+    return Shown(data=data, line=_discarded(name, counts) if counts else _nothing("a choice"))
 
 
 @calling(
@@ -196,11 +196,24 @@ def edit(
         body["data"] = base64.b64encode(content).decode()
     name = session.subscription(subscription)
     found = session.api.call("POST", f"{name}:editDeadLetter", body)
-    order = "; of its ordering key it comes out of order" if found["outOfOrder"] else ""
+    order = "; it is out of order within its ordering key" if found["outOfOrder"] else ""
     old = ", ".join(found["replaces"])
-    return Shown(
-        data=found, line=f"{old} comes back to {leaf(name)} as a new message, {found['messageId']}{order}."
-    )
+    return Shown(data=found, line=f"{old} is back in {leaf(name)} as a new message, {found['messageId']}{order}.")
+
+
+_NOT_DISCARDED = {
+    "alreadySettled": "settled before",
+    "waiting": "behind too much of the backlog (the same command goes on from there)",
+    "leftAlone": "in subscriptions that you may not consume",
+    "unknown": "unknown",
+}
+
+
+def _discarded(name: str, counts: Mapping[str, int]) -> str:
+    """Says how many messages were discarded, and why the others were not."""
+    others = [f"{counts[outcome]:,} {why}" for outcome, why in _NOT_DISCARDED.items() if outcome in counts]
+    rest = f" Not discarded: {', '.join(others)}." if others else ""
+    return f"Discarded {counted(counts.get('discarded', 0), 'message')} of {leaf(name)}.{rest}"
 
 
 def _planned(metadata: Json, what: str, *, sent: bool) -> str:
@@ -209,15 +222,15 @@ def _planned(metadata: Json, what: str, *, sent: bool) -> str:
     count, new = int(metadata.get("total", "0")) - outstanding, metadata.get("unrecorded")
     most = ("About " if new else "Up to ") if metadata.get("totalIsEstimate") else ""
     as_new = f", {new} of them as new messages" if new and not sent else ""
-    stay = f"; {outstanding} are outstanding just now, and would stay" if outstanding else ""
-    return f"{most}{count} would {what}{as_new}{stay}."
+    stay = f"; {outstanding:,} are outstanding now, and would stay" if outstanding else ""
+    return f"{most}{counted(count, 'message')} would {what}{as_new}{stay}."
 
 
 def _nothing(*chosen: str | None) -> str:
     """What there is to say of no dead letters, of which some were `chosen`."""
     if any(chosen):
-        return "None of what it has given up is such; `broker dlq summary` counts all."
-    return "It has given up nothing that is still there."
+        return "No dead letter matches; `broker dlq summary` counts all of them."
+    return "It has no dead letters."
 
 
 def _chosen(**chosen: object) -> Json:

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 import click
-import httpx
 
 from broker.cli.client.api import Json, NotKnown, NotReached, Refused
 from broker.cli.client.calling import Session, calling
@@ -15,15 +14,17 @@ from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, parse_time
 from broker.cli.command_line import Group
-from broker.cli.finding import LOOK, MEND, OK, UNKNOWN, Finding, not_checked
+from broker.cli.finding import ERROR, OK, UNKNOWN, WARNING, Finding, not_checked
 from broker.cli.stop import Stop
 from broker.domain.certificate_validity import ValidityState, span_in_words
+from broker.domain.lag import HEALTHY
 from broker.version import version
 
 _OWN = Group("doctor")
 _SLOW_SECONDS = 1.0
 _SKEW_SECONDS = 30.0
 _MOST_LAGS = 1_000  # subscriptions, those that are furthest behind
+_MOST_SHOWN = 5  # subscriptions that are named
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 _PERMISSIONS = (
     "pubsub.topics.list",
@@ -31,36 +32,36 @@ _PERMISSIONS = (
     "pubsub.subscriptions.list",
     "pubsub.subscriptions.create",
 )
-_NEXT_STEPS = {  # for what holds a subscription; {} is its name
-    "DETACHED": "`broker sub delete {}`",
-    "EXPORT": "this broker exports nothing: `broker sub delete {}`, or pull it",
-    "PAUSED": "mend what it was paused for, then `broker sub resume {}`",
-    "ENDPOINT_FAILING": "`broker push failures {}` has the answers; mend the endpoint",
-    "WAITS_FOR_SLOTS": "`broker push status {}`; mend the endpoints that hang or are slow",
-    "NOBODY_PULLS": "start what reads it, or `broker sub delete {}`",
-    "STUCK_KEY": "`broker message show` that message; a dead-letter topic gets such messages out of the way",
-    "RETRYING": "`broker push failures {}` if it is pushed, or the logs of what reads it, say why",
-    "SLOW_ENDPOINT": "`broker push status {}`; make the endpoint answer sooner",
-    "SLOW_CONSUMERS": "the logs of what reads it, or more readers",
+_NEXT_STEPS = {  # for each state of delivery that is not healthy; {} is the subscription's name
+    "DETACHED": "broker sub delete {}",
+    "EXPORT": "broker sub delete {}",
+    "PAUSED": "broker sub resume {}",
+    "ENDPOINT_FAILING": "broker push failures {}",
+    "WAITING_FOR_SLOTS": "broker push status {}",
+    "NO_CONSUMERS": "start a consumer, or: broker sub delete {}",
+    "BLOCKED_KEY": "broker message show {message}",
+    "RETRYING": "broker peek {} --state retrying",
+    "SLOW_ENDPOINT": "broker push status {}",
+    "SLOW_CONSUMERS": "add consumers, or: broker peek {} --state outstanding",
 }
-_LOOK_AT_LAG = "`broker lag`"
-_AGAIN = "`broker doctor` again, once it answers"
+_LAG = "broker lag"
+_AGAIN = "broker doctor"
 _WHO_MAY = {
-    "UNAUTHENTICATED": "give --credentials, or `broker auth keys create`",
-    "PERMISSION_DENIED": "`broker auth policy add` gives roles",
+    "UNAUTHENTICATED": "broker auth keys create ACCOUNT, then --credentials FILE",
+    "PERMISSION_DENIED": "broker auth policy add RESOURCE --role ROLE --member MEMBER",
 }
 
 
 @calling(_OWN, "doctor", "broker doctor")
-@click.option("--database-url", metavar="URL", envvar="DATABASE_URL", help="Look at the broker's PostgreSQL too.")
-@click.option("--replica-database-url", metavar="URL", help="And at the standby that calls which look read.")
-@click.option("--hot-database-url", metavar="URL", help="And at the nodes that hot statements go to.")
+@click.option("--database-url", metavar="URL", envvar="DATABASE_URL", help="Check the broker's PostgreSQL too.")
+@click.option("--replica-database-url", metavar="URL", help="Check the standby that read-only calls use.")
+@click.option("--hot-database-url", metavar="URL", help="Check the nodes that hot statements go to.")
 def doctor(
     session: Session, *, database_url: str | None, replica_database_url: str | None, hot_database_url: str | None
 ) -> int:
     """Check the server, its version and clock, permissions, subscriptions, and the database.
 
-    The exit code is 1 if there is something to mend, or if a check could not be made.
+    The exit code is 1 if a check found an error or could not be made.
     """
     found = list(_findings(session))
     if database_url:
@@ -75,9 +76,9 @@ def doctor(
         which = "--replica-database-url" if replica_database_url else "--hot-database-url"
         raise click.UsageError(f"{which} needs --database-url.")
     rows = [list(one) for one in found]
-    columns = ("check", "state", "finding", "mend")
+    columns = Finding._fields
     session.out.show(Shown(data=[one._asdict() for one in found], columns=columns, rows=rows, whole=columns[:2]))
-    return REFUSED if any(one.state in (MEND, UNKNOWN) for one in found) else DONE
+    return REFUSED if any(one.state in (ERROR, UNKNOWN) for one in found) else DONE
 
 
 COMMANDS = doctor
@@ -93,7 +94,9 @@ def _findings(session: Session) -> Iterator[Finding]:
     if server.may_be_ours:
         yield from _checked(lambda: _readiness(session), "ready", "storage")
     if not session.short_project:
-        yield Finding("project", LOOK, "none is given", "give --project, for a look at its subscriptions")
+        yield Finding(
+            "project", WARNING, "none is given", "its subscriptions were not checked", "broker doctor --project P"
+        )
         return
     yield from _checked(lambda: _permissions(session, server), "permissions")
     yield from _checked(lambda: _project(session), "project", "topics")
@@ -112,20 +115,20 @@ def _checked(check: Callable[[], Iterator[Finding]], *decided: str) -> Iterator[
             left.discard(found.check)
             yield found
     except (Refused, NotKnown, NotReached) as error:
-        why, mend = _why(error), _WHO_MAY.get(getattr(error, "status", ""), _AGAIN)
+        why, command = _why(error), _WHO_MAY.get(getattr(error, "status", ""), _AGAIN)
     except (LookupError, TypeError, ValueError) as error:  # another server than it seemed, or a proxy, has answered
-        why, mend = f"the answer is not one of this API ({type(error).__name__})", _AGAIN
+        why, command = f"the answer is not one of this API ({type(error).__name__})", _AGAIN
     else:
         return
-    yield from (not_checked(name, why, mend) for name in decided if name in left)
+    yield from (not_checked(name, why, command) for name in decided if name in left)
 
 
 def _why(error: Stop) -> str:
     if isinstance(error, Refused):
         return f"{error.status}: {error.reason}" if error.reason else error.status
     if isinstance(error, NotKnown):
-        return "the server does not know the call that tells it"
-    return str(error).partition(";")[0]
+        return "the server does not have the call that this check makes"
+    return error.seen if isinstance(error, NotReached) else str(error).partition(";")[0]
 
 
 class _Server:
@@ -141,42 +144,34 @@ class _Server:
         try:
             health = self._api.get("/healthz")
         except NotReached as error:
-            yield Finding("server", MEND, str(error).partition(";")[0], _how_to_reach(error))
+            yield Finding("server", ERROR, "cannot be reached", error.seen, error.remedy)
             return
         took = time.monotonic() - began
         self.answers = True
         where = f"{self._api.url} answers in {took * 1000:.0f} ms"
         if health.status_code not in (200, 404):
             why = f"{self._api.url}/healthz answers {health.status_code}, as no broker does"
-            yield not_checked("server", why, "look at the proxies on the way there")
+            yield not_checked("server", why, "check the proxies between this machine and the server")
             return
         self.may_be_ours = health.status_code == 200 and b'"status"' in health.content
         if not self.may_be_ours:
-            yield Finding(
-                "server", LOOK, f"{where}; it is no broker of ours", "commands that need this broker fail"
-            )
+            yield Finding("server", WARNING, where, "it is not this broker: commands that need this broker fail")
         elif took > _SLOW_SECONDS:
-            yield Finding("server", LOOK, where, "look at its log, and at the way there")
+            yield Finding("server", WARNING, where, "the server or the network is slow", "check the server's log")
         else:
             yield Finding("server", OK, f"{where}; this program is {version()}")
-
-
-def _how_to_reach(error: NotReached) -> str:
-    if not isinstance(error.__cause__, httpx.ConnectError):
-        return "the server accepts connections and does not answer: look at its log"
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return "--ca-file names the authority, if it is the server's own; else renew the server's certificate"
-    if "SSL" in str(error):
-        return "is it http:// rather than https://?"
-    return "start it with `broker serve`, or give --url"
 
 
 def _transport(session: Session) -> Iterator[Finding]:
     url = urlsplit(session.api.url)
     if url.scheme == "http" and url.hostname not in _LOCAL:
-        shown = ", and credentials go over it" if session.api.credentials else ""
-        state = MEND if shown else LOOK
-        yield Finding("transport", state, f"no TLS{shown}", "--tls-certificate of `broker serve`, or a proxy")
+        why = (
+            "credentials and messages can be read on the network"
+            if session.api.credentials
+            else ("messages can be read on the network")
+        )
+        state = ERROR if session.api.credentials else WARNING
+        yield Finding("transport", state, "no TLS", why, "broker serve --tls-certificate FILE --tls-key FILE")
 
 
 def _certificate(session: Session) -> Iterator[Finding]:
@@ -189,8 +184,8 @@ def _certificate(session: Session) -> Iterator[Finding]:
         yield Finding("certificate", OK, f"valid until {until}")
         return
     left, lifetime = span_in_words(validity.ends - now), span_in_words(validity.lifetime)
-    found = f"expires at {until}, in {left}: less than a third of its {lifetime} is left"
-    yield Finding("certificate", LOOK, found, "renew it; docs/operations.md says how new files are taken up")
+    why = f"less than a third of its {lifetime} is left; a renewed file is used within seconds"
+    yield Finding("certificate", WARNING, f"expires at {until}, in {left}", why, "broker docs operations tls")
 
 
 def _readiness(session: Session) -> Iterator[Finding]:
@@ -198,19 +193,18 @@ def _readiness(session: Session) -> Iterator[Finding]:
     answer = session.api.get("/readyz")
     found = answer.json() if answer.content[:1] == b"{" else {}
     if answer.status_code == 200:
-        yield Finding("ready", OK, "yes: the database answers")
+        yield Finding("ready", OK, "the database answers")
         yield from _storage(found.get("warnings", []))
         return
     if answer.status_code != 503 or "reason" not in found:
         raise Refused(str(answer.status_code), f"{session.api.url}/readyz does not answer as a broker does")
-    mend = "docs/runbooks.md has what to do when the database is away"
-    yield Finding("ready", MEND, f"no: {found['reason']}", mend)
-    yield not_checked("storage", "the database is away", _AGAIN)
+    yield Finding("ready", ERROR, "not ready", found["reason"], "broker docs runbooks database")
+    yield not_checked("storage", "the broker is not ready", _AGAIN)
 
 
 def _storage(warnings: list[str]) -> Iterator[Finding]:
     for warning in warnings:
-        yield Finding("storage", MEND, warning, "docs/runbooks.md has what to do when the disk fills")
+        yield Finding("storage", ERROR, "publishing is paused", warning, "broker docs runbooks disk")
     if not warnings:
         yield Finding("storage", OK, "no storage limit pauses publishing")
 
@@ -223,19 +217,19 @@ def _permissions(session: Session, server: _Server) -> Iterator[Finding]:
     except Refused as error:
         if error.status != "UNAUTHENTICATED":
             raise
-        yield Finding("permissions", MEND, error.reason, _WHO_MAY["UNAUTHENTICATED"])
+        yield Finding("permissions", ERROR, "not authenticated", error.reason, _WHO_MAY["UNAUTHENTICATED"])
         return
     except NotKnown:
         if server.may_be_ours:
             raise
-        yield Finding("permissions", LOOK, "the server tells nobody who may do what", "ask whoever runs it")
+        yield Finding("permissions", WARNING, "not known", "the server has no testIamPermissions")
         return
     missing = [name for name in _PERMISSIONS if name not in held]
     if missing:
-        mend = "`broker auth policy add` gives roles"
-        yield Finding("permissions", LOOK, f"without {', '.join(missing)}", mend)
+        why = f"without {', '.join(missing)}"
+        yield Finding("permissions", WARNING, "some are missing", why, _WHO_MAY["PERMISSION_DENIED"])
     else:
-        yield Finding("permissions", OK, "topics and subscriptions may be listed and made")
+        yield Finding("permissions", OK, "topics and subscriptions may be listed and created")
 
 
 def _project(session: Session) -> Iterator[Finding]:
@@ -246,7 +240,10 @@ def _project(session: Session) -> Iterator[Finding]:
     gone = [leaf(one["name"]) for one in found if one.get("topic") == "_deleted-topic_"]
     if gone:
         names = ", ".join(gone[:5]) + (", …" if len(gone) > 5 else "")
-        yield Finding("topics", LOOK, f"deleted, of {names}", "`broker sub delete`, once they are read")
+        why = f"{names}: no new messages arrive there"
+        yield Finding(
+            "topics", WARNING, "deleted, with subscriptions left", why, f"broker sub delete {leaf(gone[0])}"
+        )
 
 
 def _lags(session: Session) -> Iterator[Finding]:
@@ -263,29 +260,27 @@ def _lags(session: Session) -> Iterator[Finding]:
 def _unread_dead_letters(lags: list[Json]) -> Iterator[Finding]:
     """Subscriptions whose dead-letter topic has no subscription, or does not exist."""
     warned = [one for one in lags if one.get("warnings")]
-    for one in warned[:5]:
+    for one in warned[:_MOST_SHOWN]:
         name = leaf(one["subscription"])
-        mend = (
-            f"`broker sub create` one for that topic, which `broker topic create` makes if it is gone; `broker dlq "
-            f"summary {name}` counts the dead letters"
-        )
-        yield Finding(name, LOOK, " ".join(one["warnings"]), mend)
-    if len(warned) > 5:
-        yield Finding("dead letters", LOOK, f"{len(warned) - 5} more have warnings", "`broker lag` has them all")
+        why = " ".join(one["warnings"])
+        yield Finding(name, WARNING, "dead letters are not read", why, f"broker dlq summary {name}")
+    if len(warned) > _MOST_SHOWN:
+        yield Finding("dead letters", WARNING, f"{len(warned) - _MOST_SHOWN} more have warnings", "", _LAG)
 
 
 def _lagging(lags: list[Json], total: int) -> Iterator[Finding]:
-    held = [one for one in lags if one["heldBy"] != "NOTHING"]
-    for one in held[:5]:
-        name, held_by = leaf(one["subscription"]), one["heldBy"]
-        finding = f"{held_by}: {one['verdict']}" if one.get("verdict") else held_by
-        yield Finding(name, LOOK, finding, _NEXT_STEPS.get(held_by, _LOOK_AT_LAG).format(name))
-    if len(held) > 5:
-        yield Finding("lag", LOOK, f"{len(held) - 5} more are held", "`broker lag` has them all")
-    elif not held and len(lags) < total:
-        yield Finding("lag", OK, f"nothing holds the {len(lags):,} of {total:,} that are furthest behind")
-    elif not held:
-        yield Finding("lag", OK, "nothing holds a subscription")
+    lagging = [one for one in lags if one["deliveryState"] not in HEALTHY]
+    for one in lagging[:_MOST_SHOWN]:
+        name, state = leaf(one["subscription"]), one["deliveryState"]
+        blocking = one.get("blockedKey", {}).get("messageId", "ID")
+        command = _NEXT_STEPS.get(state, _LAG).format(name, message=blocking)
+        yield Finding(name, WARNING, state, one.get("verdict", ""), command)
+    if len(lagging) > _MOST_SHOWN:
+        yield Finding("lag", WARNING, f"{len(lagging) - _MOST_SHOWN} more subscriptions lag", "", _LAG)
+    elif not lagging and len(lags) < total:
+        yield Finding("lag", OK, f"none of the {len(lags):,} of {total:,} subscriptions that are furthest behind")
+    elif not lagging:
+        yield Finding("lag", OK, "no subscription lags")
 
 
 def _clock(lags: list[Json], before: datetime, after: datetime) -> Iterator[Finding]:
@@ -299,10 +294,9 @@ def _clock(lags: list[Json], before: datetime, after: datetime) -> Iterator[Find
             now = parse_time(one["oldestUndeliveredPublishTime"]) + age
             skew = (now - min(max(now, before), after)).total_seconds()
             if abs(skew) > _SKEW_SECONDS:
-                mend = (
-                    "set this machine's clock, or the database's: tokens that are signed here begin and end by it"
-                )
-                yield Finding("clock", MEND, f"the server's is {skew:+.0f} s beside this machine's", mend)
+                found = f"the server's is {skew:+.0f} s from this machine's"
+                why = "tokens that are signed here are valid by this machine's clock"
+                yield Finding("clock", ERROR, found, why, "set this machine's clock, or the database's")
             else:
                 yield Finding("clock", OK, "as the server's")
             return

@@ -42,12 +42,17 @@ def to_yaml(found: Json) -> str:
     return yaml.dump(found, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100) if found else "{}\n"
 
 
+_LINE_BREAKS = "\x85\u2028\u2029"  # in YAML 1.1; PyYAML writes them as they are where nothing quotes them
+
+
 class _Dumper(yaml.SafeDumper):
     pass
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
+    if any(character in text for character in _LINE_BREAKS):
+        style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -81,7 +81,7 @@ def replace(
 
 
 def _fate(one: Json) -> str:
-    cause = f" ({one['heldBy']})" if "heldBy" in one else ""
+    cause = f" ({one['deliveryState']})" if "deliveryState" in one else ""
     return f"{one['state']}{cause}: {one['verdict']}"
 
 
@@ -108,8 +108,9 @@ def _timeline(found: Json) -> Shown:
         ]
         for one in events
     ]
+    columns = ("time", "event", "attempt", "by", "answer")
     nothing = found.get("verdict", "Nothing is written down of it; `extensions.journal` has that done.")
-    return Shown(data=found, columns=("time", "event", "attempt", "by", "answer"), rows=rows, nothing=nothing)
+    return Shown(data=found, columns=columns, rows=rows, whole=columns[:3], nothing=nothing)
 
 
 def _who(event: Json) -> str:

@@ -4,7 +4,7 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.operations import finished, in_words, wait_for
+from broker.cli.client.operations import finished, in_words, wait_for, wait_once
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, short_time
 from broker.cli.command_line import Group
@@ -19,7 +19,14 @@ def list_(session: Session) -> Shown:
     found = session.api.all_of(f"{session.project}/operations", "operations")
     rows = [_row(one, one["metadata"]) for one in found]
     columns = ("operation", "what", "of", "state", "done", "began")
-    return Shown(data=found, columns=columns, rows=rows, whole=columns[3:], nothing="There is none.")
+    return Shown(
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=columns,
+        minor=("began", "done", "what"),
+        nothing="The project has no operation.",
+    )
 
 
 @calling(COMMANDS, "show", "broker op show $OP")
@@ -36,7 +43,7 @@ def show(session: Session, *, operation: str) -> Shown:
 @_operation
 def wait(session: Session, *, operation: str) -> int:
     """Wait until it has ended; exit code 1 if it failed."""
-    found = session.api.call("GET", session.operation(operation))
+    found = wait_once(session.api, session.operation(operation))
     return finished(session.out, wait_for(session.api, session.out, found))
 
 

@@ -12,7 +12,9 @@ _OWN = Group("peek")
 
 @calling(_OWN, "peek", "broker peek billing", "broker peek billing --state waiting --contains order")
 @click.argument("subscription")
-@click.option("--state", metavar="STATE,…", help="Of outstanding, retrying, held, waiting; default: all.")
+@click.option(
+    "--state", metavar="STATE,…", help="Of waiting, outstanding, retrying, blocked, exhausted; default: all."
+)
 @click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches.")
 @click.option("--contains", metavar="TEXT", help="Only bodies that contain it.")
 @click.option("--max", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True)

@@ -15,6 +15,7 @@ import click
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.delays import AT, DELAY, TTL, attributes_of, check_delayed, check_expiring, life_of
+from broker.cli.client.output import Output
 from broker.cli.client.priorities import PRIORITY, check_prioritized, prioritized, urgency_of
 from broker.cli.client.words import as_typed, pairs
 from broker.cli.command_line import Group
@@ -93,13 +94,30 @@ def publish(
     pace = _Pace(rate)
     for messages in _batches((_with(each, message) for message in found), pace.batch(batch)):
         pace.wait_for(len(messages))
-        ids = session.api.call("POST", f"{name}:publish", {"messages": messages})["messageIds"]
-        for one in ids:
-            session.out.row({"messageId": one}, one)
+        answer = session.api.call("POST", f"{name}:publish", {"messages": messages})
+        _print_ids(session.out, answer)
     return 0
 
 
 COMMANDS = publish
+
+
+def _print_ids(out: Output, answer: Json) -> None:
+    ids, repeats = answer["messageIds"], answer.get("repeats", [])
+    for index, id_ in enumerate(ids):
+        repeated = {"repeated": True} if index in repeats else {}
+        out.row({"messageId": id_, **repeated}, id_)
+    if repeats:
+        first = f"message {ids[repeats[0]]}"
+        told = (
+            f"{first} was published before, and not stored again"
+            if len(ids) == 1
+            else (
+                f"{len(repeats):,} of {len(ids):,} messages were published before, and not stored again: {first}"
+                f"{', …' if len(repeats) > 1 else ''}"
+            )
+        )
+        out.note(f"Repeated: {told}.")
 
 
 def _checks(later: Json, ttl: str | None, urgency: Json) -> list[Callable[[Session, str], None]]:

@@ -5,7 +5,7 @@ import click
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
-from broker.cli.client.confirming import YES, Loss, backlog_text, confirm_loss
+from broker.cli.client.confirming import YES, Loss, backlog_text, confirm_loss, counted
 from broker.cli.client.exit_codes import DONE
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
@@ -30,7 +30,7 @@ _OWN = Group("purge")
 @click.option("--undoable", is_flag=True, help="For an hour `broker seek SUB --undo` brings it back.")
 @click.option("--filter", "filter_text", metavar="FILTER", help="Only messages that it matches: an operation.")
 @click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many a second at the most (--filter).")
-@click.option("--dry-run", is_flag=True, help="Say how many it would look at (--filter).")
+@click.option("--dry-run", is_flag=True, help="Say how many it would drop (--filter).")
 @click.option("--no-wait", is_flag=True, help="Do not wait for its end (--filter).")
 @YES
 def purge(
@@ -46,7 +46,7 @@ def purge(
     no_wait: bool,
     yes: bool,
 ) -> Shown | int:
-    """Drop what a subscription has yet to get; needs this broker."""
+    """Drop the backlog of a subscription, or all messages of a topic; needs this broker."""
     _check(subscription, topic, before or undoable or filter_text, filter_text, rate or dry_run or no_wait)
     name = session.topic(topic) if topic else session.subscription(subscription or "")
     if not dry_run:
@@ -86,8 +86,10 @@ def _check(*given: object) -> None:
 def _by_filter(session: Session, name: str, body: Json, *, dry_run: bool, no_wait: bool) -> int:
     started = session.api.call("POST", f"{name}:purge", body | ({"validateOnly": True} if dry_run else {}))
     if dry_run:
-        most = started["metadata"].get("total", "0")
-        line = f"Of {most} messages those that match would be dropped from {leaf(name)}, if it has them."
+        metadata = started["metadata"]
+        count = int(metadata.get("counts", {}).get("purged", "0"))
+        least = "At least " if metadata.get("totalIsEstimate") else ""
+        line = f"{least}{counted(count, 'message')} would be dropped from {leaf(name)}."
         session.out.show(Shown(data=started, line=line))
         return DONE
     return finished(session.out, started if no_wait else wait_for(session.api, session.out, started))

@@ -46,7 +46,26 @@ def failures(session: Session, *, subscription: str, message_id: str | None, mos
     ]
     columns = ("time", "message", "attempt", "status", "latency", "detail")
     return Shown(
-        data=found, columns=columns, rows=rows, whole=columns[:5], cut=("detail",), nothing="None has failed."
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=columns[:5],
+        cut=("detail",),
+        minor=("latency", "attempt"),
+        nothing="No push has failed.",
+    )
+
+
+@calling(COMMANDS, "set-endpoint", "broker push set-endpoint hook $SINK")
+@_subscription
+@click.argument("endpoint")
+def set_endpoint(session: Session, *, subscription: str, endpoint: str) -> Shown:
+    """Push to ENDPOINT from now on, or with '' let messages be pulled; other push settings become the default."""
+    name = session.subscription(subscription)
+    body = {"pushConfig": {"pushEndpoint": endpoint} if endpoint else {}}
+    done = session.api.call("POST", f"{name}:modifyPushConfig", body)
+    return Shown(
+        data=done, line=f"{leaf(name)} is pushed to {endpoint}." if endpoint else f"{leaf(name)} is pulled."
     )
 
 

@@ -27,7 +27,7 @@ def list_(session: Session) -> Shown:
     ]
     columns = ("schedule", "topic", "ticks", "state", "next")
     nothing = "There is no schedule; `broker schedule create` makes one."
-    return Shown(data=found, columns=columns, rows=rows, whole=columns[3:], nothing=nothing)
+    return Shown(data=found, columns=columns, rows=rows, whole=columns[3:], minor=("topic",), nothing=nothing)
 
 
 @calling(
@@ -69,7 +69,7 @@ def create(session: Session, *, schedule: str, text: str, topic: str, **given: s
     }
     name = session.schedule(schedule)
     made = session.api.call("PUT", name, {field: value for field, value in body.items() if value})
-    return Shown(data=made, line=f"{leaf(name)} ticks next at {short_time(made.get('nextTime')) or '…'} (UTC).")
+    return Shown(data=made, line=f"{leaf(name)} ticks next at {short_time(made.get('nextTime')) or '…'}.")
 
 
 @calling(COMMANDS, "show", "broker schedule show nightly")
@@ -121,7 +121,13 @@ def history(session: Session, *, schedule: str, most: int) -> Shown:
     ]
     columns = ("tick", "ran", "outcome", "message", "reason")
     return Shown(
-        data=found, columns=columns, rows=rows, whole=columns[:4], cut=("reason",), nothing="It has not ticked yet."
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=columns[:4],
+        cut=("reason",),
+        minor=("ran",),
+        nothing="It has not ticked yet.",
     )
 
 
@@ -139,7 +145,7 @@ def resume(session: Session, *, schedule: str) -> Shown:
     """Go on with the first tick from now on."""
     name = session.schedule(schedule)
     resumed = session.api.call("POST", f"{name}:resume", {})
-    return Shown(data=resumed, line=f"{leaf(name)} ticks next at {short_time(resumed.get('nextTime'))} (UTC).")
+    return Shown(data=resumed, line=f"{leaf(name)} ticks next at {short_time(resumed.get('nextTime'))}.")
 
 
 @calling(COMMANDS, "delete", "broker schedule delete nightly")

@@ -32,7 +32,12 @@ def list_(session: Session, *, topic: str, most: int) -> Shown:
         for one in found
     ]
     return Shown(
-        data=found, columns=_COLUMNS, rows=rows, whole=_COLUMNS[:3], cut=("attributes",), nothing="Nothing waits."
+        data=found,
+        columns=_COLUMNS,
+        rows=rows,
+        whole=_COLUMNS[:2],
+        cut=_COLUMNS[2:],
+        nothing="No message is scheduled.",
     )
 
 

@@ -48,7 +48,7 @@ def seek(
     name = session.subscription(subscription)
     if undo:
         answer = session.api.call("POST", f"{name}:undoSeek", {})
-        return Shown(data=answer, line=said_of_seek(subscription, answer))
+        return Shown(data=answer, line=f"{subscription} is back where it was{_replayed(answer)}.")
     body: Json = {"time": time_text(moment, "--time", machine_time())} if moment else {}
     body |= {"snapshot": session.snapshot(snapshot)} if snapshot else {}
     if preview:
@@ -72,23 +72,28 @@ def _loss(session: Session, name: str, body: Json) -> str:
 
 
 def said_of_seek(subscription: str, answer: Json) -> str:
-    """Google's own answer is empty."""
-    count = answer.get("replayedMessages")
-    at_least = "at least " if answer.get("replayedMessagesAtLeast") else ""
-    again = "" if count is None else f"; {at_least}{count} messages that were handed out come again"
     lost = f" Not retained: {answer['notRetained']}" if answer.get("notRetained") else ""
-    return f"{subscription} has moved{again}.{lost}"
+    return f"{subscription} has moved{_replayed(answer)}.{lost}"
+
+
+def _replayed(answer: Json) -> str:
+    """Google's own answer is empty."""
+    if "replayedMessages" not in answer:
+        return ""
+    count = answer["replayedMessages"]
+    at_least = "at least " if answer.get("replayedMessagesAtLeast") else ""
+    return f"; {at_least}{counted(count, 'message')} {'is' if count == 1 else 'are'} waiting again"
 
 
 def _said_of_preview(answer: Json) -> str:
     about = "about " if answer.get("estimated") else ""
     again, skipped = (
-        f"{about}{answer.get(f'{what}Messages', 0)} messages ({size(answer.get(f'{what}Bytes', 0))})"
+        f"{about}{counted(answer.get(f'{what}Messages', 0), 'message')} ({size(answer.get(f'{what}Bytes', 0))})"
         for what in ("replayed", "skipped")
     )
     lost = answer.get("notRetainedMessages", 0)
-    gone = f" {lost} more of that range are not retained." if lost else ""
-    return f"{again} would come again, {skipped} would be skipped.{gone}"
+    gone = f" {lost:,} more of that range are not retained." if lost else ""
+    return f"{again} would wait again, {skipped} would be skipped.{gone}"
 
 
 COMMANDS = seek

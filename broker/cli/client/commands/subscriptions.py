@@ -7,15 +7,17 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.commands import subscription_messages
 from broker.cli.client.confirming import YES, confirm_loss, losses_of_subscription
 from broker.cli.client.fields import LABEL, SET, assign, given
 from broker.cli.client.output import Shown
 from broker.cli.client.updates import update_resource
-from broker.cli.client.words import duration_text, leaf, pairs
+from broker.cli.client.words import duration_text, leaf, pairs, whole_seconds
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse, Stop
 
 COMMANDS = Group("sub", help="Subscriptions: who gets the messages of a topic, and how.")
+COMMANDS.add_all(subscription_messages.COMMANDS)
 
 F = TypeVar("F", bound=Callable[..., Any])
 _subscription = click.argument("subscription")
@@ -25,7 +27,7 @@ _DURATIONS = {
     "max_backoff": ("--max-backoff", "retryPolicy.maximumBackoff"),
 }
 _MUTABLE = (
-    click.option("--ack-deadline", metavar="SECONDS", type=int, help="How long a reader has for a message."),
+    click.option("--ack-deadline", metavar="DURATION", help="How long a consumer has to acknowledge: 10s to 10m."),
     click.option("--retention", metavar="DURATION", help="Keep what is not acknowledged so long; default 7d."),
     click.option("--retain-acked/--drop-acked", default=None, help="Keep what is acknowledged, to be sought back."),
     click.option(
@@ -55,7 +57,7 @@ def list_(session: Session, *, topic: str | None) -> Shown:
     found = session.api.all_of(f"{session.project}/subscriptions", "subscriptions")
     if topic:
         found = [one for one in found if one.get("topic") == session.topic(topic)]
-    rows = [[leaf(s["name"]), leaf(s["topic"]), s.get("state", ""), _how(s), s.get("filter", "")] for s in found]
+    rows = [[leaf(s["name"]), leaf(s["topic"]), _state(s), _how(s), s.get("filter", "")] for s in found]
     nothing = "There is no subscription; `broker sub create NAME --topic TOPIC` makes one."
     return Shown(data=found, columns=("subscription", "topic", "state", "by", "filter"), rows=rows, nothing=nothing)
 
@@ -68,7 +70,7 @@ def list_(session: Session, *, topic: str | None) -> Shown:
 )
 @_subscription
 @click.option("--topic", metavar="TOPIC", required=True, help="Whose messages it gets, from now on.")
-@click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches; cannot be changed later.")
+@click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches; set-filter changes it.")
 @click.option("--ordered", is_flag=True, help="Messages of an ordering key come in order; cannot be changed later.")
 @_mutable
 def create(
@@ -115,6 +117,40 @@ def update(session: Session, *, subscription: str, cleared: tuple[str, ...], **o
     return Shown(data=changed, line=f"Changed the subscription {name}.")
 
 
+@calling(
+    COMMANDS,
+    "set-filter",
+    "broker sub set-filter audit attributes:env --dry-run",
+    "broker sub set-filter audit attributes:env",
+)
+@_subscription
+@click.argument("filter_text", metavar="FILTER")
+@click.option("--dry-run", is_flag=True, help="Count what it would change among the newest messages.")
+def set_filter(session: Session, *, subscription: str, filter_text: str, dry_run: bool) -> Shown:
+    """Change the filter for messages published from now on; '' removes it. Needs this broker.
+
+    Earlier messages keep the verdict of the filter that they were published under, whether delivered yet or not.
+    """
+    name = session.subscription(subscription)
+    asked = {"filter": filter_text} | ({"validateOnly": True} if dry_run else {})
+    answer = session.api.call("POST", f"{name}:setFilter", asked)
+    return Shown(data=answer, line=_change_text(name, answer))
+
+
+def _change_text(name: str, answer: Json) -> str:
+    if not answer["changed"]:
+        return f"{name} has this filter already."
+    if (preview := answer.get("preview")) is None:
+        return f"Changed the filter of {name}\nfor messages published from {answer['effectiveTime']} on."
+    return (
+        f"Nothing was changed. Of the newest {preview['scannedMessageCount']:,} messages\n"
+        f"  {preview['previouslyMatchedMessageCount']:,} match the present filter\n"
+        f"  {preview['matchedMessageCount']:,} match the new filter\n"
+        f"  {preview['newlyMatchedMessageCount']:,} match the new filter alone\n"
+        f"  {preview['noLongerMatchedMessageCount']:,} match the present filter alone"
+    )
+
+
 @calling(COMMANDS, "delete", "broker sub delete audit")
 @_subscription
 @YES
@@ -144,8 +180,9 @@ def resume(session: Session, *, subscription: str) -> Shown:
 
 def _body(session: Session, *, labels: tuple[str, ...], assigned: tuple[str, ...], **options: Any) -> Json:
     endpoint, letters, expires = options["push_endpoint"], options["dead_letter_topic"], options["expires"]
+    deadline = options["ack_deadline"]
     fields: Json = {
-        "ackDeadlineSeconds": options["ack_deadline"],
+        "ackDeadlineSeconds": whole_seconds(deadline, "--ack-deadline") if deadline else None,
         "retainAckedMessages": options["retain_acked"],
         "enableExactlyOnceDelivery": options["exactly_once"],
         "deadLetterPolicy.deadLetterTopic": session.topic(letters) if letters else None,
@@ -177,6 +214,10 @@ def _warn_if_unread(session: Session, subscription: Json) -> None:
             f"Warning: {leaf(topic)} has no subscription: nobody reads the dead letters, and they are lost after "
             f"seven days. `broker sub create {leaf(topic)} --topic {leaf(topic)}` makes one."
         )
+
+
+def _state(subscription: Json) -> str:
+    return "PAUSED" if "pause" in subscription else str(subscription.get("state", ""))
 
 
 def _how(subscription: Json) -> str:

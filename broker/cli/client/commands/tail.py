@@ -1,5 +1,7 @@
 """`broker tail`."""
 
+from collections.abc import Mapping
+
 import click
 
 from broker.cli.client.api import Event, Refused
@@ -36,6 +38,11 @@ def tail(
     else:
         start = time_text(since, "--since", machine_time()) if since else None
         name, params = session.subscription(subscription or ""), {"startTime": start}
+    return print_events(session, name, params, most)
+
+
+def print_events(session: Session, name: str, params: Mapping[str, str | None], most: int | None) -> int:
+    """Print the events of a topic or subscription as they come, up to `most`.  Returns the exit code."""
     count = 0
     for event in session.api.events(f"{name}:tail", params):
         if event.name == "error":

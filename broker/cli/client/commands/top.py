@@ -6,7 +6,7 @@ import click
 
 from broker.cli.client.api import Json, NotReached, Refused
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.commands.lag import COLUMNS, lag_rows
+from broker.cli.client.commands.lag import COLUMNS, MINOR, lag_rows
 from broker.cli.client.exit_codes import NOT_REACHED
 from broker.cli.client.output import Shown
 from broker.cli.client.words import seconds_of
@@ -21,11 +21,11 @@ _ROWS = 18  # of a terminal of 24 lines, where verdicts may take two
 @click.option("--every", metavar="DURATION", default="2s", show_default=True, help="How often to look.")
 @click.option("--max", "most", metavar="N", type=click.IntRange(1), help="End after so many looks.")
 def top(session: Session, *, every: str, most: int | None) -> int:
-    """Show all subscriptions, the one that is furthest behind first, until Ctrl-C; needs this broker.
+    """Show all subscriptions, the one furthest behind first, until Ctrl-C; needs this broker.
 
     While the server is away or overloaded the last figures stay, and standard error says so.
 
-    PER SECOND is by how much what waits has grown since the look before, or shrunk.
+    PER SECOND is how fast the backlog has grown or shrunk since the last refresh.
     """
     pause = max(seconds_of(every, "--every"), 0.1)
     path, looks = f"{session.project}/lag", 0
@@ -69,12 +69,14 @@ def _show(session: Session, found: list[Json], rates: list[float | None]) -> Non
     if session.out.is_terminal:
         session.out.clear(_HOME)
     rows = [
-        [*row[:3], "" if rate is None else f"{rate:+.0f}", *row[3:]]
+        [*row[:4], "" if rate is None else f"{rate:+.0f}", *row[4:]]
         for row, rate in zip(lag_rows(found), rates, strict=True)
     ]
-    columns = (*COLUMNS[:3], "per second", *COLUMNS[3:])
+    columns = (*COLUMNS[:4], "per second", *COLUMNS[4:])
     nothing = f"{session.project} has no subscription."
-    session.out.show(Shown(data=found, columns=columns, rows=rows, whole=columns[1:-1], nothing=nothing))
+    session.out.show(
+        Shown(data=found, columns=columns, rows=rows, whole=columns[1:-1], minor=MINOR, nothing=nothing)
+    )
 
 
 COMMANDS = top

@@ -7,6 +7,7 @@ import click
 
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
+from broker.cli.client.commands import topic_messages
 from broker.cli.client.confirming import YES, confirm_loss, losses_of_topic
 from broker.cli.client.exit_codes import DONE
 from broker.cli.client.fields import LABEL, SET, assign, given
@@ -21,6 +22,7 @@ from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
 COMMANDS = Group("topic", help="Topics: what messages are published on.")
+COMMANDS.add_all(topic_messages.COMMANDS)
 
 _topic = click.argument("topic")
 _shards = click.option(

@@ -5,6 +5,7 @@ from typing import Any
 
 from broker.cli.client.api import Api
 from broker.cli.client.declarations.carrying_out import carry_out
+from broker.cli.client.declarations.checks import check_plan
 from broker.cli.client.declarations.plan import Step, make_plan
 from broker.cli.client.declarations.reading import Declared
 from broker.cli.client.declarations.state import read_policy, read_state
@@ -16,19 +17,21 @@ class Unfinished(Stop):
 
     def __init__(self, step: Step, error: Stop, done: int, of: int) -> None:
         super().__init__(
-            f"{step.kind} {step.name}: {error}; {done} of {of} steps are done, mend it and apply again"
+            f"{step.kind} {step.name}: {error}; {done} of {of} steps are done; correct it and apply again"
         )
         self.exit_code = error.exit_code
 
 
 def plan_for(api: Api, declared: Declared, project: str, *, owner: str, prune: bool = False) -> list[Step]:
     """What is to be done; some of it may be a problem.  Raises Stop."""
-    state = read_state(api, project, schedules=bool(declared.resources["schedules"]))
+    state = read_state(api, project, schedules=prune or bool(declared.resources["schedules"]))
 
     def policy_of(name: str) -> Any:
         return read_policy(api, name)
 
-    return make_plan(declared, state, project, owner=owner, prune=prune, policy_of=policy_of)
+    plan = make_plan(declared, state, project, owner=owner, prune=prune, policy_of=policy_of)
+    check_plan(api, plan, declared, state, project)
+    return plan
 
 
 def carry_out_all(api: Api, plan: Sequence[Step], *, owner: str, tell: Callable[[Step], None]) -> None:
@@ -43,6 +46,6 @@ def carry_out_all(api: Api, plan: Sequence[Step], *, owner: str, tell: Callable[
 
 
 def in_words(step: Step, project: str) -> str:
-    """What was done: `created topic orders`."""
+    """What was done: "created topic orders"."""
     verb = {"create": "created", "update": "updated", "delete": "deleted"}[step.action]
     return f"{verb} {step.kind} {project if step.name == project else step.name.rpartition('/')[2]}"

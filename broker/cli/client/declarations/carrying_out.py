@@ -1,6 +1,6 @@
 """Doing what a plan says, step by step; what is done stays done if a later step fails."""
 
-from broker.cli.client.api import Api, Json, Refused
+from broker.cli.client.api import Api, Refused
 from broker.cli.client.declarations.plan import Step, is_marked
 from broker.cli.client.fields import snake
 
@@ -22,15 +22,21 @@ def carry_out(api: Api, step: Step, owner: str) -> None:
         case _, "create":
             api.call("PUT", step.name, step.body)
         case _, "update":
-            api.call("PATCH", step.name, _update(step))
+            _update(api, step)
         case _, "delete":
             _delete(api, step, owner)
     step.is_done = True
 
 
-def _update(step: Step) -> Json:
-    fields = sorted({change.field.partition(".")[0] for change in step.changes})
-    return {step.kind: step.body | {"name": step.name}, "updateMask": ",".join(map(snake, fields))}
+def _update(api: Api, step: Step) -> None:
+    fields = {change.field.partition(".")[0] for change in step.changes}
+    body = dict(step.body)
+    if step.kind == "subscription" and "filter" in fields:  # which no mask may name
+        api.call("POST", f"{step.name}:setFilter", {"filter": body.pop("filter", "")})
+        fields.remove("filter")
+    if fields:
+        mask = ",".join(map(snake, sorted(fields)))
+        api.call("PATCH", step.name, {step.kind: body | {"name": step.name}, "updateMask": mask})
 
 
 def _delete(api: Api, step: Step, owner: str) -> None:

@@ -3,7 +3,7 @@
 What exists and what a file says are brought into the same form; then they are equal, or there is something to do.
 """
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -12,6 +12,8 @@ from typing import Any
 from broker.cli.client.api import Json
 from broker.cli.client.words import duration_text
 from broker.cli.stop import Misuse
+from broker.domain.durations import format_units, parse_duration
+from broker.domain.errors import InvalidArgument
 
 MARK = "applied-by"  # the label of what `apply` has made; its value says in whose name
 SECRETS, FINGERPRINTS = "webhookSecrets", "webhookSecretFingerprints"
@@ -22,6 +24,7 @@ _OUTPUT_ONLY = {
     "subscriptions": {
         "name",
         "detached",
+        "pause",
         "topicMessageRetentionDuration",
         "analyticsHubSubscriptionInfo",
     },
@@ -64,7 +67,7 @@ _SAY_NOTHING = {
     "circuitBreaker",
     "schemaSettings",
 }
-_DURATIONS = {
+DURATIONS = {
     "messageRetentionDuration",
     "expirationPolicy.ttl",
     "retryPolicy.minimumBackoff",
@@ -136,7 +139,7 @@ def _translated(value: Any, project: str, path: str = "") -> Any:
             return said["levels"] if path == _PRIORITIES and said.keys() == {"levels"} else said
         case str() if path in _REFERENCES:
             return whole(value, _REFERENCES[path], project)
-        case str() | int() | float() if path in _DURATIONS:
+        case str() | int() | float() if path in DURATIONS:
             return _duration(value)
         case str() if path in _TIMES:
             return _time(value)
@@ -186,9 +189,45 @@ def exported(resource: Mapping[str, Any], collection: str, project: str) -> Json
             holder = holder.get(parent, {})
         if last in holder:
             holder[last] = short(holder[last], other, project)
+    body = dict(_written(body))
     if prints := fingerprints_of(resource):
         body.setdefault("extensions", {}).setdefault("push", {})[FINGERPRINTS] = list(prints)
     return body
+
+
+def _written(value: Any, path: str = "") -> Any:
+    """As people write it: durations with units, and data that is text as `text`."""
+    match value:
+        case dict() if path not in _OPAQUE:
+            parts = {name: _written(part, f"{path}.{name}" if path else name) for name, part in value.items()}
+            text = _as_text(parts["data"]) if path in ("message", "template") and "data" in parts else None
+            if text is None:
+                return parts
+            return {
+                "text" if name == "data" else name: text if name == "data" else part for name, part in parts.items()
+            }
+        case str() if path in DURATIONS:
+            return readable(path, value)
+    return value
+
+
+def readable(path: str, value: Any) -> Any:
+    """The value of a field as people write it: "7d" for "604800s"."""
+    if path not in DURATIONS or not isinstance(value, str):
+        return value
+    try:
+        return format_units(parse_duration(value, path))
+    except InvalidArgument:
+        return value  # the server says what is wrong with it
+
+
+def _as_text(data: str) -> str | None:
+    """None: it is not text that a file in YAML can have as it is."""
+    try:
+        text = b64decode(data, validate=True).decode()
+    except ValueError:
+        return None
+    return text if all(one.isprintable() or one == "\n" for one in text) else None
 
 
 def policy_form(policy: Mapping[str, Any] | None) -> list[Json]:

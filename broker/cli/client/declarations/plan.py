@@ -1,7 +1,7 @@
 """What is to be done, so that a project has what files declare.  Decides; does nothing."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from broker.cli.client.api import Json
@@ -19,7 +19,10 @@ from broker.cli.client.declarations.state import State
 
 Action = Literal["create", "update", "delete", "none"]
 NOUNS = {"schemas": "schema", "topics": "topic", "subscriptions": "subscription", "schedules": "schedule"}
-_IMMUTABLE = {"subscriptions": ("topic", "filter", "enableMessageOrdering"), "schemas": ("type",)}
+_IMMUTABLE = {"subscriptions": ("topic", "enableMessageOrdering"), "schemas": ("type",)}
+_OF_A_CHANGED_FILTER = (
+    "by setFilter, for messages published from then on; earlier ones keep the verdict of the old filter"
+)
 _WAY_OUT = {
     "subscriptions": "declare another subscription beside it, or delete this one, with what it has yet to get, "
     "by `broker sub delete {id}` and apply again",
@@ -29,11 +32,17 @@ _WAY_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of a field: None is what is not there."""
+    """Of a field: None is what is not there.  `note`: what else the reader of a plan must know."""
 
     field: str
     before: Any
     after: Any
+    note: str = ""
+
+    def as_json(self) -> Json:
+        return {"field": self.field, "from": self.before, "to": self.after} | (
+            {"note": self.note} if self.note else {}
+        )
 
 
 @dataclass(slots=True)
@@ -51,7 +60,7 @@ class Step:
     def as_json(self) -> Json:
         data: Json = {"kind": self.kind, "name": self.name, "action": self.action}
         if self.changes:
-            data["changes"] = [{"field": c.field, "from": c.before, "to": c.after} for c in self.changes]
+            data["changes"] = [change.as_json() for change in self.changes]
         return data | ({"problem": self.problem} if self.problem else {}) | {"done": self.is_done}
 
 
@@ -95,7 +104,7 @@ def _created(collection: str, name: str, given: Json, project: str, owner: str) 
 
 def _compared(collection: str, name: str, given: Json, there: Json, project: str) -> Step:
     wanted, held = comparable(given, collection, project), comparable(there, collection, project)
-    changes = _changes(held, wanted)
+    changes = [_noted(collection, change) for change in _changes(held, wanted)]
     secrets = secrets_of(given)
     if secrets is not None and secrets != fingerprints_of(there):
         changes.append(Change(f"extensions.push.{FINGERPRINTS}", list(fingerprints_of(there)), list(secrets)))
@@ -112,6 +121,11 @@ def _compared(collection: str, name: str, given: Json, there: Json, project: str
         step.action = "none"
         step.problem = f"{first.field} cannot be changed ({first.before!r} to {first.after!r}): {way_out}"
     return step
+
+
+def _noted(collection: str, change: Change) -> Change:
+    is_filter = (collection, change.field) == ("subscriptions", "filter")
+    return replace(change, note=_OF_A_CHANGED_FILTER) if is_filter else change
 
 
 def _policies(declared: Declared, project: str) -> list[tuple[str, Json]]:

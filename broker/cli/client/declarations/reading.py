@@ -1,17 +1,17 @@
 """What files declare."""
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import yaml
 
 from broker.cli.client.api import Json
 from broker.cli.client.declarations.form import MARK, short, whole
 from broker.cli.client.declarations.json_schema import json_schema
+from broker.cli.client.declarations.yaml_documents import Document, read_documents
 from broker.cli.stop import Misuse
 
 COLLECTIONS = ("schemas", "topics", "subscriptions", "schedules")  # in the order in which they are made
@@ -25,51 +25,42 @@ class Declared:
     policy: Json | None = None
 
 
-class _Loader(yaml.SafeLoader):
-    """What YAML reads, but a name that is given twice is a mistake, and a time is a text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Hashable] = set()
-        for key, _ in node.value:
-            name = self.construct_object(key, deep=True)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
-            seen.add(name)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def read_declarations(files: Sequence[str], project: str) -> Declared:
     """Of YAML or JSON; "-" is standard input.  Raises Misuse."""
     declared = Declared()
     validator = jsonschema_rs.validator_for(json_schema())
     for file in files:
         for document in _documents(file):
-            if document is None:
+            if document.value is None:
                 continue
-            for error in validator.iter_errors(document):
-                where = ".".join(map(str, error.instance_path))
-                raise Misuse(f"{file}: {f'{where}: ' if where else ''}{error.message[:300]}")
-            _add(declared, document, file, project)
+            _check_form(validator, document, file)
+            _add(declared, document.value, file, project)
     return declared
 
 
-def _documents(file: str) -> list[Any]:
+def _documents(file: str) -> list[Document]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        return list(yaml.load_all(text, _Loader))
     except OSError as error:
         raise Misuse(f"--file {file}: {error.strerror or error}") from None
-    except yaml.MarkedYAMLError as error:
-        at = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
-        raise Misuse(f"{file} cannot be read: {error.problem}{at}") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except ValueError as error:
         raise Misuse(f"{file} cannot be read: {error}") from None
+    return read_documents(text, file)
+
+
+def _check_form(validator: Any, document: Document, file: str) -> None:
+    """Raises Misuse."""
+    try:
+        error = next(validator.iter_errors(document.value), None)
+    except ValueError as refused:
+        raise Misuse(f"{file} cannot be read: {refused}") from None
+    if error is None:
+        return
+    path = error.instance_path
+    where = ".".join(map(str, path))
+    remedy = document.remedy(path) if '"string"' in error.message else ""
+    said = f"{f'{where}: ' if where else ''}{error.message[:300]}{remedy}"
+    raise Misuse(f"{file}{document.line_of(path)}: {said}")
 
 
 def _add(declared: Declared, document: Json, file: str, project: str) -> None:

@@ -19,8 +19,8 @@ async def publish(call: UnaryCall, body: bytes) -> bytes:
         if len(body) >= LONG_BODY:
             await turn_to_read(call, topic, body)
         traceparent = call.metadata.get(b"traceparent", b"")
-        ids = await service.publish(topic, new_messages(request), call.caller.member, traceparent)
+        published = await service.publish(topic, new_messages(request), call.caller.member, traceparent)
     except BrokerError as error:
         service.refused(topic, error)
         raise
-    return PublishResponse(message_ids=ids).SerializeToString()  # type: ignore[no-any-return]
+    return PublishResponse(message_ids=published.ids).SerializeToString()  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from broker.domain.delay import ScheduledMessage
 from broker.domain.endpoint_failure import endpoint_failure_fields
 from broker.domain.fate import DROPPED_VERDICT, GONE_VERDICT, MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
-from broker.domain.lag import HeldBy
+from broker.domain.lag import DeliveryState
 from broker.domain.letter_standing import Resolved
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
@@ -19,7 +19,7 @@ from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.schedule import scheduled_json
 from broker.services.fates import DroppedMessage, GoneMessage, MessageFates, Timeline
 
-_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRY_AT: "retryTime"}
+_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRYING: "retryTime"}
 
 
 def fates_json(found: MessageFates) -> dict[str, Any]:
@@ -101,13 +101,16 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
         if standing.at is not None and standing.state in _TIMES:
             body[_TIMES[standing.state]] = format_timestamp(standing.at)
     if fate.endpoint is not None:
-        body |= {"heldBy": HeldBy.ENDPOINT_FAILING, "endpointFailure": endpoint_failure_fields(fate.endpoint)}
+        body |= {
+            "deliveryState": DeliveryState.ENDPOINT_FAILING,
+            "endpointFailure": endpoint_failure_fields(fate.endpoint),
+        }
     if fate.entry is not None:
         told = entry_json(fate.entry)
         body |= {"endTime": told.pop("time"), **told}
         del body["event"]
-    if fate.held_by_message_id:
-        body["heldByMessageId"] = fate.held_by_message_id
+    if fate.blocked_by_message_id:
+        body["blockedByMessageId"] = fate.blocked_by_message_id
     if letter is not None:
         body["deadLetterMessageId"] = letter.message_id
         body["deadLetterTime"] = format_timestamp(letter.publish_time)

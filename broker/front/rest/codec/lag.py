@@ -25,15 +25,15 @@ def _lag(lag: Lag, now: datetime) -> dict[str, Any]:
         body["undeliveredMessagesEstimated"] = True
     body |= {"undeliveredBytesEstimate": lag.undelivered_bytes, "outstandingMessages": lag.outstanding}
     if lag.held:
-        body["messagesHeldByKeys"] = lag.held
-    body |= {"heldBy": lag.held_by, "verdict": lag.verdict}
+        body["blockedMessages"] = lag.held
+    body |= {"deliveryState": lag.state, "verdict": lag.verdict}
     if lag.endpoint is not None:
         body["endpointFailure"] = endpoint_failure_fields(lag.endpoint)
     if lag.warnings:
         body["warnings"] = list(lag.warnings)
     if lag.subscription.pause is not None:
         body |= {"paused": True, **pause_json(lag.subscription.pause)}
-    return body | ({} if lag.holder is None else {"stuckKey": _holder(lag.holder)})
+    return body | ({} if lag.holder is None else {"blockedKey": _holder(lag.holder)})
 
 
 def _holder(holder: KeyHolder) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from broker.domain.position import Position
 from broker.domain.replay import Replay
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
+from broker.front.rest.codec.pauses import pause_json
 
 
 def replay_json(replay: Replay) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def positions_json(subscription: Subscription, positions: Sequence[Position], no
             }
             for p in positions
         ],
+        **({} if subscription.pause is None else {"paused": True, **pause_json(subscription.pause)}),
     }
 
 

@@ -9,6 +9,7 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -25,15 +26,17 @@ from broker.front.rest.codec.scalars import parse_duration, parse_timestamp
 # Of resources, by the message's name: what their JSON has and the message does not; and of fields that the message
 # has, values that it has not.
 BESIDE = {
-    "google.pubsub.v1.Topic": ("frozen",),  # only told; who sends back what they read changes nothing
-    "google.pubsub.v1.Subscription": ("extensions",),
+    # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
+    "google.pubsub.v1.Topic": ("frozen",),
+    "google.pubsub.v1.Subscription": ("extensions", "pause"),
     "google.pubsub.v1.Schema": ("compatibility",),
     "google.pubsub.v1.SeekRequest": ("undoable",),
 }
 BESIDE_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 
 _SHOWN = 200  # characters of a refused value
-_INTEGER = re.compile(r"-?[0-9]{1,20}(?:\.0*)?")  # [0-9], not \d: int() takes the digits of any script
+# ProtoJSON accepts an exponent in a quoted number, too.  [0-9], not \d: int() takes the digits of any script.
+_QUOTED_NUMBER = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?")
 _BOOLS = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
 _NUMBERS = ("NaN", "Infinity", "-Infinity")
 
@@ -212,8 +215,8 @@ def _scalar(field: FieldDescriptor, value: Any, where: str) -> Any:
 
 def _integer(value: Any, where: str, least: int, most: int, kind: str) -> int:
     number = value
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        number = int(value.partition(".")[0])
+    if isinstance(value, str) and _QUOTED_NUMBER.fullmatch(value) and (exact := Decimal(value)) == int(exact):
+        number = int(exact)
     elif isinstance(value, float) and value.is_integer():
         number = int(value)
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
@@ -280,7 +283,13 @@ def _cut(text: str) -> str:
 def fill_from_query(message: Any, query: Mapping[str, str]) -> None:
     """Set the fields that a query has, in either spelling; what is empty or is no field of it is passed over.
 
-    Raises InvalidArgument that names the field and the value.
+    "options.requestedPolicyVersion" is a field of a field (google/api/http.proto).  Raises InvalidArgument that
+    names the field and the value.
     """
     fields = _fields(message.DESCRIPTOR)
-    fill(message, {name: value for name, value in query.items() if value and name in fields})
+    body: dict[str, Any] = {name: value for name, value in query.items() if value and name in fields}
+    for name, value in query.items():
+        first, _, within = name.partition(".")
+        if value and within and first in fields:
+            body.setdefault(first, {})[within] = value
+    fill(message, body)

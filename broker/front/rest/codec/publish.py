@@ -51,5 +51,6 @@ def _put_in(messages: Sequence[NewMessage], texts: Texts) -> None:
         raise KeyError
 
 
-def encode_message_ids(ids: Sequence[str]) -> bytes:
-    return _encode({"messageIds": ids})
+def encode_published(ids: Sequence[str], repeats: Sequence[int]) -> bytes:
+    """`repeats`, the indexes of messages that were not stored, are an extension."""
+    return _encode({"messageIds": ids, "repeats": repeats} if repeats else {"messageIds": ids})

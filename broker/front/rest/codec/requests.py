@@ -8,6 +8,7 @@ second, slower way, which also knows what to say about a body that is wrong.
 import json
 import re
 import typing
+from codecs import BOM_UTF8
 from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar
@@ -55,9 +56,22 @@ def decode_json(body: bytes) -> Any:
     if len(body) > MAX_TOKENS:
         _check_tokens(body)
     try:
-        return msgspec.json.decode(body or b"{}")
+        # RFC 8259, section 8.1: a byte order mark may be ignored. Editors and shells on Windows write one.
+        return msgspec.json.decode(body.removeprefix(BOM_UTF8) or b"{}")
     except _MALFORMED as error:
-        raise _surrogate_in(body) or InvalidArgument(f"Invalid JSON payload received. {error}") from error
+        raise _surrogate_in(body) or InvalidArgument(
+            f"Invalid JSON payload received. {_reason(body, error)}"
+        ) from error
+
+
+def _reason(body: bytes, error: Exception) -> str:
+    """Why a body cannot be decoded.  The decoder counts a byte that is not UTF-8 from the start of its string."""
+    if isinstance(error, UnicodeDecodeError):
+        try:
+            body.decode()
+        except UnicodeDecodeError as found:
+            return f"It is not UTF-8 (byte {found.start})."
+    return str(error)
 
 
 def _surrogate_in(body: bytes) -> InvalidArgument | None:

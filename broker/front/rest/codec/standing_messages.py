@@ -18,7 +18,7 @@ from broker.domain.standing_page import (
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.lists import decode_page_parameters
 
-_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRY_AT: "retryTime"}
+_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRYING: "retryTime"}
 
 
 def decode_standing_page(query: Mapping[str, str]) -> StandingPage:
@@ -55,5 +55,5 @@ def _standing(message: StandingMessage) -> dict[str, Any]:
     if message.at is not None:
         body[_TIMES[message.state]] = format_timestamp(message.at)
     if message.held_by is not None:
-        body["heldByMessageId"] = message_id(message.shard_id, message.held_by)
+        body["blockedByMessageId"] = message_id(message.shard_id, message.held_by)
     return body

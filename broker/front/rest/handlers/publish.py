@@ -2,7 +2,7 @@
 
 from broker.domain.errors import BrokerError
 from broker.front.rest.call import Call
-from broker.front.rest.codec.publish import decode_large_publish, decode_publish, encode_message_ids
+from broker.front.rest.codec.publish import decode_large_publish, decode_publish, encode_published
 from broker.front.steps import LONG_BODY
 
 _WORTH_A_CHECK = 4096  # bytes; what is smaller is decoded sooner than it is asked whether it would be refused
@@ -18,8 +18,8 @@ async def publish(call: Call) -> bytes:
             messages = decode_publish(call.body)
         else:
             messages = await call.in_steps(decode_large_publish(call.body))
-        ids = await service.publish(call.name, messages, call.caller.member, traceparent)
+        published = await service.publish(call.name, messages, call.caller.member, traceparent)
     except BrokerError as error:
         service.refused(call.name, error)
         raise
-    return encode_message_ids(ids)
+    return encode_published(published.ids, published.repeats)

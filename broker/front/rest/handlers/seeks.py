@@ -18,7 +18,7 @@ async def preview_seek(call: Call) -> bytes:
 
 
 async def undo_seek(call: Call) -> bytes:
-    return encode_resource(replay_json(await call.services.acting.seeks.undo(call.name)))
+    return encode_resource(replay_json(await call.services.acting.seeks.undo(call.name, by=call.caller.member)))
 
 
 async def purge_subscription(call: Call) -> bytes:
@@ -30,7 +30,9 @@ async def purge_subscription(call: Call) -> bytes:
         )
         body = operation_json(operation)
         return encode_resource(validated(body) if options.validate_only else body)
-    purged = await call.services.acting.seeks.purge(call.name, before=options.before, undoable=options.undoable)
+    purged = await call.services.acting.seeks.purge(
+        call.name, before=options.before, undoable=options.undoable, by=call.caller.member
+    )
     return encode_resource({"undoSnapshot": purged.undo_snapshot} if options.undoable else {})
 
 

@@ -1,0 +1,48 @@
+"""`broker events`."""
+
+import click
+
+from broker.cli.client.api import Json
+from broker.cli.client.calling import Session, calling
+from broker.cli.client.commands.tail import print_events
+from broker.cli.client.output import Shown
+from broker.cli.client.words import leaf
+from broker.cli.command_line import Group
+from broker.cli.stop import Stop
+
+COMMANDS = Group("events", help="The topic that events of a project are published on; these need this broker.")
+
+
+@calling(COMMANDS, "show", "broker events show")
+def show(session: Session) -> Shown:
+    """Show the settings of a project: the topic of its events."""
+    return _shown(session.api.call("GET", f"{session.project}/settings"))
+
+
+@calling(COMMANDS, "set", "broker events set events")
+@click.argument("topic")
+def set_(session: Session, *, topic: str) -> Shown:
+    """Publish the events of a project on TOPIC."""
+    return _shown(session.api.call("PATCH", f"{session.project}/settings", {"eventTopic": session.topic(topic)}))
+
+
+@calling(COMMANDS, "off", "broker events off")
+def off(session: Session) -> Shown:
+    """Publish no events of a project."""
+    return _shown(session.api.call("PATCH", f"{session.project}/settings", {"eventTopic": ""}))
+
+
+@calling(COMMANDS, "tail", "broker events tail --max 1")
+@click.option("--max", "most", metavar="N", type=click.IntRange(1), help="End after so many.")
+def tail(session: Session, *, most: int | None) -> int:
+    """Print events as they happen, until Ctrl-C."""
+    topic = session.api.call("GET", f"{session.project}/settings").get("eventTopic")
+    if not topic:
+        raise Stop(f"{session.project} has no topic for events: `broker events set TOPIC` gives it one")
+    return print_events(session, topic, {}, most)
+
+
+def _shown(settings: Json) -> Shown:
+    topic = settings.get("eventTopic")
+    line = f"Events are published on {leaf(topic)}." if topic else "No events are published."
+    return Shown(data=settings, line=line)

@@ -1,0 +1,81 @@
+"""What a plan could not carry out: references to what will not be there, and schemas that the server refuses."""
+
+from collections.abc import Sequence
+
+from broker.cli.client.api import Api, Json, NotKnown, Refused
+from broker.cli.client.declarations.plan import NOUNS, Step
+from broker.cli.client.declarations.reading import COLLECTIONS, Declared
+from broker.cli.client.declarations.state import State
+from broker.cli.client.words import leaf
+
+_DELETED = "_deleted-topic_"
+_REFERENCES = {  # by the kind of a step, the fields that name other resources
+    "topic": (("schemaSettings.schema", "schemas"),),
+    "subscription": (("topic", "topics"), ("deadLetterPolicy.deadLetterTopic", "topics")),
+    "schedule": (("topic", "topics"),),
+}
+
+
+def check_plan(api: Api, plan: Sequence[Step], declared: Declared, state: State, project: str) -> None:
+    """Note the problem of each step that would fail, or that would break something else.  Raises Stop."""
+    pruned = {step.name for step in plan if step.action == "delete"}
+    there = {
+        name
+        for collection in COLLECTIONS
+        for name in (*state.resources[collection], *declared.resources[collection])
+    } - pruned
+    for step in plan:
+        if step.problem:
+            continue
+        if step.action == "delete":
+            step.problem = _why_not_pruned(step, plan, state)
+        elif step.action != "none":
+            step.problem = _why_not_made(step, there, pruned, project) or _why_not_taken(api, step)
+
+
+def _why_not_made(step: Step, there: set[str], pruned: set[str], project: str) -> str:
+    for path, collection in _REFERENCES.get(step.kind, ()):
+        name = _value(step.body, path)
+        if not name or name in there or name == _DELETED or not name.startswith(f"{project}/"):
+            continue  # of another project nothing is known
+        noun = NOUNS[collection]
+        if name in pruned:
+            return f"{path} names the {noun} {leaf(name)}, which --prune deletes: declare it"
+        return f"{path} names the {noun} {leaf(name)}, which does not exist: declare it, or create it first"
+    return ""
+
+
+def _why_not_pruned(step: Step, plan: Sequence[Step], state: State) -> str:
+    """A schedule fails at each tick once its topic is gone."""
+    if step.kind != "topic":
+        return ""
+    after = {name: one.get("topic") for name, one in state.resources["schedules"].items()}
+    after |= {one.name: one.body["topic"] for one in plan if one.kind == "schedule" and "topic" in one.body}
+    names = sorted(leaf(name) for name, topic in after.items() if topic == step.name)
+    if not names:
+        return ""
+    return (
+        f"the schedule {names[0]} publishes to it: declare the topic, or delete the schedule first "
+        f"(`broker schedule delete {names[0]}`)"
+    )
+
+
+def _why_not_taken(api: Api, step: Step) -> str:
+    """What the server says against a schema; "" where it does not say."""
+    if step.kind != "schema":
+        return ""
+    project = step.name.partition("/schemas/")[0]
+    try:
+        api.call("POST", f"{project}/schemas:validate", {"schema": step.body | {"name": step.name}})
+    except NotKnown:
+        return ""
+    except Refused as error:
+        return error.reason if error.status == "INVALID_ARGUMENT" else ""
+    return ""
+
+
+def _value(body: Json, path: str) -> str:
+    *parents, last = path.split(".")
+    for parent in parents:
+        body = body.get(parent) or {}
+    return str(body.get(last, ""))

@@ -1,0 +1,35 @@
+"""A filter that was changed, as one filter that also asks when a message was published."""
+
+from collections.abc import Sequence
+
+from broker.domain.filter_changes import EarlierFilter
+from broker.filtering.ast import And, Expression, Not, Or, PublishedBefore
+from broker.filtering.jsonpath import FilterPaths, filter_paths
+from broker.filtering.parser import parse_filter
+
+
+def filter_expression(newest: str, earlier: Sequence[EarlierFilter] = ()) -> Expression | None:
+    """What a subscription's filter says that was changed since it had the `earlier` ones (in the order of time).
+
+    None: every message matches.  Raises InvalidArgument for a text that is no filter.
+    """
+    if not earlier:
+        return parse_filter(newest) if newest else None
+    spans: list[Expression] = []
+    begin: tuple[Expression, ...] = ()
+    for each in earlier:
+        end = PublishedBefore(each.until)
+        spans.append(And((*begin, end, *_parsed(each.filter))))
+        begin = (Not(end),)
+    spans.append(And((*begin, *_parsed(newest))))
+    return Or(tuple(spans))
+
+
+def compiled_filter(newest: str, earlier: Sequence[EarlierFilter] = ()) -> FilterPaths:
+    """`filter_expression`, compiled."""
+    expression = filter_expression(newest, earlier)
+    return FilterPaths() if expression is None else filter_paths(expression)
+
+
+def _parsed(text: str) -> tuple[Expression, ...]:
+    return (parse_filter(text),) if text else ()

@@ -1,0 +1,240 @@
+"""Whether JSON is a value in Avro's JSON encoding.
+
+https://avro.apache.org/docs/1.12.0/specification/#json-encoding.  The specification does not mention names that a
+record does not have; they are ignored, as Java's Avro does.  Logical types do not matter: a value is judged by its
+underlying type.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.payload_schemas.mismatch import Misfit
+from broker.payload_schemas.strict_json import kind_of
+
+Check = Callable[[Any], None]  # raises Misfit
+
+_INT, _LONG = 2**31, 2**63
+
+
+class JsonChecks:
+    """Makes the checks of a definition's types; each named type has one."""
+
+    def __init__(self, types: dict[str, Any], *, of_defaults: bool = False) -> None:
+        """`types`: the named ones.
+
+        `of_defaults`: of the values that fields have as defaults.  They are encoded differently: the value of a
+        union stands without the name of its branch, and a record may lack fields that have a default of their own.
+        """
+        self._types = types
+        self._of_defaults = of_defaults
+        self._named: dict[str, Check] = {}
+        for name in types:  # in the order of their definitions, so that what is used has its check
+            self._of_named(name)
+
+    def of(self, kind: Any) -> Check:
+        """The check of a type as a definition has it."""
+        if isinstance(kind, str):
+            return _PRIMITIVES[kind] if kind in _PRIMITIVES else self._of_named(kind)
+        if isinstance(kind, list):
+            return self._any_of(kind) if self._of_defaults else self._union(kind)
+        if "name" in kind:
+            return self._of_named(kind["name"])
+        return _array(self.of(kind["items"])) if kind["type"] == "array" else _map(self.of(kind["values"]))
+
+    def _of_named(self, name: str) -> Check:
+        if name not in self._named:
+            kind = self._types[name]
+            if kind["type"] == "enum":
+                self._named[name] = _enum(frozenset(kind["symbols"]))
+            elif kind["type"] == "fixed":
+                self._named[name] = _fixed(kind["size"])
+            else:
+                fields: list[tuple[str, bool, Check]] = []
+                self._named[name] = _record(fields)  # first: its fields may contain it
+                for field in kind["fields"]:
+                    optional = self._of_defaults and "default" in field
+                    fields.append((field["name"], optional, self.of(field["type"])))
+        return self._named[name]
+
+    def _union(self, branches: list[Any]) -> Check:
+        takes_null = "null" in branches
+        by_label: dict[str, Check] = {}
+        for branch in branches:
+            if branch != "null":
+                by_label.setdefault(_label(branch), self.of(branch))
+        labels = ", ".join(map(_label, branches))[:200]
+
+        def check(value: Any) -> None:
+            if value is None and takes_null:
+                return
+            if type(value) is not dict or len(value) != 1:
+                raise Misfit(f'must be a union of {labels}: null, or an object such as {{"type": value}}')
+            [(label, inner)] = value.items()
+            inner_check = by_label.get(label)
+            if inner_check is None:
+                raise Misfit(f"must be a union of {labels}, and the name in its object is none of them")
+            try:
+                inner_check(inner)
+            except Misfit as misfit:
+                raise misfit.within(f".{label}") from None
+
+        return check
+
+    def _any_of(self, branches: list[Any]) -> Check:
+        checks = [self.of(branch) for branch in branches]
+        seen: dict[int, bool] = {}  # by the value's id: each is looked at once, whatever contains it
+
+        def check(value: Any) -> None:
+            key = id(value)
+            if key not in seen:
+                seen[key] = any(_passes(each, value) for each in checks)
+            if not seen[key]:
+                raise Misfit(f"must be a value of one of {', '.join(map(_label, branches))[:200]}")
+
+        return check
+
+
+def _label(branch: Any) -> str:
+    """The name of a branch of a union, in an object that has a value of it."""
+    if isinstance(branch, str):
+        return branch
+    return str(branch.get("name", branch["type"]))
+
+
+def _passes(check: Check, value: Any) -> bool:
+    try:
+        check(value)
+    except Misfit:
+        return False
+    return True
+
+
+def _null(value: Any) -> None:
+    if value is not None:
+        raise Misfit(f"must be null, not {kind_of(value)}")
+
+
+def _boolean(value: Any) -> None:
+    if value is not True and value is not False:
+        raise Misfit(f"must be boolean, not {kind_of(value)}")
+
+
+def _int(value: Any) -> None:
+    if type(value) is not int:
+        raise Misfit(f"must be int, not {_but(value)}")
+    if not -_INT <= value < _INT:
+        raise Misfit(f"must be int, from {-_INT} to {_INT - 1}")
+
+
+def _long(value: Any) -> None:
+    if type(value) is not int:
+        raise Misfit(f"must be long, not {_but(value)}")
+    if not -_LONG <= value < _LONG:
+        raise Misfit(f"must be long, from {-_LONG} to {_LONG - 1}")
+
+
+def _but(value: Any) -> str:
+    return "a number with a fraction or an exponent" if type(value) is float else kind_of(value)
+
+
+def _float(value: Any) -> None:
+    if type(value) is not float and type(value) is not int:
+        raise Misfit(f"must be a number, not {kind_of(value)}")
+
+
+def _string(value: Any) -> None:
+    if type(value) is not str:
+        raise Misfit(f"must be string, not {kind_of(value)}")
+    if not value.isascii():
+        _check_text(value)
+
+
+def _check_text(value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Misfit("must be of Unicode characters, and has half of a surrogate pair") from None
+
+
+def _bytes(value: Any) -> None:
+    if type(value) is not str:
+        raise Misfit(f"must be bytes as a string, not {kind_of(value)}")
+    if not value.isascii() and max(value) > "\xff":
+        raise Misfit("must be bytes as a string of U+0000 to U+00FF, a character for each byte")
+
+
+_PRIMITIVES: dict[str, Check] = {
+    "null": _null,
+    "boolean": _boolean,
+    "int": _int,
+    "long": _long,
+    "float": _float,
+    "double": _float,
+    "bytes": _bytes,
+    "string": _string,
+}
+
+
+def _enum(symbols: frozenset[str]) -> Check:
+    def check(value: Any) -> None:
+        if type(value) is not str:
+            raise Misfit(f"must be the symbol of an enum, not {kind_of(value)}")
+        if value not in symbols:
+            raise Misfit("must be one of the symbols of its enum")
+
+    return check
+
+
+def _fixed(size: int) -> Check:
+    def check(value: Any) -> None:
+        _bytes(value)
+        if len(value) != size:
+            raise Misfit(f"must be {size} bytes, not {len(value)}")
+
+    return check
+
+
+def _array(item: Check) -> Check:
+    def check(value: Any) -> None:
+        if type(value) is not list:
+            raise Misfit(f"must be an array, not {kind_of(value)}")
+        index = 0
+        try:
+            for index, part in enumerate(value):  # noqa: B007
+                item(part)
+        except Misfit as misfit:
+            raise misfit.within(f"[{index}]") from None
+
+    return check
+
+
+def _map(item: Check) -> Check:
+    def check(value: Any) -> None:
+        if type(value) is not dict:
+            raise Misfit(f"must be a map, which is an object, not {kind_of(value)}")
+        try:
+            for key, part in value.items():
+                if not key.isascii():
+                    _check_text(key)
+                item(part)
+        except Misfit as misfit:
+            raise misfit.within("[a key]") from None
+
+    return check
+
+
+def _record(fields: list[tuple[str, bool, Check]]) -> Check:
+    def check(value: Any) -> None:
+        if type(value) is not dict:
+            raise Misfit(f"must be a record, which is an object, not {kind_of(value)}")
+        name = ""
+        try:
+            for name, optional, field in fields:
+                if name in value:
+                    field(value[name])
+                elif not optional:
+                    raise Misfit("is missing")
+        except Misfit as misfit:
+            raise misfit.within(f".{name}") from None
+
+    return check

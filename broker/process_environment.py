@@ -1,0 +1,44 @@
+"""The environment that the process was started with, made safe before anything reads it.
+
+A service's environment is written for other programs as well, and mounted secrets often end in a newline.  libpq,
+PostgreSQL's programs and OpenTelemetry read the environment by themselves, so what they must not see is removed
+from it, once, at the start; child processes inherit the result.
+"""
+
+import os
+
+# libpq sends these behind the session settings of the broker, and they have no keyword that would override them:
+# https://www.postgresql.org/docs/current/libpq-envars.html
+_SESSION_VARIABLES = ("PGDATESTYLE", "PGTZ", "PGGEQO")
+_SERVICE_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET")
+_POSTGRESQL = "PG"  # what the names of all variables of libpq, initdb and the server begin with
+
+_TRIMMED = ("BROKER_", "OTEL_")  # beginnings of names
+_TRIMMED_NAMES = ("DATABASE_URL", "GOOGLE_APPLICATION_CREDENTIALS", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+
+
+def tidy_environment() -> None:
+    """Trim white space from the ends of values that the broker reads, and drop PGDATESTYLE, PGTZ and PGGEQO."""
+    for name, text in os.environ.items():
+        if (name.startswith(_TRIMMED) or name in _TRIMMED_NAMES) and text != text.strip():
+            os.environ[name] = text.strip()
+    for name in _SESSION_VARIABLES:
+        os.environ.pop(name, None)
+
+
+def forget_postgresql_variables() -> None:
+    """Drop PGHOSTADDR, PGSERVICE, PGSSLMODE, PGDATA and all others of PostgreSQL.
+
+    An embedded database is reached through its own socket.  With these variables libpq would reach another server,
+    or none.
+    """
+    for name in [name for name in os.environ if name.startswith(_POSTGRESQL)]:
+        del os.environ[name]
+
+
+def take_service_variables() -> dict[str, str]:
+    """Remove and return what a service manager has handed over: sockets, and where to report the state.
+
+    Child processes do not inherit these variables: PostgreSQL would report that it is ready as well.
+    """
+    return {name: text for name in _SERVICE_VARIABLES if (text := os.environ.pop(name, ""))}
