@@ -21,7 +21,7 @@ async def test_a_scrape_tells_what_waits_how_old_it_is_and_what_is_out(
     clock = broker[0]._clock
     assert isinstance(clock, StoppedClock)
     await rest.create_topic()
-    await rest.create_subscription()
+    await rest.create_subscription(ackDeadlineSeconds=600)
     await rest.create_subscription("webhook", pushConfig={"pushEndpoint": "http://127.0.0.1:9/"})
     await rest.publish(*["x" * 100] * 10)
     await rest.acknowledge(await rest.pull(max_messages=4))

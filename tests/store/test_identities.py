@@ -62,10 +62,10 @@ async def test_the_requests_of_a_flush_are_each_told_their_own(log: Log) -> None
     plain = encode_messages([NewMessage(data=b"plain")])
     answers = await append(log, request("b1", "a2"), plain, request("b2", "c1", "-1"), request("a3"))
     assert answers == [
-        Stored([2, 1], [answers[0].sizes[0]], 1),  # type: ignore[union-attr]
+        Stored([2, 1], [answers[0].sizes[0]], [1]),  # type: ignore[union-attr]
         Appended(3, log.start, FIRST_ID_SEQ + 1),
-        Stored([2, 4, 5], [answers[2].sizes[0], 2], 1),  # type: ignore[union-attr]
-        Stored([1], (), 1),
+        Stored([2, 4, 5], [answers[2].sizes[0], 2], [0]),  # type: ignore[union-attr]
+        Stored([1], (), [0]),
     ]
     assert await log.pull_texts() == ["a1", "b1", "plain", "c1", "-1"]
 

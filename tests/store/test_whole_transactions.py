@@ -27,6 +27,7 @@ from broker.store.log.imports import StoredPart, append_part
 from broker.store.log.messages import append_messages
 from broker.store.log.scheduled_messages import append_due, encode_scheduled
 from tests.fixtures.apart import Apart, Cut, apart
+from tests.fixtures.broker import eventually
 from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.interleavings.test_publish_rules import until_waiting_or_done
@@ -84,6 +85,12 @@ async def behind(relay: Apart, log: Log) -> AsyncIterator[Log]:
         yield replace(log, database=database)
     finally:
         await database.close()
+
+
+async def _no_transaction_is_open(log: Log) -> bool:
+    """The server has noticed that the session has ended: until then it holds its locks."""
+    query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    return not await log.rows(f"{query} AND xact_start IS NOT NULL")
 
 
 async def _all_rows(log: Log) -> list[str]:
@@ -257,6 +264,7 @@ async def test_wherever_its_session_ends_a_transaction_has_happened_or_has_not(l
             async with behind(relay, log) as there:
                 with suppress(psycopg.OperationalError, BrokerError):
                     await act(there)
+            await eventually(lambda: _no_transaction_is_open(log))
             assert len(ending.seen) == count, f"{ending.seen} change nothing"
             if ending.seen[-1] != "commit":
                 assert await _all_rows(log) == before, f"{ending.seen} stay"

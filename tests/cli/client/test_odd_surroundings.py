@@ -178,12 +178,12 @@ def test_wide_characters_take_two_columns(here: Here, terminal: Terminal) -> Non
     assert "大" in shown
 
 
-def test_a_terminal_that_is_narrow_breaks_lines_and_loses_no_column(here: Here, terminal: Terminal) -> None:
+def test_a_terminal_that_is_narrow_has_whole_names_and_ids(here: Here, terminal: Terminal) -> None:
     here.call("PUT", "subscriptions/a-worker-with-a-name", {"topic": f"{here.project}/topics/orders"})
     terminal.columns = 30
     for line, wanted in (
-        ("lag", {"SUBSCRIPTION", "a-worker-wit", "h-a-name", "WAITING", "VERDICT"}),
-        ("topic browse orders", {"ID", "PUBLISHED", "DATA", "zwei"}),
+        ("lag", {"SUBSCRIPTION", "a-worker-with-a-name"}),
+        ("topic browse orders", {"ID", "DATA", "zwei"}),
     ):
         assert wanted <= set(terminal.type(f"broker {line}").text.split()), line
 

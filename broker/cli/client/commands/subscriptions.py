@@ -17,7 +17,6 @@ from broker.cli.command_line import Group
 from broker.cli.stop import Misuse, Stop
 
 COMMANDS = Group("sub", help="Subscriptions: who gets the messages of a topic, and how.")
-COMMANDS.add_all(subscription_messages.COMMANDS)
 
 F = TypeVar("F", bound=Callable[..., Any])
 _subscription = click.argument("subscription")
@@ -224,3 +223,6 @@ def _how(subscription: Json) -> str:
     if subscription.get("detached"):
         return "detached"
     return "push" if subscription.get("pushConfig", {}).get("pushEndpoint") else "pull"
+
+
+COMMANDS.add_all(subscription_messages.COMMANDS)

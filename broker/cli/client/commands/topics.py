@@ -22,7 +22,6 @@ from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
 COMMANDS = Group("topic", help="Topics: what messages are published on.")
-COMMANDS.add_all(topic_messages.COMMANDS)
 
 _topic = click.argument("topic")
 _shards = click.option(
@@ -251,3 +250,6 @@ def _body(
 
 def _schema(topic: dict[str, Any]) -> str:
     return leaf(topic.get("schemaSettings", {}).get("schema"))
+
+
+COMMANDS.add_all(topic_messages.COMMANDS)
