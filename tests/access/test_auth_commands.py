@@ -68,7 +68,7 @@ async def test_an_account_is_made_listed_disabled_enabled_and_deleted(cli: Cli) 
     assert (await cli.json("accounts", "list", "--project", "guarded"))[0]["disabled"] is True
     assert await cli.run("accounts", "enable", EMAIL) == f"Enabled {EMAIL}.\n"
     assert await cli.run("accounts", "delete", EMAIL) == f"Deleted {EMAIL}.\n"
-    assert "NOT_FOUND" in await cli.run("accounts", "delete", EMAIL, code=3)
+    assert f"there is no service account {EMAIL}" in await cli.run("accounts", "delete", EMAIL, code=3)
     assert len(await cli.json("accounts", "list", "--project", "guarded")) == 1
 
 

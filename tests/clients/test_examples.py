@@ -21,7 +21,7 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not i
 
 # What each must print, on its first and on its second run (regular expressions, in this order).
 SHOWN: dict[str, list[str]] = {
-    "apply.py": ["2 to create", "by setFilter", "0 to create, 1 to update", 'the filter is now .* "fr"'],
+    "apply.py": ["2 created", "by setFilter", "0 to create, 1 to update", 'the filter is now .* "fr"'],
     "change_filter.py": [r"of 2 messages .* 1 others", r"got \['order 1', 'order 4'\]"],
     "deduplication.py": ["the same id: True", r"got \['paid'\]"],
     "delay.py": [r"at once: \['now'\]", "to be published at", "to be published at", r"later: \['an hour later'\]"],

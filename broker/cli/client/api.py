@@ -234,7 +234,7 @@ class Api:
             return Refused(status, reason, what_next=what_next)
         if code in (404, 405, 501):
             return NotKnown(
-                f"{self.url} does not know {method} {unquote(target)}: it is no broker of ours, or an older one; "
+                f"{self.url} does not know {method} {unquote(target)}: it is not this broker, or an older one; "
                 "`broker doctor` says which"
             )
         if code in _OF_PROXIES:  # whatever answers for the server says nothing about what was asked for

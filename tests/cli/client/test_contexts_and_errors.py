@@ -128,7 +128,7 @@ def test_what_a_broker_refuses_is_told_with_the_command_that_helps(
         ),
         (error_answer(503, "UNAVAILABLE"), 4, "UNAVAILABLE: It is UNAVAILABLE; try again"),
         (error_answer(429, "RESOURCE_EXHAUSTED"), 4, "RESOURCE_EXHAUSTED: It is RESOURCE_EXHAUSTED\n"),
-        ((404, b"Not Found\n"), 1, "does not know GET /v1/projects/p/topics/orders: it is no broker of ours"),
+        ((404, b"Not Found\n"), 1, "does not know GET /v1/projects/p/topics/orders: it is not this broker"),
         ((502, b"<html>"), 4, "answers 502, itself or by a proxy before it"),
         ((403, b"<html>"), 5, "answers 403, itself or by a proxy before it"),
         ((200, b"<html>"), 1, "does not answer as a server of this API does"),
