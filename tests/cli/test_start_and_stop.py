@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -13,6 +12,7 @@ import pytest
 
 from broker.port.listener import bound_socket, emulator_host, is_open_to_others
 from broker.store.schema.schema_state import head_revision
+from broker.version import version
 from tests.cli.processes import (
     Signalling,
     alive,
@@ -48,7 +48,7 @@ async def test_a_fresh_data_directory_is_all_it_takes(start_broker: StartBroker,
     directory = tmp_path / "made" / "for it"
     assert said == [
         f"Making a PostgreSQL in {directory} …",
-        f"broker {version('pubsub-broker')}, 1 process, on PostgreSQL 18 in {directory} (embedded), "
+        f"broker {version()}, 1 process, on PostgreSQL 18 in {directory} (embedded), "
         f"schema broker at {head_revision()}",
         f"Ready: {broker.url}",
         f"    export PUBSUB_EMULATOR_HOST={broker.url.removeprefix('http://')}",
