@@ -93,6 +93,23 @@ def test_an_endpoint_is_looked_at_again_when_nobody_will_say_that_it_has_room() 
     assert endpoint.wakes_at(NOW, held_up=False) == rested, "what is claimed is sent then"
 
 
+def test_an_alarm_that_has_passed_before_anybody_looked_rings_at_once() -> None:
+    """Behind messages on which the endpoint hangs: by now they are stuck and there is room, and no answer comes."""
+    endpoint = make_endpoint()
+    hanging = [endpoint.health.begin(NOW) for _ in range(endpoint.health.room(NOW) - 1)]
+    endpoint.health.succeeded(endpoint.health.begin(NOW), NOW + 0.001)
+    while endpoint.health.room(NOW + 0.001):
+        endpoint.health.begin(NOW + 0.001)
+    endpoint.accept([delivery(1)], NOW)
+    opens_at = endpoint.health.opens_at(NOW + 0.001)
+    assert opens_at is not None
+    assert NOW < opens_at < NOW + 1, "the first of those that hang is stuck then"
+    endpoint.alarm_at = opens_at
+    assert endpoint.health.room(opens_at + 0.1) > 0
+    assert endpoint.wakes_at(opens_at + 0.1, held_up=False) == opens_at + 0.1
+    assert not any(attempt.ended for attempt in hanging)
+
+
 def test_bytes_are_given_back_as_parcels_go() -> None:
     endpoint = make_endpoint()
     endpoint.accept([delivery(1, 2, 3)], NOW)

@@ -124,7 +124,7 @@ class Endpoint:
     claims_fail_since: float | None = None
     waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
     slots: int | None = None  # how many it had when it wanted one more; None: as many as it wants
-    alarm_at: float = 0.0  # when it is to be looked at next although no answer came in
+    alarm_at: float = 0.0  # when it is to be looked at next although no answer came in; 0: no alarm is set
     told_no_slot: bool = False  # that it waits for one was written down
     told_at: float = 0.0  # when its state was last written down
     waits_because: Over | None = None  # who has no room, when it was last looked
@@ -178,6 +178,8 @@ class Endpoint:
         """
         if not held_up and not self.buffer:
             return None
+        if 0.0 < self.alarm_at <= now:  # since it was set: by now there may be room, which `opens_at` does not tell
+            return now
         return now if held_up and self.wants(now) else self.health.opens_at(now)
 
     def _ahead(self, now: float) -> int:

@@ -117,6 +117,7 @@ class _EndpointConsumer:
         return self._endpoint.wakes_at(asyncio.get_running_loop().time(), held_up=held_up)
 
     def woken(self) -> None:
+        self._endpoint.alarm_at = 0.0
         self._sender.pump(self._endpoint)
 
 
