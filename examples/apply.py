@@ -6,26 +6,12 @@ python examples/apply.py
 import os
 import subprocess
 import sys
-from typing import Any
 
-import httpx
+from plain_http import Broker
 
-HOST = os.environ.get("PUBSUB_EMULATOR_HOST", "127.0.0.1:8085")
 PROJECT = "projects/example-apply"
 TOPIC, SUB = f"{PROJECT}/topics/orders", f"{PROJECT}/subscriptions/worker"
-broker = httpx.Client(base_url=f"http://{HOST}/v1/", timeout=60)
 
-
-def call(method: str, path: str, body: object = None) -> Any:
-    return broker.request(method, path, json=body).raise_for_status().json()
-
-
-def clean_up() -> None:
-    for name in (SUB, TOPIC):
-        broker.delete(name)  # 404 if there is none
-
-
-clean_up()
 shop = """
 topics:
   orders: {messageRetentionDuration: 1d}
@@ -36,15 +22,14 @@ subscriptions:
 
 def apply(declared: str, *options: str) -> str:
     command = [sys.executable, "-m", "broker", "apply", "--file", "-", "--project", "example-apply", *options]
-    server = ["--url", f"http://{HOST}"]
+    server = ["--url", f"http://{os.environ.get('PUBSUB_EMULATOR_HOST', '127.0.0.1:8085')}"]
     done = subprocess.run([*command, *server], input=declared, capture_output=True, text=True, check=True)
     return done.stdout
 
 
-print(apply(shop))
-changed = shop.replace('"de"', '"fr"')
-print(apply(changed, "--dry-run"))
-print(apply(changed))
-print("the filter is now", call("GET", SUB)["filter"])
-clean_up()
-broker.close()
+with Broker(SUB, TOPIC) as broker:
+    print(apply(shop))
+    changed = shop.replace('"de"', '"fr"')
+    print(apply(changed, "--dry-run"))
+    print(apply(changed))
+    print("the filter is now", broker.call("GET", SUB)["filter"])

@@ -3,59 +3,26 @@
 python examples/delay.py
 """
 
-import base64
-import os
 import time
-from typing import Any
 
-import httpx
+from plain_http import Broker
 
-HOST = os.environ.get("PUBSUB_EMULATOR_HOST", "127.0.0.1:8085")
 PROJECT = "projects/example-delay"
 TOPIC, SUB = f"{PROJECT}/topics/orders", f"{PROJECT}/subscriptions/worker"
-broker = httpx.Client(base_url=f"http://{HOST}/v1/", timeout=60)
 
+with Broker(SUB, TOPIC) as broker:
+    broker.call("PUT", TOPIC, {"extensions": {"delay": True}})
+    broker.call("PUT", SUB, {"topic": TOPIC})
+    broker.publish(TOPIC, "now")
+    [later] = broker.publish(TOPIC, "an hour later", **{"broker-delay": "3600s"})
+    [never] = broker.publish(TOPIC, "never", **{"broker-delay": "3600s"})
+    print("at once:", broker.pull(SUB))
 
-def call(method: str, path: str, body: object = None) -> Any:
-    return broker.request(method, path, json=body).raise_for_status().json()
-
-
-def publish(*texts: str, **attributes: str) -> list[str]:
-    messages = [{"data": base64.b64encode(text.encode()).decode(), "attributes": attributes} for text in texts]
-    ids: list[str] = call("POST", f"{TOPIC}:publish", {"messages": messages})["messageIds"]
-    return ids
-
-
-def pull(subscription: str = SUB, most: int = 100) -> list[str]:
-    """The texts of what is outstanding now, acknowledged."""
-    texts: list[str] = []
-    while got := call("POST", f"{subscription}:pull", {"maxMessages": most, "returnImmediately": True}).get(
-        "receivedMessages"
-    ):
-        call("POST", f"{subscription}:acknowledge", {"ackIds": [each["ackId"] for each in got]})
-        texts += [base64.b64decode(each["message"].get("data", "")).decode() for each in got]
-    return texts
-
-
-def clean_up() -> None:
-    for name in (SUB, TOPIC):
-        broker.delete(name)  # 404 if there is none
-
-
-clean_up()
-call("PUT", TOPIC, {"extensions": {"delay": True}})
-call("PUT", SUB, {"topic": TOPIC})
-publish("now")
-[later] = publish("an hour later", **{"broker-delay": "3600s"})
-[never] = publish("never", **{"broker-delay": "3600s"})
-print("at once:", pull())
-
-for waiting in call("GET", f"{TOPIC}/scheduled")["scheduledMessages"]:
-    print("to be published at", waiting["deliverTime"])
-call("DELETE", f"{TOPIC}/scheduled/{never}")
-call("PATCH", f"{TOPIC}/scheduled/{later}", {"deliverTime": "2026-01-01T08:00:00Z"})  # which has passed: now
-while not (came := pull()):
-    time.sleep(0.2)
-print("later:", came)
-clean_up()
-broker.close()
+    for waiting in broker.call("GET", f"{TOPIC}/scheduled")["scheduledMessages"]:
+        print("to be published at", waiting["deliverTime"])
+    broker.call("DELETE", f"{TOPIC}/scheduled/{never}")
+    past = "2026-01-01T08:00:00Z"  # so it is delivered now
+    broker.call("PATCH", f"{TOPIC}/scheduled/{later}", {"deliverTime": past})
+    while not (came := broker.pull(SUB)):
+        time.sleep(0.2)
+    print("later:", came)

@@ -3,57 +3,24 @@
 python examples/schemas.py
 """
 
-import base64
 import json
-import os
-from typing import Any
 
 import httpx
+from plain_http import Broker
 
-HOST = os.environ.get("PUBSUB_EMULATOR_HOST", "127.0.0.1:8085")
 PROJECT = "projects/example-schemas"
 TOPIC, SUB = f"{PROJECT}/topics/orders", f"{PROJECT}/subscriptions/worker"
 SCHEMA = f"{PROJECT}/schemas/order"
-broker = httpx.Client(base_url=f"http://{HOST}/v1/", timeout=60)
 
-
-def call(method: str, path: str, body: object = None) -> Any:
-    return broker.request(method, path, json=body).raise_for_status().json()
-
-
-def publish(*texts: str, **attributes: str) -> list[str]:
-    messages = [{"data": base64.b64encode(text.encode()).decode(), "attributes": attributes} for text in texts]
-    ids: list[str] = call("POST", f"{TOPIC}:publish", {"messages": messages})["messageIds"]
-    return ids
-
-
-def pull(subscription: str = SUB, most: int = 100) -> list[str]:
-    """The texts of what is outstanding now, acknowledged."""
-    texts: list[str] = []
-    while got := call("POST", f"{subscription}:pull", {"maxMessages": most, "returnImmediately": True}).get(
-        "receivedMessages"
-    ):
-        call("POST", f"{subscription}:acknowledge", {"ackIds": [each["ackId"] for each in got]})
-        texts += [base64.b64decode(each["message"].get("data", "")).decode() for each in got]
-    return texts
-
-
-def clean_up() -> None:
-    for name in (SUB, TOPIC, SCHEMA):
-        broker.delete(name)  # 404 if there is none
-
-
-clean_up()
-fields = [{"name": "id", "type": "string"}, {"name": "total", "type": "double"}]
-definition = json.dumps({"type": "record", "name": "Order", "fields": fields})
-call("POST", f"{PROJECT}/schemas?schemaId=order", {"type": "AVRO", "definition": definition})
-call("PUT", TOPIC, {"schemaSettings": {"schema": SCHEMA, "encoding": "JSON"}})
-call("PUT", SUB, {"topic": TOPIC})
-publish(json.dumps({"id": "A-17", "total": 12.4}))
-try:
-    publish(json.dumps({"id": "A-18", "total": "much"}))
-except httpx.HTTPStatusError as error:
-    print("refused:", error.response.json()["error"]["message"])
-print("got", pull())
-clean_up()
-broker.close()
+with Broker(SUB, TOPIC, SCHEMA) as broker:
+    fields = [{"name": "id", "type": "string"}, {"name": "total", "type": "double"}]
+    definition = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    broker.call("POST", f"{PROJECT}/schemas?schemaId=order", {"type": "AVRO", "definition": definition})
+    broker.call("PUT", TOPIC, {"schemaSettings": {"schema": SCHEMA, "encoding": "JSON"}})
+    broker.call("PUT", SUB, {"topic": TOPIC})
+    broker.publish(TOPIC, json.dumps({"id": "A-17", "total": 12.4}))
+    try:
+        broker.publish(TOPIC, json.dumps({"id": "A-18", "total": "much"}))
+    except httpx.HTTPStatusError as error:
+        print("refused:", error.response.json()["error"]["message"])
+    print("got", broker.pull(SUB))

@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 EXAMPLES = repository() / "examples"
 UNTIL_CTRL_C = {"subscribe.py", "webhook.py"}
-PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in UNTIL_CTRL_C)
+SHARED = "plain_http.py"
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in (SHARED, *UNTIL_CTRL_C))
 
 # What each must print, on its first and on its second run (regular expressions, in this order).
 SHOWN: dict[str, list[str]] = {
@@ -75,8 +76,9 @@ def assert_shown(program: str, output: str) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_example_runs_any_number_of_times(
-    program: str, emulator_host: str, capsys: pytest.CaptureFixture[str]
+    program: str, emulator_host: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)  # as where Python runs the file itself
     for _ in range(2):
         runpy.run_path(str(EXAMPLES / program), run_name="__main__")
         assert_shown(program, capsys.readouterr().out)
