@@ -8,7 +8,7 @@ underlying type.
 from collections.abc import Callable
 from typing import Any
 
-from broker.payload_schemas.mismatch import Misfit
+from broker.payload_schemas.mismatch import Misfit, check_items
 from broker.payload_schemas.strict_json import kind_of
 
 Check = Callable[[Any], None]  # raises Misfit
@@ -198,12 +198,7 @@ def _array(item: Check) -> Check:
     def check(value: Any) -> None:
         if type(value) is not list:
             raise Misfit(f"must be an array, not {kind_of(value)}")
-        index = 0
-        try:
-            for index, part in enumerate(value):  # noqa: B007
-                item(part)
-        except Misfit as misfit:
-            raise misfit.within(f"[{index}]") from None
+        check_items(value, item)
 
     return check
 

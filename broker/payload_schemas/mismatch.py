@@ -1,6 +1,7 @@
 """What a message is told that is not as its schema says."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 _SHOWN_PARTS = 20
 _SHOWN = 200  # characters of a path
@@ -41,3 +42,13 @@ class Misfit(Exception):
         """Where it is and why, in words; `whole` names the message."""
         path = "".join(reversed(self._path[-_SHOWN_PARTS:]))
         return f"{whole}{path[:_SHOWN]} {self.reason}"
+
+
+def check_items(items: Sequence[Any], check: Callable[[Any], None]) -> None:
+    """Check each item of a value.  Raises Misfit, which says at which index."""
+    index = 0
+    try:
+        for index, item in enumerate(items):  # noqa: B007
+            check(item)
+    except Misfit as misfit:
+        raise misfit.within(f"[{index}]") from None

@@ -2,20 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
 from broker.domain.filter_changes import MAX_EARLIER
 from broker.domain.timestamps import parse_timestamp
 from tests.fixtures.broker import Rest, eventually, message, text
-from tests.fixtures.in_process import running_in_process
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
+from tests.fixtures.two_processes import Two, two_processes
 
 PROD, TEST = 'attributes.env = "prod"', 'attributes.env = "test"'
 BOTH_BODIES = {"cheap": '{"price": 5}', "dear": '{"price": 500}'}
@@ -254,26 +250,15 @@ async def test_a_purge_leaves_later_messages_to_the_new_filter(rest: Rest) -> No
     assert texts(await rest.drain()) == ["test after"]
 
 
-@dataclass
-class Two:
-    """Two processes on one database; the other one does not hear what is announced."""
-
-    rest: Rest
-    other: Rest
-
-
 @pytest.fixture
 async def two(database_url: str, project: str) -> AsyncIterator[Two]:
-    async with AsyncExitStack() as stack:
-        brokers = [Broker(AppConfig(database_url=database_url, pull_wait_seconds=30)) for _ in range(2)]
-        clients = [await stack.enter_async_context(running_in_process(broker)) for broker in brokers]
-        rest, other = (Rest(client, project) for client in clients)
-        await rest.create_topic()
-        await rest.create_subscription(filter=PROD)
-        await other.publish(message("known", {"env": "prod"}))
-        await other.acknowledge(await other.pull())  # it has read the subscription
-        brokers[1]._wake_ups._drop = lambda name: None
-        yield Two(rest, other)
+    """The other process has read the subscription, and does not hear that it changes."""
+    async with two_processes(database_url, project) as two:
+        await two.rest.create_subscription(filter=PROD)
+        await two.other.publish(message("known", {"env": "prod"}))
+        await two.other.acknowledge(await two.other.pull())
+        two.deafen()
+        yield two
 
 
 async def test_a_process_that_does_not_hear_of_the_change_does_not_apply_the_old_filter(two: Two) -> None:

@@ -2,43 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
 from tests.fixtures.broker import Rest, eventually, text
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.two_processes import Two, two_processes
 from tests.streaming.stream import A_WHILE, Streams
-
-
-@dataclass
-class Two:
-    """Two processes on one database; the other one is `deaf` to what is announced, if it is told so."""
-
-    rest: Rest
-    other: Rest
-    brokers: list[Broker]
-
-    def deafen(self) -> None:
-        self.brokers[1]._wake_ups._drop = lambda name: None
-
-    def wait_for_a_resume(self) -> bool:
-        """Whether one pull waits in each process, and nothing is claimed for it: no claim of it can be too slow."""
-        lines = [[*queue.pulls] for broker in self.brokers for queue in broker.long_poll._queues.values()]
-        return [len(line) for line in lines] == [1, 1] and all(pull.parked.done() for [pull] in lines)
 
 
 @pytest.fixture
 async def two(database_url: str, project: str) -> AsyncIterator[Two]:
-    async with AsyncExitStack() as stack:
-        brokers = [Broker(AppConfig(database_url=database_url, pull_wait_seconds=30)) for _ in range(2)]
-        clients = [await stack.enter_async_context(running_in_process(broker)) for broker in brokers]
-        rest, other = (Rest(client, project) for client in clients)
-        await rest.create_topic()
-        yield Two(rest, other, brokers)
+    async with two_processes(database_url, project) as two:
+        yield two
 
 
 async def test_nothing_is_handed_out_after_a_pause_was_answered_by_whichever_process(
