@@ -1,4 +1,4 @@
-"""What an operator wants to know becomes a message on a topic: here, that a subscription was paused.
+"""The broker publishes its events to a topic: here, that a subscription was paused.
 
 python examples/events.py
 """

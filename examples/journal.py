@@ -1,4 +1,4 @@
-"""What happened to a message, and when: the journal of a subscription writes it down.
+"""The journal of a subscription records what happened to a message, and when.
 
 python examples/journal.py
 """

@@ -1,4 +1,4 @@
-"""What the examples in plain HTTP share: calls of the API, with JSON in both directions."""
+"""The client that the examples in plain HTTP share: calls of the API, with JSON in both directions."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""What a subscription is delivered is changed on the way: fields are masked, tests are dropped.
+"""Transforms change messages before their delivery: fields are masked, tests are dropped.
 
 python examples/transforms.py
 """

@@ -55,7 +55,7 @@ class AccessVersion:
         self._read_at = float("-inf")  # when the last look that succeeded began
         self._loaders: list[Load] = []
         self._watchers: list[Watch] = []
-        # By project; one that nothing was read with is gone.
+        # By project.  An entry goes when nothing that was read refers to it any more.
         self._validities: WeakValueDictionary[str, Validity] = WeakValueDictionary()
         self._connection: PatientConnection | None = None  # owned by whoever has the lock
         self._lock = asyncio.Lock()
@@ -70,7 +70,7 @@ class AccessVersion:
         self._loaders.append(load)
 
     def after_change(self, watch: Watch) -> None:
-        """Have `watch(changes)` called when a new version is known, to check again whoever was let in before."""
+        """Call `watch(changes)` when a new version is known, to check callers again that were let in before."""
         self._watchers.append(watch)
 
     def validity(self, project: str) -> Validity:

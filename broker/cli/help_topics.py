@@ -1,4 +1,4 @@
-"""What `broker help TOPIC` says of what all commands have in common."""
+"""The help topics of `broker help TOPIC`: what all commands have in common."""
 
 from collections.abc import Mapping
 

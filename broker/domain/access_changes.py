@@ -1,4 +1,4 @@
-"""What changed of credentials, roles and policies, from one version of them to another."""
+"""The changes of credentials, roles and policies between two versions of them."""
 
 from dataclasses import dataclass
 

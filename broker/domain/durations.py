@@ -63,7 +63,7 @@ def _nanoseconds(value: timedelta) -> int:
 
 
 def seconds_and_nanoseconds(value: timedelta) -> tuple[int, int]:
-    """As google.protobuf.Duration has them: both have the sign of the duration."""
+    """The two fields of google.protobuf.Duration; both have the sign of the duration."""
     nanoseconds = _nanoseconds(value)
     seconds, rest = divmod(abs(nanoseconds), 1_000_000_000)
     return (seconds, rest) if nanoseconds >= 0 else (-seconds, -rest)

@@ -98,7 +98,7 @@ class ShardLag:
 
 @dataclass(frozen=True, slots=True)
 class Delivering:
-    """Who receives the messages: the endpoint's state (None: not known), and how many clients pull or stream."""
+    """The endpoint's state (None: not known), and how many clients pull or stream."""
 
     push_state: PushState | None = None
     readers: int = 0

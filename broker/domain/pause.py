@@ -44,7 +44,7 @@ def withheld_reason(why: str) -> str:
 
 
 def gone_reason(origin: str, messages: int) -> str:
-    """Of a pause that the broker itself begins, because the endpoint says that it is gone."""
+    """The reason of a pause that the broker begins because the endpoint says that it is gone."""
     return f"{_GONE}the endpoint ({origin}) answered {messages} messages with 410, and accepted none in between."
 
 

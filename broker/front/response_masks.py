@@ -183,7 +183,7 @@ def _add(mask: dict[str, Any], other: Mask) -> None:
 
 
 def _checked(mask: Mask, message: Descriptor, where: str) -> Mask:
-    """With the JSON names of the fields.  Raises InvalidArgument for one that there is not."""
+    """The mask with the JSON names of its fields.  Raises InvalidArgument for a field that the message lacks."""
     fields, beside = _fields(message), _BESIDE.get(message.full_name, ())
     checked: dict[str, Any] = {}
     for name, within in mask.items():
@@ -206,7 +206,7 @@ def _fields(message: Descriptor) -> dict[str, FieldDescriptor]:
 
 
 def _in_json(mask: Mask) -> Mask:
-    """Of answers without a definition: each name as it was given, and in camelCase."""
+    """The mask of answers without a definition: each name as it was given, and in camelCase."""
     both: dict[str, Any] = {}
     for name, within in mask.items():
         part = None if within is None else _in_json(within)

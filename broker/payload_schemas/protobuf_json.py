@@ -98,7 +98,7 @@ class ShapeChecks:
         return _repeated(self._of_one(field))
 
     def _of_one(self, field: FieldDescriptor) -> Check:
-        """Of a value of the field, or of each if it has several."""
+        """The check of one value of the field."""
         if field.message_type is not None:
             kind = field.message_type
             return lambda value: self.of(kind)(value)

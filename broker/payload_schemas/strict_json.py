@@ -37,7 +37,7 @@ def decode_json(text: str, *, unique: bool = False) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is in JSON, with its article."""
+    """The JSON type of a value, with its article: "a number"."""
     kinds = {
         bool: "a boolean",
         int: "a number",

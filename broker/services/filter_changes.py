@@ -78,7 +78,7 @@ class FilterChangeService:
         return change
 
     async def preview(self, name: str, text: str) -> FilterChange:
-        """What `set_filter` would do, and what it would have done to the newest messages.  Raises as it does."""
+        """Previews `set_filter`, and its effect on the newest messages.  Raises the same errors."""
         after = compiled_filter(text)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)

@@ -23,7 +23,7 @@ from tests.fixtures.broker import Json, eventually
 from tests.limits.raw import calling, request
 
 OTHER = "projects/other"
-_FIRST = Versions(1, 1)  # of a database that was migrated just now
+_FIRST = Versions(1, 1)  # of a newly migrated database
 
 
 async def _raise(database: Database, *projects: str, credentials: bool = False) -> None:

@@ -93,7 +93,7 @@ def _newest_by_account(keys: Iterable[ServiceAccountKey]) -> dict[str, list[str]
 
 
 def _without(current: Credentials, projects: frozenset[str]) -> Credentials:
-    """What there is besides the credentials of the projects."""
+    """Returns `current` without the credentials of the projects."""
     accounts = {email: one for email, one in current.accounts.items() if one.project not in projects}
     return Credentials(
         accounts=accounts,

@@ -34,7 +34,7 @@ class Required(NamedTuple):
 
 
 class Authorizer:
-    """What it has read of a project is kept until something changes there."""
+    """Keeps what it has read about a project until something changes there."""
 
     def __init__(self, database: Database, version: AccessVersion, directory: CredentialDirectory) -> None:
         self._database = database

@@ -127,7 +127,7 @@ def _roles(session: Session) -> list[str]:
     for path in ("roles", f"{session.project}/roles"):
         try:
             found += [str(role["name"]) for role in session.api.all_of(path, "roles")]
-        except (Refused, NotKnown):  # whoever may give roles may not be allowed to list them
+        except (Refused, NotKnown):  # a caller may be allowed to grant roles and not to list them
             return []
     return found
 

@@ -42,7 +42,7 @@ class Session:
         return full_name(given, "snapshots", self.short_project)
 
     def schema(self, given: str) -> str:
-        """Of a schema, or with @ of one of its revisions."""
+        """The full name of a schema, or, with @, of one of its revisions."""
         return full_name(given, "schemas", self.short_project)
 
     def operation(self, given: str) -> str:

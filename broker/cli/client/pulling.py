@@ -8,10 +8,10 @@ from broker.cli.client.words import leaf, rfc3339, short_time
 
 
 def redelivery_text(api: Api, name: str, count: int) -> str:
-    """When messages are redelivered that were pulled just now from the subscription of this name."""
+    """Says when the messages are redelivered that a subscription has just delivered."""
     try:
         deadline = api.call("GET", name).get("ackDeadlineSeconds", 0)
-    except (Refused, NotKnown):  # whoever may pull may not be allowed to read the subscription
+    except (Refused, NotKnown):  # a caller may be allowed to pull and not to read the subscription
         deadline = 0
     when = "when the ack deadline has passed"
     if deadline:

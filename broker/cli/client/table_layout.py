@@ -20,7 +20,7 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Of the columns that are shown the width, and the names of those that are left out."""
+    """Returns the widths of the columns that are shown, and the names of those that are left out."""
 
     widths: dict[str, int]
     left_out: list[str]

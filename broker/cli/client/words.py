@@ -73,7 +73,7 @@ def _with_zone(moment: datetime, option: str) -> datetime:
 
 
 def rfc3339(moment: datetime) -> str:
-    """As the API has it, in UTC, to the millisecond."""
+    """Formats a time as the API does: in UTC, to the millisecond."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 

@@ -188,7 +188,7 @@ class RestDoor:
             await exchange.taken()
 
     def _read_head(self, head: Head) -> "_Reading":
-        """What a head says of its call; remembered with the head, which clients send again and again."""
+        """Reads the call from a head.  The result is kept with the head, which clients send again and again."""
         said = read_headers(head)
         target, name = self._find(said.method, head.path)
         query = read_query(head.query)

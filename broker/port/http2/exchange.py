@@ -28,7 +28,7 @@ _FORBIDDEN = re.compile(rb"[\x00\r\n]")  # in the value of a header (RFC 9113, s
 
 
 class Http2Requests:
-    """What the requests of one connection share."""
+    """The state that the requests of one connection share."""
 
     def __init__(self, server: Http1Server, connection: Http2Connection) -> None:
         self.server = server
@@ -119,7 +119,7 @@ class _Request:
             exchange.respond(*error_answer(408, "The body of the request did not arrive within a minute."))
 
     def stop(self) -> None:
-        """What is here is answered."""
+        """Nothing to do: requests that have arrived are answered."""
 
     # --- the exchange's connection -----------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ async def raise_access_version(
 
 
 async def read_changes(connection: Connection, *, since: Versions) -> AccessChanges:
-    """What was committed since those versions."""
+    """Returns the changes committed since those versions."""
     with translate_errors():
         rows = await (await connection.execute(_READ.format(since=since.access))).fetchall()
     assert rows, "a migration has made the row"

@@ -79,7 +79,7 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
 async def count_matching(
     connection: HotConnection, meant: LogWalk, after: LogPosition, max_messages: int, *, now: datetime
 ) -> Purged:
-    """What `purge_matching` would do in a step.  Locks nothing, and writes nothing."""
+    """Counts what `purge_matching` would drop in one step.  Locks nothing and writes nothing."""
     found, rest = await read_matching(connection, meant, after, max_messages)
     if not found:
         return Purged({}, rest)

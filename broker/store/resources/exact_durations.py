@@ -14,7 +14,7 @@ Stored = TypeVar("Stored", timedelta, timedelta | None)
 
 
 def exact_texts(columns: Mapping[str, timedelta | None]) -> dict[str, str] | None:
-    """What is stored beside `columns`: the durations by the names of their columns; None: nothing."""
+    """Returns the durations to store beside `columns`, by the names of their columns; None: nothing."""
     exact = {
         name: format_duration(value)
         for name, value in columns.items()

@@ -177,7 +177,7 @@ async def compare_filters(
     after: Paths,
     retained_since: datetime,
 ) -> FilterComparison:
-    """What two filters match of the newest messages of some shards."""
+    """Counts how many of the newest messages of some shards each of two filters matches."""
     bodies = before[1] or after[1]
     most = max(most_compared(MAX_COMPARED, bodies) // max(len(shard_ids), 1), 1)
     paths = dict(

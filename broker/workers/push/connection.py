@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
         self.body = b""
         self.complete = False
         self._keep_alive = False
-        self._head = b""  # what has come before the status, with all interim answers
+        self._head = b""  # received before the status, with all interim answers
         self._body_bytes = 0  # as they came, after the packet that the status was in
 
     # What the pool calls.
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
                 self._lose(f"the answer is not HTTP: {error}")
 
     def _read_again(self, second: SecondReading, data: bytes) -> None:
-        """The connection is not kept: the next answer on it could not be told from what this one was read as."""
+        """Do not reuse the connection: where the next answer on it begins is uncertain."""
         second.feed(data)
         if second.refusal:
             self._lose(f"the answer is not valid HTTP/1.1: {second.refusal}")

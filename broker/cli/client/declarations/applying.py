@@ -46,6 +46,6 @@ def carry_out_all(api: Api, plan: Sequence[Step], *, owner: str, tell: Callable[
 
 
 def in_words(step: Step, project: str) -> str:
-    """What was done: "created topic orders"."""
+    """Says in words what was done: "created topic orders"."""
     verb = {"create": "created", "update": "updated", "delete": "deleted"}[step.action]
     return f"{verb} {step.kind} {project if step.name == project else step.name.rpartition('/')[2]}"

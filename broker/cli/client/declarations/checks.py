@@ -61,7 +61,7 @@ def _why_not_pruned(step: Step, plan: Sequence[Step], state: State) -> str:
 
 
 def _why_not_taken(api: Api, step: Step) -> str:
-    """What the server says against a schema; "" where it does not say."""
+    """Returns why the server rejects a schema; "" if it accepts it or cannot tell."""
     if step.kind != "schema":
         return ""
     project = step.name.partition("/schemas/")[0]

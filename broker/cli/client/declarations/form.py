@@ -196,7 +196,7 @@ def exported(resource: Mapping[str, Any], collection: str, project: str) -> Json
 
 
 def _written(value: Any, path: str = "") -> Any:
-    """As people write it: durations with units, and data that is text as `text`."""
+    """The value as people write it: durations with units, and data that is text as `text`."""
     match value:
         case dict() if path not in _OPAQUE:
             parts = {name: _written(part, f"{path}.{name}" if path else name) for name, part in value.items()}

@@ -35,7 +35,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class Document(NamedTuple):
-    """What a document says, and where it says what."""
+    """The values of a document, and the lines on which they stand."""
 
     value: Any
     node: yaml.Node | None
