@@ -15,8 +15,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from broker.domain.errors import InvalidArgument
 from broker.front.generated.messages import response_of
+from broker.front.resources.carried import BESIDE, carried, carry
 from broker.front.resources.carried import NAMES as CARRIED
-from broker.front.resources.carried import carried, carry
 
 HEADER = b"x-goog-fieldmask"
 MAX_MASK = 4_096  # characters
@@ -29,19 +29,6 @@ _ANY = "*"
 _TOKEN = re.compile(r"\s*([A-Za-z0-9_*-]+|[,()./])\s*")
 _PUNCTUATION = ",()./"
 _WELL_KNOWN = "google.protobuf."
-# What the JSON of an answer has beyond the fields of Google's message; over gRPC no answer has it.
-_BESIDE = {
-    "google.pubsub.v1.Topic": ("extensions", "frozen"),
-    "google.pubsub.v1.Subscription": ("extensions",),
-    "google.pubsub.v1.Schema": ("compatibility",),
-    "google.pubsub.v1.SeekResponse": (
-        "replayedMessages",
-        "replayedMessagesAtLeast",
-        "retainedSince",
-        "notRetained",
-        "undoSnapshot",
-    ),
-}
 
 
 def read_mask(text: str, rpc: str, *, source: str) -> Mask | None:
@@ -184,12 +171,12 @@ def _add(mask: dict[str, Any], other: Mask) -> None:
 
 def _checked(mask: Mask, message: Descriptor, where: str) -> Mask:
     """The mask with the JSON names of its fields.  Raises InvalidArgument for a field that the message lacks."""
-    fields, beside = _fields(message), _BESIDE.get(message.full_name, ())
+    fields, beside = _fields(message), (*BESIDE.get(message.full_name, ()), CARRIED.get(message.full_name))
     checked: dict[str, Any] = {}
     for name, within in mask.items():
         field = fields.get(name)
         if field is None and name != _ANY and name not in beside:
-            known = ", ".join(sorted({*(each.json_name for each in message.fields), *beside}))
+            known = ", ".join(sorted({*(each.json_name for each in message.fields), *filter(None, beside)}))
             raise _invalid(where, f"{name!r} is no field of {message.name}, which has: {known or 'none'}")
         if field is not None and within is not None and not _is_map(field):
             if field.message_type is None or field.message_type.full_name.startswith(_WELL_KNOWN):

@@ -15,7 +15,7 @@ from broker.front.generated.messages import request_of
 from broker.front.resources.carried import NAMES as CARRIED
 from broker.front.resources.rpcs import RPCS
 from broker.front.rest import codec
-from broker.front.rest.codec.protobuf_json import BESIDE
+from broker.front.resources.carried import BESIDE
 from tests.fixtures.broker import repository
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")

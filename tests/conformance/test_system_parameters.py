@@ -109,6 +109,17 @@ async def test_a_field_mask_that_leads_nowhere_is_refused_before_anything_is_don
     assert (await rest.error("GET", rest.topic()))[0] == "NOT_FOUND"
 
 
+async def test_a_field_mask_may_name_what_the_broker_adds_to_an_answer(rest: Rest) -> None:
+    await rest.create_topic(extensions={"deduplication": {"window": "600s"}})
+    await rest.create_subscription()
+    await rest.ok("POST", f"{rest.subscription()}:pause", {"reason": "Maintenance."})
+    paused = await rest.ok("GET", f"{rest.subscription()}?fields=pause.pausedReason,extensions")
+    assert paused == {"pause": {"pausedReason": "Maintenance."}}
+    assert "deduplication" in (await rest.ok("GET", f"{rest.topic()}?fields=extensions,frozen"))["extensions"]
+    again = {"messages": [message("x", {"broker-dedup-id": "1"})] * 2}
+    assert await rest.ok("POST", f"{rest.topic()}:publish?fields=repeats", again) == {"repeats": [1]}
+
+
 async def test_an_answer_is_printed_as_is_asked(rest: Rest) -> None:
     await rest.create_topic()
 

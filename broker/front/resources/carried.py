@@ -14,6 +14,23 @@ NAMES: Mapping[str, str] = {  # in JSON, by the message's name
     "google.pubsub.v1.Topic": "extensions",
 }
 
+# What the JSON of a message has beside its fields and those of NAMES; over gRPC there is no place for it.
+BESIDE: Mapping[str, tuple[str, ...]] = {
+    # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
+    "google.pubsub.v1.Topic": ("frozen",),
+    "google.pubsub.v1.Subscription": ("extensions", "pause"),
+    "google.pubsub.v1.Schema": ("compatibility",),
+    "google.pubsub.v1.PublishResponse": ("repeats",),
+    "google.pubsub.v1.SeekRequest": ("undoable",),
+    "google.pubsub.v1.SeekResponse": (
+        "replayedMessages",
+        "replayedMessagesAtLeast",
+        "retainedSince",
+        "notRetained",
+        "undoSnapshot",
+    ),
+}
+
 _NUMBER = 100_001  # far from those that Google gives
 _TEXT = 2  # the wire type
 

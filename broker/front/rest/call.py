@@ -31,9 +31,8 @@ class Call:
     caller: Caller = ANONYMOUS
     gate: Gate | None = None
     large: LargeBody | None = None
-    required: Sequence[
-        Required
-    ] = ()  # what it was allowed for; a handler that allows more of a waiting call says so
+    # What it was allowed for.  A handler that checks the permissions of a waiting call itself sets this.
+    required: Sequence[Required] = ()
 
     def hold(self, size: int) -> None:
         """Count so many bytes more, unpacked from the body, until the call is answered.  Raises the refusal."""

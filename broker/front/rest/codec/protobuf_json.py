@@ -19,19 +19,11 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_mask import parse_field_mask
+from broker.front.resources.carried import BESIDE, carried, carry
 from broker.front.resources.carried import NAMES as CARRIED
-from broker.front.resources.carried import carried, carry
 from broker.front.rest.codec.scalars import parse_duration, parse_timestamp
 
-# Of resources, by the message's name: what their JSON has and the message does not; and of fields that the message
-# has, values that it has not.
-BESIDE = {
-    # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
-    "google.pubsub.v1.Topic": ("frozen",),
-    "google.pubsub.v1.Subscription": ("extensions", "pause"),
-    "google.pubsub.v1.Schema": ("compatibility",),
-    "google.pubsub.v1.SeekRequest": ("undoable",),
-}
+# Values that a field of a message has in JSON, and in Google's definition has not.
 BESIDE_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 
 _SHOWN = 200  # characters of a refused value
