@@ -61,7 +61,7 @@ def determine_losses(losses: Sequence[Loss]) -> Iterator[str]:
 
 
 def losses_of_subscription(api: Api, name: str) -> Sequence[Loss]:
-    """Lists what the deletion of a subscription loses."""
+    """Lists what is lost when a subscription is deleted or detached."""
     return (
         Loss("its backlog", lambda: _backlog(api, name)),
         Loss("its dead letters", lambda: _dead_letters(api, name)),

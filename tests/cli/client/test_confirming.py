@@ -113,6 +113,7 @@ def test_what_is_no_terminal_is_not_asked(line: str, shop: Shop, terminal: Termi
         ("snapshot delete before", "Nobody can seek to it any more."),
         ("schedule delete nightly", "and its history? [y/N]"),
         ("scheduled cancel orders 7", "Cancel the scheduled message 7 of orders, for good?"),
+        ("sub detach billing", "  2 undelivered messages would be lost"),
         ("purge billing", "  2 undelivered messages of billing would be dropped"),
         ("purge billing --before 1h", "  up to 2 undelivered messages of billing would be dropped"),
         ("purge --topic orders", "2 undelivered messages of audit, 2 undelivered messages of billing would be"),

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.confirming import YES, confirm_loss, counted, losses_of_subscription
 from broker.cli.client.filter_test import FILTER_OPTIONS, show_filter_test
 from broker.cli.client.output import Shown
 from broker.cli.client.words import age_of, duration_text, short_time, whole_seconds
@@ -87,9 +88,11 @@ def position(session: Session, *, subscription: str) -> Shown:
 
 @calling(COMMANDS, "detach", "broker sub detach audit")
 @_subscription
-def detach(session: Session, *, subscription: str) -> Shown:
+@YES
+def detach(session: Session, *, subscription: str, yes: bool) -> Shown:
     """Detach a subscription from its topic: its backlog is dropped and it gets nothing more."""
     name = session.subscription(subscription)
+    confirm_loss(f"Detach the subscription {name}?", losses_of_subscription(session.api, name), yes=yes)
     return Shown(data=session.api.call("POST", f"{name}:detach", {}), line=f"Detached {name}.")
 
 
@@ -109,5 +112,4 @@ def _send(
 ) -> Shown:
     name = session.subscription(subscription)
     answer = session.api.call("POST", f"{name}:{verb}", {"ackIds": list(ack_ids), **fields})
-    count = f"{len(ack_ids):,} message{'' if len(ack_ids) == 1 else 's'}"
-    return Shown(data=answer, line=f"{done} {count}.")
+    return Shown(data=answer, line=f"{done} {counted(len(ack_ids), 'message')}.")
