@@ -13,7 +13,7 @@ from broker.cli.client.connection import full_name
 from broker.cli.command_line import guess
 from broker.cli.stop import Misuse
 from broker.domain.errors import InvalidArgument
-from broker.domain.service_account import DOMAIN, email_of
+from broker.domain.service_account import email_of, is_own_address
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def member_of(session: Session, given: str) -> str:
     """`serviceAccount:billing@shop.iam.broker.internal` for `billing`.  Raises Misuse."""
     if ":" in given or given in _EVERYBODY:
         return given
-    if "@" in given and not given.endswith(f".{DOMAIN}"):
+    if "@" in given and not is_own_address(given):
         raise Misuse(f"--member {given!r} must say what it is, such as user:{given} or group:{given}")
     return f"serviceAccount:{account_address(session, given)}"
 

@@ -20,7 +20,7 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Returns the widths of the columns that are shown, and the names of those that are left out."""
+    """The widths of the columns that are shown, and the names of those that are left out."""
 
     widths: dict[str, int]
     left_out: list[str]

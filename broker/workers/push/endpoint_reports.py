@@ -110,9 +110,8 @@ class EndpointReports:
             is_idle = is_idle and endpoint.claims_fail_since is None
             if endpoint.failing.ends_idle(now, is_idle=is_idle):
                 options = endpoint.subscription.extensions.push
-                endpoint.health = EndpointHealth(
-                    options, now=loop_now, failures_before=1
-                )  # begins with one request
+                # It is not known whether the endpoint works by now: it begins with one request.
+                endpoint.health = EndpointHealth(options, now=loop_now, failures_before=1)
                 if was_reported:
                     self._news.nothing_left(endpoint)
                 self.tell(endpoint)

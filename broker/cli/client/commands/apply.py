@@ -108,7 +108,7 @@ def _do(session: Session, plan: list[Step], owner: str) -> None:
         _show_json(session.out, plan)
         raise
     if not session.out.as_json:
-        counts = {action: sum(step.action == action for step in plan) for action in _SIGNS}
+        counts = _counts(plan)
         session.out.styled(
             f"{counts['create']} created, {counts['update']} updated, {counts['delete']} deleted, "
             f"{counts['none']} as they are.",
@@ -128,12 +128,16 @@ def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
             out.styled(f"    {change.field}: {_shift(change, project)}{note}", "")
         if step.problem:
             out.styled(f"    {step.problem}", "error")
-    counts = {action: sum(step.action == action for step in plan) for action in _SIGNS}
+    counts = _counts(plan)
     out.styled(
         f"{counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
         f"{counts['none']} as they are.",
         "",
     )
+
+
+def _counts(plan: Sequence[Step]) -> dict[str, int]:
+    return {action: sum(step.action == action for step in plan) for action in _SIGNS}
 
 
 def _shift(change: Change, project: str) -> str:

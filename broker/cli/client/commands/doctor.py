@@ -165,12 +165,8 @@ class _Server:
 def _transport(session: Session) -> Iterator[Finding]:
     url = urlsplit(session.api.url)
     if url.scheme == "http" and url.hostname not in _LOCAL:
-        why = (
-            "credentials and messages can be read on the network"
-            if session.api.credentials
-            else ("messages can be read on the network")
-        )
-        state = ERROR if session.api.credentials else WARNING
+        state, what = (ERROR, "credentials and messages") if session.api.credentials else (WARNING, "messages")
+        why = f"{what} can be read on the network"
         yield Finding("transport", state, "no TLS", why, "broker serve --tls-certificate FILE --tls-key FILE")
 
 

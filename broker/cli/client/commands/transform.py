@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
+from broker.cli.client.declarations.yaml_documents import read_documents
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Shown
 from broker.cli.client.words import as_typed, body_text, pairs, pairs_text
@@ -91,9 +91,10 @@ def _transforms(file: str) -> list[Json]:
         text = Path(file).read_text(encoding="utf-8")
         if file.endswith(".js"):
             return [_of_javascript(text, file)]
-        found = yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise Misuse(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    except (OSError, ValueError) as error:
+        raise Misuse(f"{file} cannot be read: {error}") from None
+    documents = read_documents(text, file)
+    found: Any = documents[0].value if len(documents) == 1 else None
     found = found.get("messageTransforms", found) if isinstance(found, dict) else found
     transforms = found if isinstance(found, list) else [found]
     if not transforms or not all(isinstance(one, dict) for one in transforms):
