@@ -12,10 +12,10 @@ import yaml
 
 from broker.domain import message
 from broker.front.generated.messages import request_of
+from broker.front.resources.carried import BESIDE
 from broker.front.resources.carried import NAMES as CARRIED
 from broker.front.resources.rpcs import RPCS
 from broker.front.rest import codec
-from broker.front.resources.carried import BESIDE
 from tests.fixtures.broker import repository
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
