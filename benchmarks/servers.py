@@ -212,9 +212,9 @@ class Broker(Server):
 
 
 class BrokerOf(Broker):
-    """The broker of another checkout, in whose `.venv` it is installed."""
+    """The broker of a checkout, in whose `.venv` it is installed."""
 
-    name = "broker of another checkout"
+    name = "broker of a checkout"
 
     def __init__(self, checkout: Path, workers: int = 1) -> None:
         super().__init__(workers)

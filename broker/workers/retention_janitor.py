@@ -30,7 +30,7 @@ from broker.telemetry.state_changes import StateChanges
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
 _PARTS = (
     *(make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_old_journal),
-    *(delete_scheduled_ids, delete_refused_messages, drop_identities_behind, delete_retractions, forget_filters),
+    *(delete_refused_messages, drop_identities_behind, delete_retractions, forget_filters),
 )
 
 
@@ -68,12 +68,14 @@ class RetentionJanitor:
             if not our_turn:
                 return
             now = self._clock.now()
+            recorded = timedelta(hours=self._delivery_record_hours)
             kept = (
                 partial(delete_dead_letters, lost=self._lost),
                 partial(delete_old_audit_entries, days=self._audit_days, entries=self._audit_entries),
                 partial(delete_old_operations, days=self._operation_days),
                 partial(delete_old_parts, days=self._operation_days),
-                partial(drop_old_records, kept=timedelta(hours=self._delivery_record_hours)),
+                partial(drop_old_records, kept=recorded),
+                partial(delete_scheduled_ids, kept=recorded),
             )
             told = (partial(part, states=self._states) for part in (drop_partitions_behind, tell_of_doubts))
             for part in (*_PARTS, *told, *kept):

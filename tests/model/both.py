@@ -339,9 +339,11 @@ class Both:
             return
         code, answer = self._call("GET", f"{subscription.name}/messages/{message.message_id}")
         if code != "OK":
-            assert (code, self.model.now - at >= timedelta(days=1)) == ("NOT_FOUND", True), (message, answer)
+            assert (code, self.model.now - at >= timedelta(days=1)) == ("NOT_FOUND", True), (
+                f"{message} of {message.publish_time} was {standing.ended} at {at}, now {self.model.now}: {answer}"
+            )
             return
-        assert answer["state"] == standing.ended, (message, answer)
+        assert answer["state"] == standing.ended, (message, standing.ended, at, answer)
         if standing.ended == "ACKNOWLEDGED":
             assert (answer["deliveryAttempt"], parse_time(answer["endTime"])) == (standing.attempts, at)
 
@@ -581,7 +583,7 @@ def _seekable(subscription: Subscription | None) -> str:
 
 
 def message_json(text: str, attributes: dict[str, str], key: str) -> Json:
-    """As it is published."""
+    """As it is published: its data repeats its attributes, for filters that read bodies."""
     body: Json = {"data": base64.b64encode(json.dumps({"text": text, **attributes}).encode()).decode()}
     return body | ({"attributes": attributes} if attributes else {}) | ({"orderingKey": key} if key else {})
 
@@ -589,10 +591,10 @@ def message_json(text: str, attributes: dict[str, str], key: str) -> Json:
 def _body(message: Message) -> Json:
     """As the broker delivers it, but for the id."""
     time = f"{message.publish_time:%Y-%m-%dT%H:%M:%S}.{message.publish_time.microsecond // 1000:03d}Z"
-    return message_json(message.text, dict(message.attributes), message.key) | {
-        "messageId": "",
-        "publishTime": time,
-    }
+    published = message.source or message
+    body = message_json(published.text, dict(published.attributes), message.key)
+    attributes = {"attributes": dict(message.attributes)} if message.attributes else {}
+    return body | attributes | {"messageId": "", "publishTime": time}
 
 
 def _journaled(name: str) -> bool:

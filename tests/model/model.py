@@ -46,6 +46,7 @@ class Message:
     retracted: bool = False
     number: int = 0  # its place in the topic's log
     expires_at: datetime | None = None
+    source: "Message | None" = None  # of a dead letter: the message whose body it has
 
     def __repr__(self) -> str:
         return self.text
@@ -293,7 +294,9 @@ class Subscription:
             ordering.settle(self, standing.message.key, now)
         else:
             standing.acked = True
-            standing.ended, standing.ended_at, standing.acked_at = "ACKNOWLEDGED", now, now
+            # Acked too late, it may count as acknowledged or as expired.
+            standing.ended = "ACKNOWLEDGED" if self.retained(standing.message, now) else None
+            standing.ended_at = standing.acked_at = now
 
     def modify_ack_deadline(self, ack_ids: Iterable[str], seconds: int, now: datetime, jitter: float) -> None:
         named = [self.ack_ids[a] for a in ack_ids if self.ack_ids[a].ack_id == a and not self.ack_ids[a].acked]
@@ -477,6 +480,7 @@ class Model:
             message.key,
             self.now,
             doubtful=not sure,
+            source=message.source or message,
         )
         if sure:
             standing.settle()

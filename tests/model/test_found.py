@@ -74,6 +74,17 @@ def test_messages_that_were_given_up_come_back_when_the_dead_letter_policy_is_re
     assert both.pull("sub")
 
 
+def test_a_dead_letter_has_the_body_of_its_message_and_attributes_that_say_where_it_failed(both: Both) -> None:
+    both.create_topic("dead")
+    both.create_subscription("letters", "dead")
+    both.create_subscription("sub", "topic", Options(dead_letter_topic="dead"))
+    both.publish("topic", colour="red")
+    for _ in range(5):
+        both.nack("sub", both.pull("sub"))
+    both.forward_dead_letters()
+    assert both.pull("letters")
+
+
 def test_a_subscription_does_not_seek_to_before_its_own_beginning(both: Both) -> None:
     """Unless the topic retains messages: those are for everybody."""
     both.create_subscription("other", "topic")  # so that the log keeps it

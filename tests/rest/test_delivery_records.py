@@ -10,7 +10,14 @@ from broker.app import Broker
 from broker.app_config import AppConfig
 from broker.domain.timestamps import parse_timestamp
 from broker.store.log.delivery_records import drop_old_records
-from broker.store.log.partitions import MESSAGES, RECORDS, drop_partition, list_partitions
+from broker.store.log.partitions import (
+    MESSAGES,
+    RECORDS,
+    drop_partition,
+    list_partitions,
+    make_partitions_ahead,
+)
+from broker.store.log.scheduled_messages import delete_scheduled_ids
 from tests.conformance.test_transforms import ODD
 from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.grpc import GrpcRest, channel_to
@@ -202,6 +209,29 @@ async def test_a_message_that_is_gone_is_told_of_for_a_day(database_url: str) ->
             assert await drop_old_records(connection, now=now + day - timedelta(seconds=1), kept=day) == 0
             assert await drop_old_records(connection, now=first.end + day, kept=day) >= 1
         assert (await rest.error("GET", f"{rest.topic()}/messages/{other}"))[0] == "NOT_FOUND"
+
+
+async def test_a_message_that_came_later_is_found_by_its_id_for_a_day_after_it_is_gone(database_url: str) -> None:
+    """Its id leads to its place in the log through a row that the janitor deletes."""
+    broker = Broker(AppConfig(database_url=database_url, janitor_interval_seconds=300))
+    async with running_in_process(broker) as client:
+        rest = Rest(client, "projects/gone")
+        await rest.create_topic(extensions={"delay": True})
+        await rest.create_subscription()
+        [id_] = await rest.publish(message("1", attributes={"broker-delay": "1s"}))
+        await rest.acknowledge(await eventually(rest.pull))
+        now, day = broker._clock.now(), timedelta(days=1)
+        async with broker._database.connection() as connection:
+            assert await delete_scheduled_ids(connection, now=now + 2 * day, kept=day) == 0  # the log has it
+            for partition in await list_partitions(connection, MESSAGES):
+                assert await drop_partition(connection, partition, MESSAGES)
+            await make_partitions_ahead(connection, now=now + day)
+            assert await delete_scheduled_ids(connection, now=now, kept=day) == 0
+        assert (await ended(rest, id_))["state"] == "ACKNOWLEDGED"
+        async with broker._database.connection() as connection:
+            assert await delete_scheduled_ids(connection, now=now + day - timedelta(seconds=1), kept=day) == 0
+            assert await delete_scheduled_ids(connection, now=now + day, kept=day) == 1
+        assert (await rest.error("GET", f"{rest.topic()}/messages/{id_}"))[0] == "NOT_FOUND"
 
 
 async def test_records_are_kept_as_long_as_a_message_that_is_older_is_retained(database_url: str) -> None:

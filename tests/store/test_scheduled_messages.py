@@ -145,10 +145,14 @@ async def test_requests_of_one_flush_get_the_numbers_that_follow_each_other(log:
     assert [number for *_, number in came] == [*range(1, 8), FIRST_ID_SEQ + 1, FIRST_ID_SEQ + 2]
 
 
-async def test_where_a_message_came_to_stand_is_forgotten_once_the_log_has_it_no_more(log: Log) -> None:
+async def test_the_place_of_a_message_is_forgotten_a_while_after_the_log_has_it_no_more(log: Log) -> None:
     await schedule(log, ("a", 1))
     await publish_due(log, log.start + SECOND)
+    kept = timedelta(hours=24)
     async with log.database.connection() as connection:
-        assert await delete_scheduled_ids(connection, now=log.start) == 0
+        assert await delete_scheduled_ids(connection, now=log.start, kept=kept) == 0
         await connection.execute("UPDATE scheduled_ids SET publish_time = '2000-01-01Z'")
-        assert await delete_scheduled_ids(connection, now=log.start + timedelta(days=90)) == 1
+        later = log.start + timedelta(days=90)
+        assert await delete_scheduled_ids(connection, now=later, kept=kept) == 0
+        assert await delete_scheduled_ids(connection, now=later + kept - SECOND, kept=kept) == 0
+        assert await delete_scheduled_ids(connection, now=later + kept, kept=kept) == 1

@@ -1,21 +1,10 @@
--- Some of those whose messages are in the log no more: neither in a partition nor among the stragglers,
--- nor may they come back from a dead letter.
+-- Some of those that were marked so long ago that no record tells of their messages any more.
 DELETE FROM scheduled_ids AS d
 USING (
     SELECT i.shard_id, i.id_seq
     FROM scheduled_ids AS i
-    WHERE i.publish_time < %(before)s
-      AND NOT EXISTS (
-          SELECT FROM straggler_batches AS b
-          WHERE b.shard_id = i.shard_id
-            AND b.publish_time = i.publish_time
-            AND b.last_seq >= i.seq
-            AND b.last_seq - b.count < i.seq
-      )
-      AND NOT EXISTS (
-          SELECT FROM dead_letters AS l WHERE l.source_shard_id = i.shard_id AND l.source_seq = i.seq
-      )
-    ORDER BY i.publish_time
+    WHERE i.gone_at <= %(before)s
+    ORDER BY i.gone_at
     LIMIT %(limit)s
 ) AS gone
 WHERE d.shard_id = gone.shard_id AND d.id_seq = gone.id_seq

@@ -1,4 +1,4 @@
-"""Deleting rows that nothing needs any more, some at a time."""
+"""Deleting or marking rows that nothing needs any more, some at a time."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -7,22 +7,24 @@ from typing import Any
 from broker.store.driver.database import Connection
 from broker.store.log.partitions import list_partitions
 
-BATCH = 1_000  # rows deleted in one statement, where nothing else is said
+BATCH = 1_000  # rows of one statement, where nothing else is said
+
+_NO_BOUNDS: Mapping[str, Any] = {}
 
 
-async def delete_in_batches(
-    connection: Connection, statement: str, bounds: Mapping[str, Any], *, batch: int
-) -> int:
-    """Run a statement that deletes up to `limit` rows, which is `batch`, until it finds fewer; how many."""
-    deleted = 0
+async def run_in_batches(connection: Connection, statement: str, bounds: Mapping[str, Any], *, batch: int) -> int:
+    """Run a statement that changes up to `limit` rows, which is `batch`, until it finds fewer; how many."""
+    changed = 0
     while True:
         cursor = await connection.execute(statement, {**bounds, "limit": batch})
-        deleted += cursor.rowcount
+        changed += cursor.rowcount
         if cursor.rowcount < batch:
-            return deleted
+            return changed
 
 
-async def delete_behind_log(connection: Connection, statement: str, *, until: datetime | None = None) -> int:
+async def run_behind_log(
+    connection: Connection, statement: str, bounds: Mapping[str, Any] = _NO_BOUNDS, *, until: datetime | None = None
+) -> int:
     """The same for rows about messages that the log has no more, whatever the time: those `before` its oldest
     partition, and before `until`.
     """
@@ -30,4 +32,4 @@ async def delete_behind_log(connection: Connection, statement: str, *, until: da
     if not partitions:
         return 0
     before = partitions[0].start if until is None else min(partitions[0].start, until)
-    return await delete_in_batches(connection, statement, {"before": before}, batch=BATCH)
+    return await run_in_batches(connection, statement, {**bounds, "before": before}, batch=BATCH)

@@ -20,7 +20,7 @@ from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.engine.engine import find_engine
-from broker.store.log.deleting import delete_in_batches
+from broker.store.log.deleting import run_in_batches
 from broker.store.log.delivery_attempts import DeadlineChange, MessageNames
 from broker.store.log.due_attempt import attempt_numbers
 from broker.store.log.old_journal import delete_on_nodes
@@ -228,4 +228,4 @@ async def delete_old_journal(connection: Connection, *, now: datetime) -> int:
     }
     if (await find_engine(connection)).is_distributed:
         return await delete_on_nodes(connection, asked)
-    return await delete_in_batches(connection, _DELETE_OLD_JOURNAL, asked, batch=_BATCH)
+    return await run_in_batches(connection, _DELETE_OLD_JOURNAL, asked, batch=_BATCH)

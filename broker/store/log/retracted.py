@@ -12,7 +12,7 @@ from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.engine.engine import find_engine
-from broker.store.log.deleting import delete_behind_log
+from broker.store.log.deleting import run_behind_log
 
 _READ_RETRACTIONS = statements.hot("read_retractions")
 _READ_RETRACTED = statements.hot("read_retracted")
@@ -105,4 +105,4 @@ async def delete_retractions(connection: Connection, *, now: datetime) -> int:
     """Delete what is known of messages that the log would have no more, after a day.  Returns how many."""
     is_distributed = (await find_engine(connection)).is_distributed
     statement = _DELETE_ON_NODES if is_distributed else _DELETE_RETRACTIONS
-    return await delete_behind_log(connection, statement, until=now - _KEPT)
+    return await run_behind_log(connection, statement, until=now - _KEPT)

@@ -19,7 +19,7 @@ from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
 from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen
-from broker.store.log.deleting import BATCH, delete_in_batches
+from broker.store.log.deleting import BATCH, run_in_batches
 from broker.store.log.identities import Stored, append_new
 from broker.store.log.messages import PartitionMissing, append_statements, is_frozen, schedule_statements
 
@@ -224,4 +224,4 @@ async def note_relaying(connection: HotConnection, *, awake_until: datetime, rel
 async def delete_refused_messages(connection: Connection, *, now: datetime) -> int:
     """Delete those that were refused long ago, and the oldest of very many.  Returns how many."""
     bounds = {"before": now - timedelta(days=_REFUSED_DAYS), "most": _MOST_REFUSED}
-    return await delete_in_batches(connection, _DELETE_REFUSED_MESSAGES, bounds, batch=BATCH)
+    return await run_in_batches(connection, _DELETE_REFUSED_MESSAGES, bounds, batch=BATCH)

@@ -1,6 +1,6 @@
 """The tables of messages that are to come later (J1).  They are a part of the metadata of tables.py."""
 
-from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, LargeBinary, Table, Text, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from broker.store.schema.tables import metadata
@@ -23,7 +23,8 @@ scheduled_messages = Table(
     Index("scheduled_messages_due_idx", "shard_id", "due_at", "id_seq"),
 )
 
-# Where in the log those stand whose time has come: a row for each, as long as the log has it.
+# The places in the log of those whose time has come: a row for each, as long as the log has it, and then (from
+# `gone_at` on) as long as deliveries are recorded.
 scheduled_ids = Table(
     "scheduled_ids",
     metadata,
@@ -32,5 +33,7 @@ scheduled_ids = Table(
     Column("seq", BigInteger, nullable=False),
     Column("publish_time", DateTime(timezone=True), nullable=False),
     Index("scheduled_ids_seq_idx", "shard_id", "seq"),
-    Index("scheduled_ids_publish_time_idx", "publish_time"),
+    Column("gone_at", DateTime(timezone=True)),
+    Index("scheduled_ids_in_log_idx", "publish_time", postgresql_where=text("gone_at IS NULL")),
+    Index("scheduled_ids_gone_idx", "gone_at", postgresql_where=text("gone_at IS NOT NULL")),
 )

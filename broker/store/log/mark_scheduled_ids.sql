@@ -1,11 +1,11 @@
--- As delete_scheduled_ids, of distributed tables, where letters are read whole: they lie in other shards.
--- Some of those whose messages are in the log no more: neither in a partition nor among the stragglers,
+-- Mark some of those whose messages are in the log no more: neither in a partition nor among the stragglers,
 -- nor may they come back from a dead letter.
-DELETE FROM scheduled_ids AS d
-USING (
+UPDATE scheduled_ids AS d
+SET gone_at = %(now)s
+FROM (
     SELECT i.shard_id, i.id_seq
     FROM scheduled_ids AS i
-    WHERE i.publish_time < %(before)s
+    WHERE i.gone_at IS NULL AND i.publish_time < %(before)s
       AND NOT EXISTS (
           SELECT FROM straggler_batches AS b
           WHERE b.shard_id = i.shard_id
@@ -13,8 +13,8 @@ USING (
             AND b.last_seq >= i.seq
             AND b.last_seq - b.count < i.seq
       )
-      AND (i.shard_id, i.seq) NOT IN (
-          SELECT l.source_shard_id, l.source_seq FROM dead_letters AS l WHERE l.source_shard_id IS NOT NULL
+      AND NOT EXISTS (
+          SELECT FROM dead_letters AS l WHERE l.source_shard_id = i.shard_id AND l.source_seq = i.seq
       )
     ORDER BY i.publish_time
     LIMIT %(limit)s

@@ -1,0 +1,23 @@
+-- As mark_scheduled_ids, of distributed tables, where letters are read whole: they lie in other shards.
+-- Mark some of those whose messages are in the log no more: neither in a partition nor among the stragglers,
+-- nor may they come back from a dead letter.
+UPDATE scheduled_ids AS d
+SET gone_at = %(now)s
+FROM (
+    SELECT i.shard_id, i.id_seq
+    FROM scheduled_ids AS i
+    WHERE i.gone_at IS NULL AND i.publish_time < %(before)s
+      AND NOT EXISTS (
+          SELECT FROM straggler_batches AS b
+          WHERE b.shard_id = i.shard_id
+            AND b.publish_time = i.publish_time
+            AND b.last_seq >= i.seq
+            AND b.last_seq - b.count < i.seq
+      )
+      AND (i.shard_id, i.seq) NOT IN (
+          SELECT l.source_shard_id, l.source_seq FROM dead_letters AS l WHERE l.source_shard_id IS NOT NULL
+      )
+    ORDER BY i.publish_time
+    LIMIT %(limit)s
+) AS gone
+WHERE d.shard_id = gone.shard_id AND d.id_seq = gone.id_seq
