@@ -1,6 +1,7 @@
-"""What a plan could not carry out: references to what will not be there, and schemas that the server refuses."""
+"""Problems of a plan: references to what will not exist, and schemas and filters that the server rejects."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from broker.cli.client.api import Api, Json, NotKnown, Refused
 from broker.cli.client.declarations.plan import NOUNS, Step
@@ -61,16 +62,26 @@ def _why_not_pruned(step: Step, plan: Sequence[Step], state: State) -> str:
 
 
 def _why_not_taken(api: Api, step: Step) -> str:
-    """Returns why the server rejects a schema; "" if it accepts it or cannot tell."""
-    if step.kind != "schema":
-        return ""
-    project = step.name.partition("/schemas/")[0]
+    """Returns why the server would reject a step, where it can say so without carrying it out; "" otherwise."""
+    if step.kind == "schema":
+        project = step.name.partition("/schemas/")[0]
+        with suppress(NotKnown):  # the server has no schemas, or no trial of them
+            return _rejection(api, f"{project}/schemas:validate", {"schema": step.body | {"name": step.name}})
+    if step.sets_filter:
+        try:
+            body = {"filter": step.body.get("filter", ""), "validateOnly": True}
+            return _rejection(api, f"{step.name}:setFilter", body, "FAILED_PRECONDITION", "PERMISSION_DENIED")
+        except NotKnown as error:
+            return str(error)
+    return ""
+
+
+def _rejection(api: Api, path: str, body: Json, *more_codes: str) -> str:
+    """Returns why the server rejects a trial call: INVALID_ARGUMENT, or one of `more_codes`.  Raises NotKnown."""
     try:
-        api.call("POST", f"{project}/schemas:validate", {"schema": step.body | {"name": step.name}})
-    except NotKnown:
-        return ""
+        api.call("POST", path, body)
     except Refused as error:
-        return error.reason if error.status == "INVALID_ARGUMENT" else ""
+        return error.reason if error.status in ("INVALID_ARGUMENT", *more_codes) else ""
     return ""
 
 
