@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -53,6 +54,9 @@ class Endpoint:
                 if b"ength" not in answer and b"chunked" not in answer:  # it ends with its connection
                     break
         writer.close()
+
+    def is_repeated(self, name: str) -> bool:
+        return self.pushes[name] > 1
 
     async def end(self) -> None:
         """Closes all connections."""
@@ -100,7 +104,7 @@ async def test_an_answer_that_http_refuses_is_a_failure_that_is_told_and_its_mes
     await _subscribe(rest, endpoint)
     for number, name in enumerate(_REFUSED | _FAILED, 1):
         [message_id] = await rest.publish(name)
-        await eventually(lambda name=name: endpoint.pushes[name] >= 2)
+        await eventually(partial(endpoint.is_repeated, name))
         await eventually(lambda: _is_settled(rest))
 
         async def told(count: int = number) -> list[Json]:
