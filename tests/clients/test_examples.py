@@ -88,7 +88,8 @@ def test_an_example_runs_any_number_of_times(
     program: str, emulator_host: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)  # as where Python runs the file itself
-    for _ in range(2):
+    has_own_broker = "import own_broker" in (EXAMPLES / program).read_text()  # a new one for each run
+    for _ in range(1 if has_own_broker else 2):
         runpy.run_path(str(EXAMPLES / program), run_name="__main__")
         assert_shown(program, capsys.readouterr().out)
 
