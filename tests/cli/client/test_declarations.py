@@ -536,6 +536,15 @@ def test_a_plan_names_a_changed_filter_that_the_server_refuses(here: Project, br
     assert "Subscription is detached" in _problems(here, declared)["subscriptions/billing"]
 
 
+def test_a_plan_names_the_filter_of_a_new_subscription_that_the_server_refuses(here: Project) -> None:
+    here.plan({"topics": {"orders": {}}})
+    wanted = {
+        "billing": {"topic": "orders", "filter": "attributes.env = "},
+        "audit": {"topic": "orders", "filter": "attributes:env"},
+    }
+    assert list(_problems(here, {"subscriptions": wanted})) == ["subscriptions/billing"]
+
+
 def test_a_plan_names_references_to_what_does_not_exist(here: Project) -> None:
     declared: Json = {
         "topics": {"orders": {"schemaSettings": {"schema": "none", "encoding": "JSON"}}},

@@ -31,7 +31,7 @@ def check_plan(api: Api, plan: Sequence[Step], declared: Declared, state: State,
         if step.action == "delete":
             step.problem = _why_not_pruned(step, plan, state)
         elif step.action != "none":
-            step.problem = _why_not_made(step, there, pruned, project) or _why_not_taken(api, step)
+            step.problem = _why_not_made(step, there, pruned, project) or _why_not_taken(api, step, state)
 
 
 def _why_not_made(step: Step, there: set[str], pruned: set[str], project: str) -> str:
@@ -61,18 +61,27 @@ def _why_not_pruned(step: Step, plan: Sequence[Step], state: State) -> str:
     )
 
 
-def _why_not_taken(api: Api, step: Step) -> str:
+def _why_not_taken(api: Api, step: Step, state: State) -> str:
     """Returns why the server would reject a step, where it can say so without carrying it out; "" otherwise."""
-    if step.kind == "schema":
-        project = step.name.partition("/schemas/")[0]
-        with suppress(NotKnown):  # the server has no schemas, or no trial of them
-            return _rejection(api, f"{project}/schemas:validate", {"schema": step.body | {"name": step.name}})
+    filter_text = step.body.get("filter", "")
+    body: Json
     if step.sets_filter:
         try:
-            body = {"filter": step.body.get("filter", ""), "validateOnly": True}
+            body = {"filter": filter_text, "validateOnly": True}
             return _rejection(api, f"{step.name}:setFilter", body, "FAILED_PRECONDITION", "PERMISSION_DENIED")
         except NotKnown as error:
             return str(error)
+    with suppress(NotKnown):  # another server has no schemas, or no trials of them or of filters
+        if step.kind == "schema":
+            project = step.name.partition("/schemas/")[0]
+            return _rejection(api, f"{project}/schemas:validate", {"schema": step.body | {"name": step.name}})
+        if (
+            step.kind == "subscription"
+            and filter_text.strip()
+            and step.body.get("topic") in state.resources["topics"]
+        ):
+            body = {"filter": filter_text, "pageSize": 1, "includeData": False}
+            return _rejection(api, f"{step.body['topic']}:testFilter", body)
     return ""
 
 
