@@ -10,11 +10,14 @@ import httpx
 class Broker:
     """The broker of PUBSUB_EMULATOR_HOST.  Within a `with` block, which begins and ends without some resources."""
 
-    def __init__(self, *names: str) -> None:
-        """`names`: the resources that the example makes, in the order in which they are deleted."""
+    def __init__(self, *names: str, url: str = "", headers: dict[str, str] | None = None) -> None:
+        """`names`: the resources that the example makes, in the order in which they are deleted.
+
+        `url`: another broker.  `headers`: sent with each call, such as credentials.
+        """
         self._names = names
-        host = os.environ.get("PUBSUB_EMULATOR_HOST", "127.0.0.1:8085")
-        self._client = httpx.Client(base_url=f"http://{host}/v1/", timeout=60)
+        url = url or f"http://{os.environ.get('PUBSUB_EMULATOR_HOST', '127.0.0.1:8085')}"
+        self._client = httpx.Client(base_url=f"{url}/v1/", headers=headers, timeout=60)
 
     def __enter__(self) -> "Broker":
         self._clean_up()

@@ -1,11 +1,13 @@
-"""The checks of `broker doctor` that query a PostgreSQL."""
+"""The checks of `broker doctor` that query a PostgreSQL: the databases that `broker serve` would use."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from broker.cli.finding import ERROR, OK, WARNING, Finding, not_checked
+from broker.cli.own_database import hot_database, own_database, replica_database
 from broker.domain.database_url import without_password
+from broker.settings import find_settings
 from broker.store.engine.prepared import WHAT_TO_DO
 from broker.store.schema.application_functions import CannotGrant
 from broker.store.schema.fleet import BY_DEFAULT, SPARE, Fleet, read_fleet
@@ -22,6 +24,15 @@ from broker.store.schema.schema_state import (
 )
 from broker.store.schema.server_settings import ServerSettings, read_server_settings
 
+Check = Callable[[], Iterator[Finding]]
+SETTINGS = (
+    "database_url",
+    "database_password_file",
+    "database_schema",
+    "replica_database_url",
+    "replica_max_lag_seconds",
+    "hot_database_url",
+)
 _MUST_BE_ON = {
     "fsync": "what was answered is lost when the machine fails",
     "full_page_writes": "a crash may break the tables",
@@ -30,15 +41,29 @@ _MUST_BE_ON = {
 _LONG_STAGED_SECONDS = 30.0
 _SMALL_BUFFERS = 16_384  # pages: 128 MB, PostgreSQL's own default
 _SKEW_SECONDS = 30.0
-_LATE_SECONDS = 10.0  # as --replica-max-lag-seconds is unless it is given
 _FULL = 0.8  # of max_connections
 _FREE, _HARDLY_FREE = 0.15, 0.05  # of a disk
 
 
-def look_at_database(database_url: str) -> Iterator[Finding]:
+def find_database_checks(options: Mapping[str, str | None]) -> Sequence[Check]:
+    """The checks of the databases that `broker serve` would use with these options (SETTINGS) and this environment.
+
+    The embedded database has none.  Raises Misuse and SettingError, as `broker serve` does.
+    """
+    in_force = find_settings(options, names=SETTINGS)
+    settings = in_force.settings
+    url, replica_url, hot_url = own_database(settings), replica_database(settings), hot_database(settings)
+    schema, most = settings.database_schema, settings.replica_max_lag_seconds
+    checks: list[Check] = [lambda: (Finding("settings", WARNING, each) for each in in_force.ignored)]
+    checks += [lambda: look_at_database(url, schema)] if url else []
+    checks += [lambda: look_at_replica_of(url, replica_url, late_seconds=most)] if replica_url else []
+    return checks + ([lambda: look_at_hot_nodes(url, hot_url, schema)] if hot_url else [])
+
+
+def look_at_database(database_url: str, schema: str = "") -> Iterator[Finding]:
     """All checks of the database itself."""
     try:
-        state, server = inspect(database_url), read_server_settings(database_url)
+        state, server = inspect(database_url, schema), read_server_settings(database_url)
     except DatabaseUnreachable as error:
         is_away = not isinstance(error, DatabaseUnfit | UrlUnusable)
         finding = "cannot be reached" if is_away else "cannot be used"
@@ -62,17 +87,17 @@ def look_at_database(database_url: str) -> Iterator[Finding]:
         yield Finding("standby", ERROR, "the server is read-only", "it is a standby", "give the URL of the primary")
 
 
-def look_at_replica_of(database_url: str, replica_url: str) -> Iterator[Finding]:
-    """Whether calls that only read may use the replica."""
-    return _checked("replica", lambda: _of_replica(database_url, replica_url))
+def look_at_replica_of(database_url: str, replica_url: str, *, late_seconds: float = 10.0) -> Iterator[Finding]:
+    """Whether calls that only read may use the replica, which may be `late_seconds` behind."""
+    return _checked("replica", lambda: _of_replica(database_url, replica_url, late_seconds))
 
 
-def look_at_hot_nodes(database_url: str, hot_url: str) -> Iterator[Finding]:
+def look_at_hot_nodes(database_url: str, hot_url: str, schema: str = "") -> Iterator[Finding]:
     """Whether hot statements may go to these nodes."""
-    return _checked("hot nodes", lambda: _of_nodes(database_url, hot_url))
+    return _checked("hot nodes", lambda: _of_nodes(database_url, hot_url, schema))
 
 
-def _checked(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _checked(name: str, check: Check) -> Iterator[Finding]:
     """The findings of a check.  An error of the database is none of them: the check could not be made."""
     try:
         yield from check()
@@ -94,7 +119,7 @@ def _of_clock(server: ServerSettings) -> Iterator[Finding]:
         )
 
 
-def _of_replica(database_url: str, replica_url: str) -> Iterator[Finding]:
+def _of_replica(database_url: str, replica_url: str, late_seconds: float) -> Iterator[Finding]:
     """Raises DatabaseUnreachable for the primary, without which nothing can be said of the replica."""
     try:
         state = look_at_replica(database_url, replica_url)
@@ -109,15 +134,15 @@ def _of_replica(database_url: str, replica_url: str) -> Iterator[Finding]:
         yield Finding("replica", ERROR, found, "it was promoted", "give --replica-database-url another standby")
     elif state.bytes_behind:
         found = f"{state.bytes_behind:,} bytes behind; its newest commit is {state.seconds:.0f} s old"
-        yield Finding("replica", OK if state.seconds < _LATE_SECONDS else WARNING, found)
+        yield Finding("replica", OK if state.seconds < late_seconds else WARNING, found)
     else:
         yield Finding("replica", OK, "it has all that the primary has")
 
 
-def _of_nodes(database_url: str, hot_url: str) -> Iterator[Finding]:
+def _of_nodes(database_url: str, hot_url: str, schema: str) -> Iterator[Finding]:
     """Raises DatabaseUnreachable for the coordinator."""
     try:
-        found = look_at_nodes(database_url, hot_url, inspect(database_url).schema)
+        found = look_at_nodes(database_url, hot_url, inspect(database_url, schema).schema)
     except UrlUnusable as error:
         yield Finding("hot nodes", ERROR, str(error))
         return

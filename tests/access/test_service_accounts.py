@@ -54,6 +54,25 @@ async def test_an_account_has_googles_shape_and_is_found_by_its_address_its_id_a
     assert (await broker.call("POST", f"{broker.project}/serviceAccounts", body)).status_code == 409
 
 
+async def test_parameters_that_gcloud_and_terraform_send_about_keys_are_accepted(broker: Guarded) -> None:
+    account = await broker.account()
+    key = await broker.key(account)
+    keys = f"{account['name']}/keys"
+
+    async def listed(query: str) -> list[str]:
+        return [each["name"] for each in (await broker.ok("GET", f"{keys}?{query}")).get("keys", ())]
+
+    assert await listed("keyTypes=USER_MANAGED") == [key["name"]]
+    assert await listed("keyTypes=USER_MANAGED&keyTypes=SYSTEM_MANAGED") == [key["name"]]
+    assert await listed("keyTypes=SYSTEM_MANAGED") == []
+    refused = await broker.call("GET", f"{keys}?keyTypes=OTHER")
+    assert (refused.status_code, "keyTypes=OTHER" in refused.text) == (400, True)
+    shown = await broker.ok("GET", f"{key['name']}?publicKeyType=TYPE_X509_PEM_FILE")
+    assert (shown["name"], "publicKeyData" in shown) == (key["name"], False)
+    query = "options.requestedPolicyVersion=3"
+    assert "etag" in await broker.ok("POST", f"{account['name']}:getIamPolicy?{query}")
+
+
 async def test_a_key_is_given_once_and_only_its_public_half_is_kept(broker: Guarded) -> None:
     account = await broker.account()
     key = await broker.key(account)

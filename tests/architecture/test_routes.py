@@ -1,11 +1,14 @@
 """The table of routes and the specification describe the same API."""
 
+from typing import Any
+
 from broker.front.health import health_routes
 from broker.front.metrics import metrics_routes
 from broker.front.openapi import openapi_routes
+from broker.front.resources.rpcs import RPCS, WHOLE
 from broker.front.rest.errors import HTTP_STATUS
 from broker.front.rest.routes import ROUTES
-from tests.architecture.surface import api_operations, operations
+from tests.architecture.surface import api_operations, operations, specification
 
 ROUTE = {(route.method, route.path): route for route in ROUTES}
 
@@ -37,6 +40,23 @@ def test_every_operation_names_the_rpc_of_its_route() -> None:
     assert {key: operation["x-rpc"] for key, operation in api_operations().items()} == {
         key: route.rpc for key, route in ROUTE.items()
     }
+
+
+def test_every_query_parameter_is_specified_unless_it_is_a_field_of_a_request_that_is_the_body() -> None:
+    in_body = {(rpc.method, rpc.path) for rpc in RPCS if rpc.body == WHOLE}
+    for key, operation in api_operations().items():
+        of_route = {
+            name for name in ROUTE[key].parameters if not name.endswith(":*")
+        }  # a family has no OpenAPI form
+        given = [_resolved(each) for each in operation.get("parameters", ())]
+        specified = {each["name"].partition(".")[0] for each in given if each["in"] == "query"}
+        assert specified <= of_route if key in in_body else specified == of_route, key
+
+
+def _resolved(parameter: dict[str, Any]) -> dict[str, Any]:
+    name = parameter.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = specification()["components"]["parameters"][name] if name else parameter
+    return found
 
 
 def test_operation_ids_are_unique_and_begin_with_the_name_of_the_rpc() -> None:

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
+from broker.front.rest.query_parameters import SYSTEM_PARAMETERS
 from tests.fixtures.broker import Json, Rest, message
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -181,3 +182,63 @@ async def test_a_field_of_a_field_is_named_by_its_path_in_the_query(rest: Rest) 
     assert await rest.ok("GET", f"{path}=3") == {"etag": "ACAB"}
     assert (await rest.error("GET", f"{path}=7"))[0] == "INVALID_ARGUMENT"
     assert (await rest.error("GET", f"{rest.topic()}:getIamPolicy?options.bogus=7"))[0] == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name"),
+    [
+        ("GET", "topics", "pagesize"),
+        ("GET", "topics/topic", "x"),
+        ("DELETE", "topics/topic", "force"),
+        ("POST", "topics/topic:publish", "validateOnly"),
+        ("POST", "subscriptions/sub:pull", "max"),
+        ("POST", "subscriptions/sub:setFilter", "validateonly"),
+        ("POST", "subscriptions/sub:setFilter", "validateOnly"),
+        ("POST", "subscriptions/sub:purge", "validate_only"),
+        ("PATCH", "quotas", "updateMask"),
+        ("GET", "topics", "$pageSize"),
+        ("GET", "topics", ""),
+    ],
+)
+async def test_a_query_parameter_that_a_method_does_not_have_is_refused_before_anything_is_done(
+    rest: Rest, method: str, path: str, name: str
+) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    body: Json | None = {"filter": "attributes:a"} if path.endswith(":setFilter") else None
+    code, said = await rest.error(method, f"{rest.project}/{path}?{name}=true", body)
+    assert code == "INVALID_ARGUMENT"
+    assert said.startswith(
+        f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query parameter. '
+        f"Field '{name}' could not be found in request message. "
+    )
+    assert "filter" not in await rest.ok("GET", rest.subscription())
+
+
+async def test_a_refused_query_parameter_is_told_with_those_that_the_method_has(rest: Rest) -> None:
+    said = (await rest.error("GET", f"{rest.project}/topics?pagesize=1&secret=hidden"))[1]
+    assert said.endswith("The query parameters of this method are: pageSize, pageToken.")
+    said = (await rest.error("POST", f"{rest.subscription()}:setFilter?secret=hidden", {"filter": ""}))[1]
+    assert said.endswith("has no query parameters; the fields of its request, if any, are in the body.")
+    assert "hidden" not in said
+    sent = await rest.client.post(
+        f"/v1/{rest.project}/topics", content="x=1", headers={"X-HTTP-Method-Override": "GET"} | FORM
+    )
+    assert (sent.status_code, 'Unknown name "x"' in sent.json()["error"]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEM_PARAMETERS - {"alt", "callback", "fields", "prettyPrint"}))
+async def test_system_parameters_are_those_of_every_method(rest: Rest, name: str) -> None:
+    await rest.create_topic()
+    for spelling in (name, f"${name}", f"%24{name}"):
+        assert await rest.ok("GET", f"{rest.topic()}?{spelling}=2")
+
+
+async def test_fields_of_a_request_that_is_the_body_may_be_in_the_query(rest: Rest) -> None:
+    """The body goes first."""
+    await rest.create_topic()
+    query = f"topic={rest.topic()}&ackDeadlineSeconds=20&retry_policy.minimumBackoff=7s"
+    created = await rest.ok("PUT", f"{rest.subscription()}?{query}", {"ackDeadlineSeconds": 30})
+    assert (created["topic"], created["ackDeadlineSeconds"]) == (rest.topic(), 30)
+    assert created["retryPolicy"]["minimumBackoff"] == "7s"
+    assert await rest.ok("POST", f"{rest.subscription()}:seek?time=2100-01-01T00:00:00Z") != {}

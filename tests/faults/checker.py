@@ -29,6 +29,7 @@ from tests.faults.checks.contents import (
 from tests.faults.checks.copies import check_copies
 from tests.faults.checks.events import check_dead_letters_are_told_of, check_events
 from tests.faults.checks.expired import check_nothing_is_past_its_time, check_perishables_come
+from tests.faults.checks.filters import check_changed_filters
 from tests.faults.checks.journal import (
     check_nothing_else_is_told,
     check_stories,
@@ -84,6 +85,7 @@ CHECKS: tuple[Check, ...] = (
     check_recoveries,
     check_carried,
     check_urgent,
+    check_changed_filters,
     check_retracted,
     check_replaced,
     check_written_come,

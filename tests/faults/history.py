@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Outcome: TypeAlias = Literal["ok", "failed", "unknown"]
+from tests.faults.operation import Came, Operation
+from tests.faults.operations_of_one import Alone
 
 SEQUENCES_PER_SHARD = 10**15  # a message id is shard_id * this + sequence
 
@@ -52,15 +53,6 @@ class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
     def tells_all(self) -> bool:
         """There is something in its journal of every message."""
         return self.journal == "ALL" and self.journal_share == 1.0
-
-
-class Operation(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`who` did it: one client, which does one thing after the other unless its kind says otherwise."""
-
-    who: str
-    began: float
-    ended: float
-    outcome: Outcome = "ok"
 
 
 class Publish(Operation, tag="publish", kw_only=True, omit_defaults=True):
@@ -177,14 +169,6 @@ class Cancel(Operation, tag="cancel", kw_only=True, omit_defaults=True):
     id: int
 
 
-class Came(msgspec.Struct, array_like=True):
-    """`early`: it was published before its time, by so many seconds."""
-
-    id: int
-    name: str
-    early: float = 0.0
-
-
 class Collected(Operation, tag="collected", kw_only=True, omit_defaults=True):
     """All that came of what was `Named`, at the end."""
 
@@ -266,54 +250,6 @@ class Relayed(Operation, tag="relayed", kw_only=True, omit_defaults=True):
     again: list[int]
 
 
-class Recall(Operation, tag="recall", kw_only=True, omit_defaults=True):
-    """One of the things that are done to a subscription by one alone, one after the other: messages were written,
-    came, or were acked (if it was in time), resent, purged if they were `marked`, sought to the begin and back, or
-    replayed for an endpoint; or nothing was left.  `unanswered`: so many tries before that may have done it, too.
-    """
-
-    what: Literal[
-        "wrote", "took", "acked", "maybe acked", "resent", "purged", "sought", "undone", "replayed", "left"
-    ]
-    ids: list[int] = []
-    marked: list[int] = []
-    outcomes: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    unanswered: int = 0
-
-
-class Recovery(Operation, tag="recovery", kw_only=True, omit_defaults=True):
-    """One of the things that are done to a subscription that gives up all that it has, by one alone: messages were
-    written, taken, or acked (if it was in time); all was given up, and it was looked what there is; that came back,
-    or was sent to another topic, as `counts` have it; or nothing was left, and so much had come of what was sent.
-    """
-
-    what: Literal["wrote", "took", "acked", "maybe acked", "gave up", "recovered", "sent", "left"]
-    came: list[Came] = []
-    counts: dict[str, int] = {}
-
-
-class Carried(Operation, tag="carried", kw_only=True, omit_defaults=True):
-    """One of the things that are done to two topics by one alone, one after the other: messages of a key were
-    written on the one; all that it retains was exported, and that imported into the other; or all of that was read.
-    """
-
-    what: Literal["wrote", "moved", "read"]
-    format: str = ""
-    key: str = ""
-    came: list[Came] = []
-
-
-class Hurried(Operation, tag="hurried", kw_only=True, omit_defaults=True):
-    """What one alone does on a topic with levels of urgency: messages of these levels were written, came, were
-    acked or nacked, or all come again (sought); or these are dead letters, and nothing is left.
-    """
-
-    what: Literal["wrote", "took", "acked", "nacked", "sought", "letters"]
-    names: list[str] = []
-    levels: list[int] = []
-
-
 class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
     """A look at what is left.  `final`: after the drain, when nothing may be."""
 
@@ -357,7 +293,6 @@ Once: TypeAlias = Named | Cancel | Collected
 Withdrawn: TypeAlias = Wrote | Retract | Took
 Perishing: TypeAlias = Perishable | Bought
 InTransactions: TypeAlias = Transaction | Relayed
-Alone: TypeAlias = Recall | Recovery | Carried | Hurried
 Later: TypeAlias = Once | Withdrawn | Perishing | Ticked | InTransactions | Alone
 AnyOperation: TypeAlias = Publish | Receive | Settle | Snapshot | Seek | Act | Later | Position | Timeline | Fault
 _Line: TypeAlias = Subscription | AnyOperation

@@ -17,7 +17,6 @@ from tests.faults.history import (
     Delivery,
     Fault,
     History,
-    Outcome,
     Position,
     Publish,
     Receive,
@@ -27,6 +26,7 @@ from tests.faults.history import (
     Subscription,
     Timeline,
 )
+from tests.faults.operation import Outcome
 from tests.faults.simulated_acts import MAX_ATTEMPTS, Acts
 from tests.faults.simulated_state import Lease, Message, State
 

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.checker import check
-from tests.faults.history import Came, Carried, History
+from tests.faults.history import History
+from tests.faults.operation import Came
+from tests.faults.operations_of_one import Carried
 
 
 def _came(names: str, first_id: int) -> list[Came]:

@@ -8,10 +8,8 @@ import pytest
 from tests.faults.checker import check
 from tests.faults.history import (
     Bought,
-    Came,
     Fault,
     History,
-    Outcome,
     Perishable,
     Relayed,
     Retract,
@@ -20,6 +18,7 @@ from tests.faults.history import (
     Transaction,
     Wrote,
 )
+from tests.faults.operation import Came, Outcome
 
 
 class Parts:

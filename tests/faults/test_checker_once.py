@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.checker import check
-from tests.faults.history import Came, Cancel, Collected, History, Named, Outcome
+from tests.faults.history import Cancel, Collected, History, Named
+from tests.faults.operation import Came, Outcome
 
 
 def _history() -> tuple[History, Collected]:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.faults.checker import check
-from tests.faults.history import History, Recall
+from tests.faults.history import History
+from tests.faults.operations_of_one import Recall
 
 
 class Parts:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from tests.faults.checker import check
-from tests.faults.history import Came, History, Recovery
+from tests.faults.history import History
+from tests.faults.operation import Came
+from tests.faults.operations_of_one import Recovery
 
 
 def _came(names: str, first_id: int = 0) -> list[Came]:

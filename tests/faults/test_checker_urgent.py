@@ -6,7 +6,9 @@ import pytest
 
 from tests.faults.checker import check
 from tests.faults.checks.urgent import LEAST
-from tests.faults.history import Fault, History, Hurried, Outcome
+from tests.faults.history import Fault, History
+from tests.faults.operation import Outcome
+from tests.faults.operations_of_one import Hurried
 
 
 class Parts:

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from tests.faults.clients.actor import Actor
 from tests.faults.clients.carrier import Carrier
 from tests.faults.clients.endpoints import Endpoints
+from tests.faults.clients.filter_changer import FilterChanger
 from tests.faults.clients.gate import Gate
 from tests.faults.clients.historian import Historian
 from tests.faults.clients.hurrier import Hurrier
@@ -46,7 +47,7 @@ _LOOK_SECONDS = 0.3
 _COPIED_FOR = "3600s"  # longer than a run
 _SHAPED_RATE = 2.0  # publish requests a second
 ACTORS: tuple[type[Actor], ...] = (
-    *(Mender, Repeater, Retractor, Perisher, Ticker, Shop, Recaller, Recoverer, Carrier, Hurrier),
+    *(Mender, Repeater, Retractor, Perisher, Ticker, Shop, Recaller, Recoverer, Carrier, Hurrier, FilterChanger),
 )
 
 

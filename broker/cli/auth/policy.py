@@ -123,4 +123,11 @@ def _shown(policy: Json) -> Shown:
         for member in binding["members"]
     ]
     columns = ("role", "member", "condition")
-    return Shown(data=policy, columns=columns, rows=rows, nothing="Nobody has a role by this policy.")
+    return Shown(
+        data=policy,
+        columns=columns,
+        rows=rows,
+        whole=("member",),
+        minor=("condition",),
+        nothing="Nobody has a role by this policy.",
+    )

@@ -27,6 +27,7 @@ from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call
 from broker.front.rest.credentials import authorization_of, shown_by
 from broker.front.rest.errors import HTTP_STATUS, encode_error
+from broker.front.rest.query_parameters import QueryParameters
 from broker.front.rest.routes import Handler, Route
 from broker.front.rest.system_parameters import AnswerForm, read_answer_form, read_headers, read_query
 from broker.front.steps import R
@@ -49,6 +50,7 @@ class _Target(NamedTuple):
     admission: Admission
     waits: bool
     rpc: str
+    parameters: QueryParameters
     is_of_path: bool
     is_told: bool  # to the auditor, also where it went well
 
@@ -192,8 +194,9 @@ class RestDoor:
         said = read_headers(head)
         target, name = self._find(said.method, head.path)
         query = read_query(head.query)
+        target.parameters.check(query)
         form = read_answer_form(said.mask, query, target.rpc)
-        handler = _with_query_in_body(target.handler) if said.query_in_body else target.handler
+        handler = _with_query_in_body(target) if said.query_in_body else target.handler
         reading = head.reading = _Reading(target, name, handler, query, form)
         return reading
 
@@ -230,10 +233,11 @@ class RestDoor:
         return target, "/".join(segments[: len(segments) // 2 * 2])
 
 
-def _with_query_in_body(handler: Handler) -> Handler:
+def _with_query_in_body(target: _Target) -> Handler:
     async def handle(call: Call) -> bytes:
         call.query, call.body = {**call.query, **read_query(call.body)}, b""
-        return await handler(call)
+        target.parameters.check(call.query)
+        return await target.handler(call)
 
     return handle
 
@@ -267,6 +271,7 @@ def _targets(
             admission_of(route.rpc, requests),
             route.rpc in WAITING_RPCS,
             route.rpc,
+            QueryParameters(route.parameters),
             is_of_path(route.rpc),
             auditor is not None and auditor.enters(route.rpc),
         )

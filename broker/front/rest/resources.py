@@ -3,7 +3,7 @@
 As HTTP is mapped to gRPC for Google's APIs (google/api/http.proto); front/resources/rpcs.py has the rows.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import singledispatch
 from typing import Any
 
@@ -37,8 +37,7 @@ def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:
     async def handle(call: Call) -> bytes:
         request = request_class()
         beside: Mapping[str, Any] = {}
-        if body != WHOLE:
-            fill_from_query(request, call.query)
+        fill_from_query(request, call.query)
         if body is not None:
             beside = _read_body(request if body == WHOLE else getattr(request, body), call)
         if "update_mask" in request.DESCRIPTOR.fields_by_name and not request.update_mask.paths:
@@ -62,6 +61,16 @@ def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:
         return answer_json(answer)
 
     return handle
+
+
+def query_parameters(rpc: Rpc) -> Collection[str]:
+    """The parameters that the query of a method may have: fields of the request that are not in path or body.
+
+    Where the body is the whole request, its fields may be in either.
+    """
+    fields = {field.name: field.json_name for field in request_of(rpc.name).DESCRIPTOR.fields}
+    upsert = {"updateMask"} if rpc.name == "Subscriber.CreateSubscription" else set()
+    return {json_name for name, json_name in fields.items() if name not in (rpc.target, rpc.body)} | upsert
 
 
 def _read_body(message: Any, call: Call) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ A path is written with `*` for each resource id.  `:verb` on the last id is Goog
 plain spelling of the same call (A12) and stands in a row of its own.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 from broker.front.resources.rpcs import RPCS, SUBSCRIPTION, TOPIC
@@ -46,7 +46,7 @@ from broker.front.rest.handlers import (
     transforms,
 )
 from broker.front.rest.handlers import service_accounts as accounts
-from broker.front.rest.resources import resource_handler
+from broker.front.rest.resources import query_parameters, resource_handler
 
 Handler = Callable[[Call], Awaitable[bytes]]
 
@@ -55,37 +55,45 @@ ROLE = "projects/*/roles/*"
 OPERATION = "projects/*/operations/*"
 SCHEDULE = "projects/*/schedules/*"
 
+_PAGE = ("pageSize", "pageToken")
+_OF_ROLES = (*_PAGE, "view", "showDeleted")
+_OF_PULL = ("maxMessages", "returnImmediately")
+
 
 class Route(NamedTuple):
-    """`rpc` is the name in Google's service definition; several routes may serve one RPC."""
+    """`rpc` is the name in Google's service definition; several routes may serve one RPC.
+
+    `parameters`: what the query may have, in camelCase (query_parameters.py).
+    """
 
     method: str
     path: str
     rpc: str
     handler: Handler
+    parameters: Collection[str] = ()
 
 
 _ACCOUNTS = [
     Route("POST", "projects/*/serviceAccounts", "IAM.CreateServiceAccount", accounts.create_service_account),
-    Route("GET", "projects/*/serviceAccounts", "IAM.ListServiceAccounts", accounts.list_service_accounts),
+    Route("GET", "projects/*/serviceAccounts", "IAM.ListServiceAccounts", accounts.list_service_accounts, _PAGE),
     Route("GET", SERVICE_ACCOUNT, "IAM.GetServiceAccount", accounts.get_service_account),
     Route("DELETE", SERVICE_ACCOUNT, "IAM.DeleteServiceAccount", accounts.delete_service_account),
     Route("POST", f"{SERVICE_ACCOUNT}:disable", "IAM.DisableServiceAccount", accounts.disable_service_account),
     Route("POST", f"{SERVICE_ACCOUNT}:enable", "IAM.EnableServiceAccount", accounts.enable_service_account),
     Route("POST", f"{SERVICE_ACCOUNT}/keys", "IAM.CreateServiceAccountKey", accounts.create_key),
-    Route("GET", f"{SERVICE_ACCOUNT}/keys", "IAM.ListServiceAccountKeys", accounts.list_keys),
-    Route("GET", f"{SERVICE_ACCOUNT}/keys/*", "IAM.GetServiceAccountKey", accounts.get_key),
+    Route("GET", f"{SERVICE_ACCOUNT}/keys", "IAM.ListServiceAccountKeys", accounts.list_keys, ("keyTypes",)),
+    Route("GET", f"{SERVICE_ACCOUNT}/keys/*", "IAM.GetServiceAccountKey", accounts.get_key, ("publicKeyType",)),
     Route("DELETE", f"{SERVICE_ACCOUNT}/keys/*", "IAM.DeleteServiceAccountKey", accounts.delete_key),
 ]
 
 _ROLES = [
     Route("POST", "projects/*/roles", "IAM.CreateRole", roles.create_role),
-    Route("GET", "projects/*/roles", "IAM.ListRoles", roles.list_roles),
+    Route("GET", "projects/*/roles", "IAM.ListRoles", roles.list_roles, _OF_ROLES),
     Route("GET", ROLE, "IAM.GetRole", roles.get_role),
-    Route("PATCH", ROLE, "IAM.UpdateRole", roles.update_role),
-    Route("DELETE", ROLE, "IAM.DeleteRole", roles.delete_role),
+    Route("PATCH", ROLE, "IAM.UpdateRole", roles.update_role, ("updateMask",)),
+    Route("DELETE", ROLE, "IAM.DeleteRole", roles.delete_role, ("etag",)),
     Route("POST", f"{ROLE}:undelete", "IAM.UndeleteRole", roles.undelete_role),
-    Route("GET", "roles", "IAM.ListPredefinedRoles", roles.list_predefined_roles),
+    Route("GET", "roles", "IAM.ListPredefinedRoles", roles.list_predefined_roles, (*_OF_ROLES, "parent")),
     Route("GET", "roles/*", "IAM.GetPredefinedRole", roles.get_predefined_role),
     Route(
         "POST",
@@ -97,7 +105,7 @@ _ROLES = [
 
 _API_KEYS = [
     Route("POST", "projects/*/apiKeys", "ApiKeys.CreateApiKey", api_keys.create_api_key),
-    Route("GET", "projects/*/apiKeys", "ApiKeys.ListApiKeys", api_keys.list_api_keys),
+    Route("GET", "projects/*/apiKeys", "ApiKeys.ListApiKeys", api_keys.list_api_keys, _PAGE),
     Route("GET", "projects/*/apiKeys/*", "ApiKeys.GetApiKey", api_keys.get_api_key),
     Route("DELETE", "projects/*/apiKeys/*", "ApiKeys.DeleteApiKey", api_keys.delete_api_key),
 ]
@@ -113,7 +121,7 @@ _SETTINGS = [
 ]
 
 _OPERATIONS = [  # extensions (G1)
-    Route("GET", "projects/*/operations", "Operations.ListOperations", operations.list_operations),
+    Route("GET", "projects/*/operations", "Operations.ListOperations", operations.list_operations, _PAGE),
     Route("GET", OPERATION, "Operations.GetOperation", operations.get_operation),
     Route("DELETE", OPERATION, "Operations.DeleteOperation", operations.delete_operation),
     Route("POST", f"{OPERATION}:cancel", "Operations.CancelOperation", operations.cancel_operation),
@@ -121,19 +129,19 @@ _OPERATIONS = [  # extensions (G1)
 ]
 
 _SCHEDULES = [  # extensions (J2)
-    Route("GET", "projects/*/schedules", "ListSchedules", schedules.list_schedules),
+    Route("GET", "projects/*/schedules", "ListSchedules", schedules.list_schedules, _PAGE),
     Route("PUT", SCHEDULE, "PutSchedule", schedules.put_schedule),
     Route("GET", SCHEDULE, "GetSchedule", schedules.get_schedule),
     Route("DELETE", SCHEDULE, "DeleteSchedule", schedules.delete_schedule),
     Route("POST", f"{SCHEDULE}:pause", "PauseSchedule", schedules.pause_schedule),
     Route("POST", f"{SCHEDULE}:resume", "ResumeSchedule", schedules.resume_schedule),
     Route("POST", f"{SCHEDULE}:run", "RunSchedule", schedules.run_schedule),
-    Route("GET", f"{SCHEDULE}:next", "ListNextTicks", schedules.list_next_ticks),
-    Route("GET", f"{SCHEDULE}/ticks", "ListScheduleTicks", schedules.list_schedule_ticks),
+    Route("GET", f"{SCHEDULE}:next", "ListNextTicks", schedules.list_next_ticks, ("pageSize",)),
+    Route("GET", f"{SCHEDULE}/ticks", "ListScheduleTicks", schedules.list_schedule_ticks, ("pageSize",)),
 ]
 
 ROUTES = [
-    *(Route(rpc.method, rpc.path, rpc.name, resource_handler(rpc)) for rpc in RPCS),
+    *(Route(rpc.method, rpc.path, rpc.name, resource_handler(rpc), query_parameters(rpc)) for rpc in RPCS),
     Route("POST", f"{TOPIC}:publish", "Publisher.Publish", publish.publish),
     Route("POST", f"{TOPIC}/publish", "Publisher.Publish", publish.publish),
     Route(
@@ -152,10 +160,12 @@ ROUTES = [
     Route("POST", f"{SUBSCRIPTION}:reject", "Reject", acknowledge.reject),
     Route("POST", f"{SUBSCRIPTION}:acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
     Route("POST", f"{SUBSCRIPTION}/acknowledge", "Subscriber.Acknowledge", acknowledge.acknowledge),
-    Route("POST", f"{SUBSCRIPTION}:pull", "Subscriber.Pull", pull.pull),
-    Route("POST", f"{SUBSCRIPTION}/pull", "Subscriber.Pull", pull.pull),
+    Route("POST", f"{SUBSCRIPTION}:pull", "Subscriber.Pull", pull.pull, _OF_PULL),
+    Route("POST", f"{SUBSCRIPTION}/pull", "Subscriber.Pull", pull.pull, _OF_PULL),
     Route("GET", f"{SUBSCRIPTION}:pushStatus", "GetPushStatus", pushes.get_push_status),  # extensions (A8, C6)
-    Route("GET", f"{SUBSCRIPTION}:pushFailures", "ListPushFailures", pushes.list_push_failures),
+    Route(
+        "GET", f"{SUBSCRIPTION}:pushFailures", "ListPushFailures", pushes.list_push_failures, (*_PAGE, "messageId")
+    ),
     Route("POST", f"{SUBSCRIPTION}:testPush", "TestPush", pushes.test_push),
     Route("POST", f"{SUBSCRIPTION}:pausePush", "PausePush", pushes.pause_push),
     Route("POST", f"{SUBSCRIPTION}:resumePush", "ResumePush", pushes.resume_push),
@@ -174,29 +184,44 @@ ROUTES = [
     Route("POST", "projects/*:reset", "ResetProject", resets.reset_project),  # an extension (G2)
     Route("POST", "projects/*:validateMessageTransform", "ValidateMessageTransform", transforms.validate),
     Route("POST", "projects/*:testMessageTransforms", "TestMessageTransforms", transforms.test),
-    Route("GET", f"{SUBSCRIPTION}/consumers", "ListConsumers", consumers.list_consumers),
+    Route("GET", f"{SUBSCRIPTION}/consumers", "ListConsumers", consumers.list_consumers, ("pageSize",)),
     Route(
         "GET",
         f"{SUBSCRIPTION}/messages",
         "ListSubscriptionMessages",
         standing_messages.list_messages,
+        (*_PAGE, "state", "filter", "contains"),
     ),
     Route("GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage", fates.get_subscription_message),
-    Route("GET", f"{SUBSCRIPTION}:tail", "TailSubscription", tail.tail_subscription),
-    Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic),
-    Route("GET", f"{TOPIC}/messages", "ListTopicMessages", topic_messages.list_messages),
-    Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message),
-    Route("GET", f"{TOPIC}/scheduled", "ListScheduled", schedule.list_scheduled),  # extensions (J1)
+    Route("GET", f"{SUBSCRIPTION}:tail", "TailSubscription", tail.tail_subscription, ("startTime",)),
+    Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic, ("filter",)),
+    Route(
+        "GET",
+        f"{TOPIC}/messages",
+        "ListTopicMessages",
+        topic_messages.list_messages,
+        (*_PAGE, "filter", "orderingKey", "startTime", "endTime", "order"),
+    ),
+    Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message, _PAGE),
+    Route("GET", f"{TOPIC}/scheduled", "ListScheduled", schedule.list_scheduled, _PAGE),  # extensions (J1)
     Route("GET", f"{TOPIC}/scheduled/*", "GetScheduled", schedule.get_scheduled),
-    Route("PATCH", f"{TOPIC}/scheduled/*", "UpdateScheduled", schedule.update_scheduled),
+    Route("PATCH", f"{TOPIC}/scheduled/*", "UpdateScheduled", schedule.update_scheduled, ("updateMask",)),
     Route("DELETE", f"{TOPIC}/scheduled/*", "CancelScheduled", schedule.cancel_scheduled),
-    Route("GET", "projects/*/messages/*", "FindMessage", fates.find_message),
-    Route("GET", f"{SUBSCRIPTION}/deadLetters", "ListDeadLetters", dead_letters.list_dead_letters),  # G2
-    Route("GET", "projects/*/lag", "ListLag", lag.list_lag),  # extensions (F3)
+    Route("GET", "projects/*/messages/*", "FindMessage", fates.find_message, _PAGE),
+    Route(
+        "GET",
+        f"{SUBSCRIPTION}/deadLetters",
+        "ListDeadLetters",
+        dead_letters.list_dead_letters,
+        (*_PAGE, "groupBy", "reason", "status", "hour", "attribute:*", "filter"),
+    ),  # G2
+    Route("GET", "projects/*/lag", "ListLag", lag.list_lag, ("pageSize",)),  # extensions (F3)
     *_ACCOUNTS,
     *_ROLES,
     *_API_KEYS,
-    Route("GET", "projects/*/auditLogs", "Logging.ListAuditLogs", audit_logs.list_audit_logs),  # an extension (E5)
+    Route(
+        "GET", "projects/*/auditLogs", "Logging.ListAuditLogs", audit_logs.list_audit_logs, (*_PAGE, "filter")
+    ),  # an extension (E5)
     *_QUOTAS,
     *_SETTINGS,
     *_OPERATIONS,
@@ -211,5 +236,5 @@ ROUTES = [
     Route("POST", f"{TOPIC}:replace", "ReplaceMessage", retractions.replace),
     Route("POST", f"{TOPIC}:copy", "CopyTopic", copies.copy_topic),
     Route("POST", f"{TOPIC}:export", "ExportTopic", exports.export_topic),
-    Route("POST", f"{TOPIC}:import", "ImportTopic", exports.import_topic),
+    Route("POST", f"{TOPIC}:import", "ImportTopic", exports.import_topic, ("importId", "part")),
 ]

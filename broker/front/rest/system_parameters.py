@@ -22,7 +22,7 @@ _METHOD_OVERRIDE = b"x-http-method-override"
 _FORM = b"application/x-www-form-urlencoded"
 
 # Parameters whose values are lists with commas: given several times they are one list.
-_LISTS = frozenset(("updateMask", "update_mask", "fields", "$fields"))
+_LISTS = frozenset(("updateMask", "update_mask", "fields", "$fields", "keyTypes", "key_types"))
 _INTEGER_ENUMS = "enum-encoding=int"  # $alt=json;enum-encoding=int, of Google's generated clients for REST
 _SWITCHES = {"true": True, "false": False, "1": True, "0": False}
 

@@ -521,6 +521,30 @@ def test_a_plan_names_a_schema_that_the_server_refuses(here: Project) -> None:
     assert list(_problems(here, broken)) == ["schemas/new"]
 
 
+def test_a_plan_names_a_changed_filter_that_the_server_refuses(here: Project, broker_url: str) -> None:
+    declared: Json = {"topics": {"orders": {}}, "subscriptions": {"billing": {"topic": "orders", "filter": ""}}}
+    billing = declared["subscriptions"]["billing"]
+    billing["ackDeadlineSeconds"] = 20
+    here.plan(declared)
+    billing |= {"filter": "attributes.env = ", "ackDeadlineSeconds": 30}
+    found = _problems(here, declared)
+    assert list(found) == ["subscriptions/billing"]
+    assert "filter" in found["subscriptions/billing"], found
+    assert here.get("subscriptions/billing")["ackDeadlineSeconds"] == 20
+    httpx.post(f"{broker_url}/v1/{here.name}/subscriptions/billing:detach", verify=NO_TLS).raise_for_status()
+    billing["filter"] = "attributes:env"
+    assert "Subscription is detached" in _problems(here, declared)["subscriptions/billing"]
+
+
+def test_a_plan_names_the_filter_of_a_new_subscription_that_the_server_refuses(here: Project) -> None:
+    here.plan({"topics": {"orders": {}}})
+    wanted = {
+        "billing": {"topic": "orders", "filter": "attributes.env = "},
+        "audit": {"topic": "orders", "filter": "attributes:env"},
+    }
+    assert list(_problems(here, {"subscriptions": wanted})) == ["subscriptions/billing"]
+
+
 def test_a_plan_names_references_to_what_does_not_exist(here: Project) -> None:
     declared: Json = {
         "topics": {"orders": {"schemaSettings": {"schema": "none", "encoding": "JSON"}}},

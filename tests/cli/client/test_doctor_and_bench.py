@@ -3,12 +3,14 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
 
 from benchmarks.servers import Emulator, find_emulator
+from broker.store.schema import migrations
 from tests.cli.client.terminal import Terminal
 from tests.fixtures.broker import NO_TLS, Json
 
@@ -51,6 +53,34 @@ def test_the_doctor_looks_at_the_database_and_at_what_a_project_has(
         assert (found["schema"]["state"], "run `broker migrate`" in found["schema"]["why"]) == ("error", True)
     found = _checks(terminal, *options, "--database-url postgresql://127.0.0.1:1/x", code=1)
     assert found["database"]["state"] == "error"
+
+
+def test_the_doctor_finds_the_database_where_serve_finds_it(
+    terminal: Terminal, broker_url: str, empty_database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    migrations.upgrade(empty_database_url, schema="elsewhere")
+    monkeypatch.setenv("BROKER_URL", broker_url)
+    monkeypatch.setenv("BROKER_DATABASE_URL", empty_database_url)
+    monkeypatch.setenv("DATABASE_URL", "postgresql://127.0.0.1:1/x")
+    monkeypatch.setenv("BROKER_DATABASE_SCHEMA", "elsewhere")
+    monkeypatch.setenv("BROKER_ODDITY", "x")
+
+    def found(*options: str) -> dict[str, Json]:
+        return {
+            one["check"]: one for one in json.loads(terminal.pipe(f"broker doctor --json {' '.join(options)}").text)
+        }
+
+    by_variables = found()
+    assert by_variables["database"]["state"] == "ok"
+    assert (by_variables["schema"]["state"], by_variables["schema"]["finding"][:12]) == ("ok", "elsewhere at")
+    assert by_variables["settings"]["finding"].startswith("BROKER_ODDITY is no setting and is ignored")
+    assert found("--database-schema", "broker")["schema"]["state"] == "error"
+    (tmp_path / "password").write_text("secret\n")
+    away = "postgresql://somebody@127.0.0.1:1/x"
+    by_file = found("--database-url", away, "--database-password-file", str(tmp_path / "password"))
+    assert by_file["database"]["state"] == "error"
+    done = terminal.pipe("broker doctor --database-schema 1x")
+    assert (done.code, "--database-schema must be" in done.text) == (2, True)
 
 
 def test_a_dead_letter_topic_that_nobody_subscribes_to_is_warned_of(

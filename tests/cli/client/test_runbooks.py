@@ -55,6 +55,11 @@ def test_the_commands_of_the_runbooks_succeed(terminal: Terminal, broken_shop: s
         assert done.code == 0, f"{command}\n{done.text}"
 
 
+def test_no_runbook_calls_the_api_without_a_command() -> None:
+    assert re.findall(r"curl .*", PAGE) == ["curl $BROKER_URL/.well-known/jwks.json`."]  # which no command reads
+    assert "/v1/" not in PAGE
+
+
 def test_the_first_command_says_of_a_message_what_became_of_it(
     terminal: Terminal, broken_shop: str, broker_url: str, project: str
 ) -> None:

@@ -1,6 +1,7 @@
 """Tables on a terminal of 80 columns: ids are whole, and what has no room is left out and said."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,24 @@ METADATA = {
     "state": "CANCELLED",
     "done": "1000000",
     "total": "2000000",
+}
+
+TOPIC_NAME = "projects/p/topics/orders-of-customers-in-germany"
+SCHEDULE = {
+    "name": "projects/p/schedules/every-night-in-the-north",
+    "schedule": "30 2 * * *",
+    "timeZone": "Europe/Berlin",
+    "state": "ACTIVE",
+    "nextTime": TIME,
+}
+ENTRY: dict[str, Any] = {
+    "timestamp": TIME,
+    "protoPayload": {
+        "methodName": "google.iam.admin.v1.IAM.CreateServiceAccountKey",
+        "resourceName": "projects/p/serviceAccounts/billing-123",
+        "status": {"code": 7, "message": LONG},
+        "authenticationInfo": {"principalEmail": "deploy@a-project-with-a-long-name.iam.broker.internal"},
+    },
 }
 
 
@@ -65,6 +84,41 @@ METADATA = {
             },
             [NAME[25:55], "WAITING_FOR_SLOTS"],
             ["OUTSTANDING"],
+        ),
+        ("audit", {"entries": [ENTRY]}, ["2026-11-23", "CreateServiceAccountKey", "billing-123"], ["PRINCIPAL"]),
+        (
+            "audit",
+            {"entries": [{**ENTRY, "protoPayload": {**ENTRY["protoPayload"], "resourceName": NAME[:55]}}]},
+            ["CreateServiceAccountKey", NAME[25:55]],
+            ["PRINCIPAL", "TIME"],
+        ),
+        (
+            "schedule list",
+            {"schedules": [SCHEDULE | {"topic": "projects/p/topics/orders-of-the-north"}]},
+            ["every-night-in-the-north", "ACTIVE", "10:00:00Z"],
+            ["TOPIC"],
+        ),
+        (
+            "sub list",
+            {"subscriptions": [{"name": NAME[:60], "topic": TOPIC_NAME, "state": "ACTIVE", "filter": LONG}]},
+            [NAME[25:60], TOPIC_NAME[18:]],
+            ["FILTER", "BY"],
+        ),
+        (
+            "snapshot list",
+            {"snapshots": [{"name": NAME[:60], "topic": TOPIC_NAME, "expireTime": TIME, "labels": {"a": LONG}}]},
+            [NAME[25:60]],
+            ["LABELS", "TOPIC"],
+        ),
+        (
+            "topic list",
+            {
+                "topics": [
+                    {"name": f"{TOPIC_NAME}-of-the-north-of-the-country", "schemaSettings": {"schema": NAME[:60]}}
+                ]
+            },
+            [f"{TOPIC_NAME[18:]}-of-the-north-of-the-country"],
+            ["SCHEMA"],
         ),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tests.faults.checks.view import View
 from tests.faults.checks.violation import Violation, violation
 from tests.faults.checks.withdrawn import all_of
-from tests.faults.history import Carried
+from tests.faults.operations_of_one import Carried
 
 _EXPORTED, _IMPORTED, _ORDER = "exported", "imported", "carried order"
 

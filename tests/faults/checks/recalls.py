@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.faults.checks.view import View
 from tests.faults.checks.violation import Violation, violation
-from tests.faults.history import Recall
+from tests.faults.operations_of_one import Recall
 
 _NOT_MEANT, _FORGOTTEN, _COUNTS = "recalled, not meant", "recalled, forgotten", "recall counts"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.faults.checks.view import View
 from tests.faults.checks.violation import Violation, violation
 from tests.faults.checks.withdrawn import all_of
-from tests.faults.history import Recovery
+from tests.faults.operations_of_one import Recovery
 
 _NOT_MEANT, _FORGOTTEN, _COUNTS, _ID = (
     "recovered, not meant",

@@ -12,7 +12,8 @@ from math import inf
 from tests.faults.checks.view import LATE_SECONDS, View
 from tests.faults.checks.violation import Violation, violation
 from tests.faults.checks.withdrawn import all_of
-from tests.faults.history import Fault, Hurried
+from tests.faults.history import Fault
+from tests.faults.operations_of_one import Hurried
 
 LEAST = 9  # in place of the level of what says none
 MAX_ATTEMPTS = 5  # then a message is a dead letter

@@ -14,7 +14,6 @@ from tests.faults.history import (
     Discard,
     Fault,
     History,
-    Operation,
     Position,
     Publish,
     Purge,
@@ -26,6 +25,7 @@ from tests.faults.history import (
     Subscription,
     Timeline,
 )
+from tests.faults.operation import Operation
 
 LATE_SECONDS = 25.0  # after the end of a call without an answer, within which a stopped process may still do it
 READ_LATE_SECONDS = 1.0  # after a response has come, within which a client has read it

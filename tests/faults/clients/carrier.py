@@ -15,7 +15,9 @@ from tests.faults.clients.alone import Alone
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, Plan
-from tests.faults.history import Came, Carried, History
+from tests.faults.history import History
+from tests.faults.operation import Came
+from tests.faults.operations_of_one import Carried
 
 _TOPIC, _TARGET, _SUBSCRIPTION = "load-carried", "load-landed", "landed"
 _SETTINGS = {"extensions": {"deduplication": {"window": "86400s"}}, "messageRetentionDuration": "3600s"}

@@ -13,7 +13,9 @@ from tests.faults.clients.alone import SURE_SECONDS, Alone
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, Plan
-from tests.faults.history import History, Hurried, Outcome
+from tests.faults.history import History
+from tests.faults.operation import Outcome
+from tests.faults.operations_of_one import Hurried
 
 _TOPIC, _SUBSCRIPTION = "load-urgent", "urgent"
 _LETTERS, _LETTER_SUBSCRIPTION = "load-urgent-letters", "urgent-letters"

@@ -13,7 +13,8 @@ from tests.faults.clients.lease import now
 from tests.faults.clients.repeater import came
 from tests.faults.clients.rest import Answer, Json, RestCaller
 from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, EVENTS, Plan
-from tests.faults.history import Bought, Came, History, Perishable
+from tests.faults.history import Bought, History, Perishable
+from tests.faults.operation import Came
 
 _TOPIC, _SUBSCRIPTION = "load-perishable", "perishable"
 _LETTERS, _LETTER_SUBSCRIPTION = "load-perished", "perished"

@@ -12,7 +12,8 @@ from tests.faults.clients.alone import SURE_SECONDS, Alone
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, Plan
-from tests.faults.history import History, Recall
+from tests.faults.history import History
+from tests.faults.operations_of_one import Recall
 
 _TOPIC, _SUBSCRIPTION = "load-recalled", "recalled"
 _SETTINGS = {"extensions": {"deduplication": {"window": "86400s"}}, "messageRetentionDuration": "3600s"}

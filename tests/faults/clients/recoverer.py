@@ -12,7 +12,9 @@ from tests.faults.clients.alone import SURE_SECONDS, Alone
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, Plan
-from tests.faults.history import Came, History, Recovery
+from tests.faults.history import History
+from tests.faults.operation import Came
+from tests.faults.operations_of_one import Recovery
 
 _TOPIC, _SUBSCRIPTION = "load-given-up", "given-up"
 _LETTERS, _PILE = "load-given-up-letters", "given-up-pile"

@@ -14,7 +14,8 @@ from http import HTTPStatus
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.topology import EVENTS, Plan
-from tests.faults.history import Came, Cancel, Collected, History, Named, Outcome
+from tests.faults.history import Cancel, Collected, History, Named
+from tests.faults.operation import Came, Outcome
 
 _TOPIC, _SUBSCRIPTION = "load-once", "once"
 _EXTENSIONS = {"delay": True, "deduplication": {"window": "86400s"}}

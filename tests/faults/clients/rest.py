@@ -11,7 +11,7 @@ import aiohttp
 
 from tests.faults.clients.lease import now
 from tests.faults.guard import DENIED, Guard
-from tests.faults.history import Outcome
+from tests.faults.operation import Outcome
 
 Json = dict[str, Any]
 

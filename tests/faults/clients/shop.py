@@ -20,7 +20,8 @@ from tests.faults.clients.lease import now
 from tests.faults.clients.repeater import came
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.topology import EVENTS, Plan
-from tests.faults.history import Came, History, Outcome, Relayed, Transaction
+from tests.faults.history import History, Relayed, Transaction
+from tests.faults.operation import Came, Outcome
 
 _ROLE = "faults-shop"
 _TOPIC, _WORK, _ALL = "load-shop", "shop-work", "shop-all"

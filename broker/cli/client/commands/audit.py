@@ -48,7 +48,15 @@ def audit(
     columns = ("time", "method", "resource", "outcome", "principal")
     nothing = "There is no such entry; the broker's setting `audit` says what is written down."
     rows = [_row(one) for one in found]
-    return Shown(data=found, columns=columns, rows=rows, whole=("time", "outcome"), nothing=nothing)
+    return Shown(
+        data=found,
+        columns=columns,
+        rows=rows,
+        whole=("time", "method", "resource", "principal"),
+        cut=("outcome",),
+        minor=("principal", "time"),
+        nothing=nothing,
+    )
 
 
 def _row(entry: Json) -> list[str]:

@@ -24,7 +24,7 @@ def list_(_: Output) -> Shown:
     data = [_described(name, one, name == contexts.current) for name, one in sorted(contexts.named.items())]
     rows = [[("*" if d["current"] else ""), *(str(d.get(f, "")) for f in ("name", *_FIELDS))] for d in data]
     nothing = "There is no context; `broker context set NAME --url URL --project PROJECT` makes one."
-    return Shown(data=data, columns=("use", "name", *_FIELDS), rows=rows, nothing=nothing)
+    return Shown(data=data, columns=("use", "name", *_FIELDS), rows=rows, whole=("name",), nothing=nothing)
 
 
 @local(COMMANDS, "set", "broker context set local --url http://127.0.0.1:8085 --project demo")

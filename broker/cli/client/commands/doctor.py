@@ -53,28 +53,22 @@ _WHO_MAY = {
 
 
 @calling(_OWN, "doctor", "broker doctor")
-@click.option("--database-url", metavar="URL", envvar="DATABASE_URL", help="Check the broker's PostgreSQL too.")
+@click.option("--database-url", metavar="URL", help="Check the broker's PostgreSQL too.")
+@click.option("--database-password-file", metavar="FILE", help="The password of that database.")
+@click.option("--database-schema", metavar="NAME", help="The schema of the broker's tables.")
 @click.option("--replica-database-url", metavar="URL", help="Check the standby that read-only calls use.")
+@click.option("--replica-max-lag-seconds", metavar="SECONDS", help="How far the standby may be behind.")
 @click.option("--hot-database-url", metavar="URL", help="Check the nodes that hot statements go to.")
-def doctor(
-    session: Session, *, database_url: str | None, replica_database_url: str | None, hot_database_url: str | None
-) -> int:
+def doctor(session: Session, **databases: str | None) -> int:
     """Check the server, its version and clock, permissions, subscriptions, and the database.
 
-    The exit code is 1 if a check found an error or could not be made.
+    Options of the database that are not given come from the environment variables that `broker serve` reads. The
+    exit code is 1 if a check found an error or could not be made.
     """
-    found = list(_findings(session))
-    if database_url:
-        from broker.cli.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
+    from broker.cli.database_doctor import find_database_checks
 
-        found += look_at_database(database_url)
-        if replica_database_url:
-            found += look_at_replica_of(database_url, replica_database_url)
-        if hot_database_url:
-            found += look_at_hot_nodes(database_url, hot_database_url)
-    elif replica_database_url or hot_database_url:
-        which = "--replica-database-url" if replica_database_url else "--hot-database-url"
-        raise click.UsageError(f"{which} needs --database-url.")
+    checks = find_database_checks(databases)
+    found = [*_findings(session), *(one for check in checks for one in check())]
     rows = [list(one) for one in found]
     columns = Finding._fields
     session.out.show(Shown(data=[one._asdict() for one in found], columns=columns, rows=rows, whole=columns[:2]))

@@ -27,7 +27,8 @@ def list_(session: Session) -> Shown:
     ]
     columns = ("schedule", "topic", "ticks", "state", "next")
     nothing = "There is no schedule; `broker schedule create` makes one."
-    return Shown(data=found, columns=columns, rows=rows, whole=columns[3:], minor=("topic",), nothing=nothing)
+    whole, minor = ("topic", "state", "next"), ("topic", "state")
+    return Shown(data=found, columns=columns, rows=rows, whole=whole, minor=minor, nothing=nothing)
 
 
 @calling(

@@ -29,7 +29,9 @@ def list_(session: Session, *, topic: str | None) -> Shown:
         for s in found
     ]
     nothing = "There is no snapshot; `broker snapshot create NAME --sub SUB` makes one."
-    return Shown(data=found, columns=("snapshot", "topic", "expires", "labels"), rows=rows, nothing=nothing)
+    columns = ("snapshot", "topic", "expires", "labels")
+    whole, minor = ("topic", "expires"), ("labels", "topic", "expires")
+    return Shown(data=found, columns=columns, rows=rows, whole=whole, minor=minor, nothing=nothing)
 
 
 @calling(COMMANDS, "create", "broker snapshot create before-release --sub billing")

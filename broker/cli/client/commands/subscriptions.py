@@ -58,7 +58,9 @@ def list_(session: Session, *, topic: str | None) -> Shown:
         found = [one for one in found if one.get("topic") == session.topic(topic)]
     rows = [[leaf(s["name"]), leaf(s["topic"]), _state(s), _how(s), s.get("filter", "")] for s in found]
     nothing = "There is no subscription; `broker sub create NAME --topic TOPIC` makes one."
-    return Shown(data=found, columns=("subscription", "topic", "state", "by", "filter"), rows=rows, nothing=nothing)
+    columns = ("subscription", "topic", "state", "by", "filter")
+    whole, minor = ("topic", "state"), ("filter", "by", "topic")
+    return Shown(data=found, columns=columns, rows=rows, whole=whole, minor=minor, nothing=nothing)
 
 
 @calling(

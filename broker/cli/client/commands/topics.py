@@ -39,7 +39,9 @@ def list_(session: Session) -> Shown:
         for t in found
     ]
     nothing = f"{session.project} has no topic; `broker topic create NAME` makes one."
-    return Shown(data=found, columns=("topic", "retention", "schema", "labels"), rows=rows, nothing=nothing)
+    columns = ("topic", "retention", "schema", "labels")
+    whole, minor = ("retention", "schema"), ("labels", "retention", "schema")
+    return Shown(data=found, columns=columns, rows=rows, whole=whole, minor=minor, nothing=nothing)
 
 
 @calling(

@@ -29,9 +29,8 @@ def carry_out(api: Api, step: Step, owner: str) -> None:
 
 
 def _update(api: Api, step: Step) -> None:
-    fields = {change.field.partition(".")[0] for change in step.changes}
-    body = dict(step.body)
-    if step.kind == "subscription" and "filter" in fields:  # which no mask may name
+    fields, body = step.fields, dict(step.body)
+    if step.sets_filter:
         api.call("POST", f"{step.name}:setFilter", {"filter": body.pop("filter", "")})
         fields.remove("filter")
     if fields:

@@ -1,6 +1,7 @@
-"""What a plan could not carry out: references to what will not be there, and schemas that the server refuses."""
+"""Problems of a plan: references to what will not exist, and schemas and filters that the server rejects."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from broker.cli.client.api import Api, Json, NotKnown, Refused
 from broker.cli.client.declarations.plan import NOUNS, Step
@@ -30,7 +31,7 @@ def check_plan(api: Api, plan: Sequence[Step], declared: Declared, state: State,
         if step.action == "delete":
             step.problem = _why_not_pruned(step, plan, state)
         elif step.action != "none":
-            step.problem = _why_not_made(step, there, pruned, project) or _why_not_taken(api, step)
+            step.problem = _why_not_made(step, there, pruned, project) or _why_not_taken(api, step, state)
 
 
 def _why_not_made(step: Step, there: set[str], pruned: set[str], project: str) -> str:
@@ -60,17 +61,36 @@ def _why_not_pruned(step: Step, plan: Sequence[Step], state: State) -> str:
     )
 
 
-def _why_not_taken(api: Api, step: Step) -> str:
-    """Returns why the server rejects a schema; "" if it accepts it or cannot tell."""
-    if step.kind != "schema":
-        return ""
-    project = step.name.partition("/schemas/")[0]
+def _why_not_taken(api: Api, step: Step, state: State) -> str:
+    """Returns why the server would reject a step, where it can say so without carrying it out; "" otherwise."""
+    filter_text = step.body.get("filter", "")
+    body: Json
+    if step.sets_filter:
+        try:
+            body = {"filter": filter_text, "validateOnly": True}
+            return _rejection(api, f"{step.name}:setFilter", body, "FAILED_PRECONDITION", "PERMISSION_DENIED")
+        except NotKnown as error:
+            return str(error)
+    with suppress(NotKnown):  # another server has no schemas, or no trials of them or of filters
+        if step.kind == "schema":
+            project = step.name.partition("/schemas/")[0]
+            return _rejection(api, f"{project}/schemas:validate", {"schema": step.body | {"name": step.name}})
+        if (
+            step.kind == "subscription"
+            and filter_text.strip()
+            and step.body.get("topic") in state.resources["topics"]
+        ):
+            body = {"filter": filter_text, "pageSize": 1, "includeData": False}
+            return _rejection(api, f"{step.body['topic']}:testFilter", body)
+    return ""
+
+
+def _rejection(api: Api, path: str, body: Json, *more_codes: str) -> str:
+    """Returns why the server rejects a trial call: INVALID_ARGUMENT, or one of `more_codes`.  Raises NotKnown."""
     try:
-        api.call("POST", f"{project}/schemas:validate", {"schema": step.body | {"name": step.name}})
-    except NotKnown:
-        return ""
+        api.call("POST", path, body)
     except Refused as error:
-        return error.reason if error.status == "INVALID_ARGUMENT" else ""
+        return error.reason if error.status in ("INVALID_ARGUMENT", *more_codes) else ""
     return ""
 
 

@@ -57,6 +57,16 @@ class Step:
     problem: str = ""
     is_done: bool = False
 
+    @property
+    def fields(self) -> set[str]:
+        """The fields of the resource that change."""
+        return {change.field.partition(".")[0] for change in self.changes}
+
+    @property
+    def sets_filter(self) -> bool:
+        """Whether the filter of an existing subscription changes, which no field mask may name."""
+        return self.kind == "subscription" and self.action == "update" and "filter" in self.fields
+
     def as_json(self) -> Json:
         data: Json = {"kind": self.kind, "name": self.name, "action": self.action}
         if self.changes:

@@ -273,12 +273,12 @@ def _cut(text: str) -> str:
 
 
 def fill_from_query(message: Any, query: Mapping[str, str]) -> None:
-    """Set the fields that a query has, in either spelling; what is empty or is no field of it is passed over.
+    """Sets the fields that a query has, in either spelling; system parameters and empty values are passed over.
 
-    "options.requestedPolicyVersion" is a field of a field (google/api/http.proto).  Raises InvalidArgument that
-    names the field and the value.
+    "options.requestedPolicyVersion" is a field of a field (google/api/http.proto).  The update mask is the caller's
+    business, because it may come in several parts.  Raises InvalidArgument that names the field and the value.
     """
-    fields = _fields(message.DESCRIPTOR)
+    fields = {name: field for name, field in _fields(message.DESCRIPTOR).items() if field.name != "update_mask"}
     body: dict[str, Any] = {name: value for name, value in query.items() if value and name in fields}
     for name, value in query.items():
         first, _, within = name.partition(".")

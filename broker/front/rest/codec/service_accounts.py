@@ -14,6 +14,8 @@ from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import decode_request
 
 _FILE, _ALGORITHM = "TYPE_GOOGLE_CREDENTIALS_FILE", "KEY_ALG_RSA_2048"
+_USER_MANAGED, _UNSPECIFIED = "USER_MANAGED", "KEY_TYPE_UNSPECIFIED"
+_KEY_TYPES = frozenset((_USER_MANAGED, _UNSPECIFIED, "SYSTEM_MANAGED"))
 _NEVER = format_timestamp(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
 
 
@@ -54,6 +56,16 @@ def check_create_key(body: bytes) -> None:
             raise InvalidArgument(f"{field} must be {only}, or be left out ({field}={value[:100]}).")
 
 
+def decode_key_types(query: Mapping[str, str]) -> bool:
+    """Whether a list of keys is to have those that users manage, as all keys are.  Raises InvalidArgument."""
+    given = {one for one in query.get("keyTypes", query.get("key_types", "")).split(",") if one}
+    if unknown := given - _KEY_TYPES:
+        raise InvalidArgument(
+            f"keyTypes must be of {', '.join(sorted(_KEY_TYPES))} (keyTypes={min(unknown)[:100]})."
+        )
+    return given <= {_UNSPECIFIED} or _USER_MANAGED in given
+
+
 def service_account_json(account: ServiceAccount) -> dict[str, Any]:
     body = {
         "name": account.name,
@@ -76,7 +88,7 @@ def key_json(
         "name": f"{account.name}/keys/{key.key_id}",
         "keyAlgorithm": _ALGORITHM,
         "keyOrigin": "GOOGLE_PROVIDED",
-        "keyType": "USER_MANAGED",
+        "keyType": _USER_MANAGED,
         "validAfterTime": format_timestamp(key.created_at),
         "validBeforeTime": _NEVER,
     }

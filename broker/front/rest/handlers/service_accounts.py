@@ -7,6 +7,7 @@ from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.service_accounts import (
     check_create_key,
     decode_create_service_account,
+    decode_key_types,
     key_json,
     service_account_json,
 )
@@ -61,8 +62,9 @@ async def get_key(call: Call) -> bytes:
 
 
 async def list_keys(call: Call) -> bytes:
+    is_listed = decode_key_types(call.query)
     account, keys = await call.services.service_accounts.list_keys(call.name)
-    return encode_list("keys", [key_json(account, key) for key in keys], "")
+    return encode_list("keys", [key_json(account, key) for key in keys if is_listed], "")
 
 
 async def delete_key(call: Call) -> bytes:
