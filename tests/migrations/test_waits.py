@@ -8,10 +8,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
 
-from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.schema import migrations, schema_state
+from broker.store.schema.migration_lock import lock_migrations
 from broker.store.schema.migration_waits import Patience
 from broker.store.schema.schema_state import DatabaseUnreachable
 from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, made_up, with_revisions
@@ -60,9 +59,10 @@ def test_it_gives_up_and_names_the_session(database_url: str, tmp_path: Path) ->
 def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tmp_path: Path) -> None:
     directory = with_revisions(tmp_path, ADD_COLUMNS)
     with psycopg.connect(database_url, autocommit=True) as other:
-        other.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(MIGRATING)))
-        with pytest.raises(DatabaseUnreachable, match="another process that migrates"):
-            migrations.upgrade(database_url, directory=directory, patience=SHORT)
+        with other.transaction():
+            lock_migrations(other, "broker")
+            with pytest.raises(DatabaseUnreachable, match="another process that migrates"):
+                migrations.upgrade(database_url, directory=directory, patience=SHORT)
     migrations.upgrade(database_url, directory=directory, patience=SHORT)
     assert schema_state.inspect(database_url).revision == made_up(1)
 
