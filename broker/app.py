@@ -382,7 +382,7 @@ class Broker:
 
     def _workers(self) -> dict[str, Worker]:
         return {
-            "notification listener": Loop(self._wake_ups.run_listener),
+            "notification listener": Loop(partial(self._wake_ups.run_listener, self.states)),
             "notification sender": Loop(self._wake_ups.run_sender),
             "processes": PeriodicWorker(self._processes.run_once, HEARTBEAT_SECONDS),
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS),

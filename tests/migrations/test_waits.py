@@ -58,11 +58,10 @@ def test_it_gives_up_and_names_the_session(database_url: str, tmp_path: Path) ->
 
 def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tmp_path: Path) -> None:
     directory = with_revisions(tmp_path, ADD_COLUMNS)
-    with psycopg.connect(database_url, autocommit=True) as other:
-        with other.transaction():
-            lock_migrations(other, "broker")
-            with pytest.raises(DatabaseUnreachable, match="another process that migrates"):
-                migrations.upgrade(database_url, directory=directory, patience=SHORT)
+    with psycopg.connect(database_url, autocommit=True) as other, other.transaction():
+        lock_migrations(other, "broker")
+        with pytest.raises(DatabaseUnreachable, match="another process that migrates"):
+            migrations.upgrade(database_url, directory=directory, patience=SHORT)
     migrations.upgrade(database_url, directory=directory, patience=SHORT)
     assert schema_state.inspect(database_url).revision == made_up(1)
 

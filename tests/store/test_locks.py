@@ -1,6 +1,7 @@
-"""Locks between brokers: no other role of the database can take them, and holding one costs the database nothing."""
+"""Locks between brokers: no other role of the database can take them, and holding one costs nothing."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import psycopg
 import pytest
@@ -66,13 +67,15 @@ async def test_advisory_locks_of_a_granted_role_stop_nothing(log: Log, applicati
 
 async def test_a_lock_that_is_held_has_neither_a_snapshot_nor_a_transaction_id(database: Database) -> None:
     """Either would keep vacuum from everything that is updated meanwhile."""
-    async with held(database, DROPPING, wait=True), held(database, CLEANING_UP, wait=False):
-        async with database.connection() as connection:
-            cursor = await connection.execute(
-                "SELECT backend_xid, backend_xmin FROM pg_stat_activity"
-                " WHERE datname = current_database() AND state = 'idle in transaction'"
-            )
-            assert await cursor.fetchall() == [(None, None)] * 2
+    async with AsyncExitStack() as stack:
+        for lock, wait in ((DROPPING, True), (CLEANING_UP, False)):
+            await stack.enter_async_context(held(database, lock, wait=wait))
+        connection = await stack.enter_async_context(database.connection())
+        cursor = await connection.execute(
+            "SELECT backend_xid, backend_xmin FROM pg_stat_activity"
+            " WHERE datname = current_database() AND state = 'idle in transaction'"
+        )
+        assert await cursor.fetchall() == [(None, None)] * 2
 
 
 async def test_a_lock_that_was_lost_with_its_session_is_noticed(database: Database) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from broker.store.log.partitions import list_partitions, make_partitions_ahead
 from broker.store.log.retention import (
-    cleaning_up,
     MAX_STRAGGLERS,
+    cleaning_up,
     delete_dead_letters,
     delete_unwanted,
     drop_partitions_behind,

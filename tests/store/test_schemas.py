@@ -9,6 +9,7 @@ import pytest
 
 from broker.store.driver.database import Database
 from broker.store.driver.locks import CLEANING_UP
+from broker.store.driver.notification_seal import read_seal
 from broker.store.driver.notifications import ResourceChanged, listen, notify_resources_changed
 from broker.store.log.partitions import IDENTITIES, MESSAGES, RECORDS, list_partitions, make_partitions_ahead
 from broker.store.log.retention import cleaning_up
@@ -40,7 +41,8 @@ async def test_a_notification_is_heard_in_its_own_schema_alone(three: list[Datab
     assert [await anext(announcements) for announcements in listening] == [None] * 3
     for database, name in ((first, "of the first"), (second, "of the second")):
         async with database.connection() as connection:
-            await notify_resources_changed(connection, schema=database.schema, names=[name])
+            seal = await read_seal(connection)
+            await notify_resources_changed(connection, schema=database.schema, seal=seal, names=[name])
     async with asyncio.timeout(30):
         heard = [await anext(announcements) for announcements in listening]
     assert heard == [ResourceChanged(f"of the {which}") for which in ("first", "second", "first")]

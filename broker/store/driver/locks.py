@@ -1,9 +1,9 @@
 """Locks between brokers that are about more than a row: empty tables of the broker's schema, and names.
 
-Whoever may not write to a table cannot lock it, so no other role of the database can take these.  Advisory locks are
-open to every role, and pg_locks shows their keys to all (docs/decisions/0083).  A lock belongs to a transaction.  What
-works in transactions of its own meanwhile holds it by another session (`held`), which has neither a snapshot nor a
-transaction id then, and so holds up no vacuum and no index build.
+A role that may not write to a table cannot lock it, so no other role of the database can take these.  Advisory
+locks are open to every role, and pg_locks shows their keys to all (docs/decisions/0083).  A lock belongs to a
+transaction.  Work that consists of several transactions has it held by another session (`held`).  That session has
+neither a snapshot nor a transaction id meanwhile, so it delays no vacuum and no index build.
 """
 
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ MEASURING = "lock_measuring"  # one process at a time measures the tables
 TELLING_EVENTS = "lock_events"  # one process at a time looks for events
 LOCKS = (MAKING_PARTITIONS, CLEANING_UP, DROPPING, DECLARING, MEASURING, TELLING_EVENTS)
 
-# Until the end of the transaction no partition is dropped and no straggler deleted.  It is to be had before anything of
+# Until the end of the transaction no partition is dropped and no straggler deleted.  To be taken before anything of
 # the log is read (docs/decisions/0031-operations.md).
 HOLD_RETENTION = Statement(b"hold_retention", f"LOCK TABLE {DROPPING} IN ROW SHARE MODE".encode())
 

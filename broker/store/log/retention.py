@@ -155,8 +155,8 @@ async def _delete_stragglers(connection: Connection, now: datetime) -> None:
 async def _tell_expired(connection: Connection, attempts: Sequence[tuple[Any, ...]], now: datetime) -> None:
     """What was not acked of the attempts that are past their retention goes into the journal."""
     of_shards: dict[int, list[Row]] = {}
-    for shard_id, subscription_id, number, held, bits in attempts:
-        seqs = from_multirange(held)
+    for shard_id, subscription_id, number, multirange, bits in attempts:
+        seqs = from_multirange(multirange)
         gone = ranges_of(seqs[ordinal] for ordinal in from_bits(bits))
         of_shards.setdefault(shard_id, []).extend(rows_of(None, subscription_id, Event.EXPIRED, number, gone))
     for shard_id, rows in of_shards.items():

@@ -126,8 +126,8 @@ async def append_due(
     """Append messages whose time has come to a shard, and take them out of those that wait: both or neither.
 
     Waits for other processes that append to the shard.  Returns the times for which the messages were planned, none
-    if there are none, or the shard takes nothing just now.  Raises PartitionMissing, or what one of them does not get by; nothing has changed then,
-    and `tried` has what their ids are made of.
+    if there are none, or the shard takes nothing just now.  Raises PartitionMissing, or what one of them does not
+    get by; nothing has changed then, and `tried` has what their ids are made of.
     """
     limits = {"max_messages": most, "max_bytes": MAX_DUE_BYTES}
     try:
