@@ -1,11 +1,12 @@
 """Wake-ups between broker processes, over LISTEN and NOTIFY.
 
-Each schema has its own channels.  Two have payloads, which are sealed (notification_seal.py): `broker_wake` carries
+Each schema has its own channels. Two have payloads, which are sealed (notification_seal.py): `broker_wake` carries
 what may be claimed now, as words: `s12` (shard 12 has new messages), `r7` (subscription 7 has redeliveries, or
-another time for them).  `broker_resources` carries the name of a topic or subscription that changed; nothing if that
-is too long, and then any may have changed.  Two have none: `broker_access` means that a credential or a policy has
-changed, `broker_staged` that the transaction of an application has committed something (docs/decisions/0050).  Any
-role of the database can send these two.  Each costs a process at most a query, and no query while one is under way.
+another time for them). `broker_resources` carries the name of a topic or subscription that changed; nothing if
+that is too long, and then any may have changed. Two have none: `broker_access` means that a credential or a policy
+has changed, `broker_staged` that the transaction of an application has committed something (docs/decisions/0050).
+Any role of the database can send these two. Each costs a process at most a query, and no query while one is under
+way.
 
 A lost notification costs time, never a message: pulls also look for themselves.  So do all, where a database knows
 neither: the function `tell_brokers` (migration 0057) does nothing there, and `listen` says so.
