@@ -21,9 +21,9 @@ def well_known_routes(
 ) -> list[Route]:
     """GET /.well-known/openid-configuration, /.well-known/jwks.json and /oauth2/v3/certs.
 
-    `issuer` is the tokens' `iss`, and the address of the keys is below it.  Neither is made from the request: with a
-    forged Host header it would name somebody else's keys.  Unless the issuer `is_configured` each broker has its own,
-    so that no cache may keep the document and hand it to verifiers of another.
+    `issuer` is the tokens' `iss`, and the address of the keys is below it.  Neither is made from the request: with
+    a forged Host header it would name somebody else's keys.  Unless the issuer `is_configured` each broker has its
+    own, so no cache may store the document and return it to verifiers of another.
     """
 
     async def configuration(_: Request) -> Response:
