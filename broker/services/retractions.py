@@ -189,7 +189,7 @@ class RetractionService:
 async def _check_topic(
     topic: Topic, message_ids: Sequence[str], names: Mapping[int, str], at: str, may_see: MaySee
 ) -> None:
-    """Raises InvalidArgument.  It names a topic of the same project to a caller who may see that one, and no other."""
+    """Raises InvalidArgument, which names the topic only if it is of the same project and the caller may see it."""
     for index, text in enumerate(message_ids):
         name = names.get(parse_message_id(text)[0])
         if name is not None:

@@ -79,10 +79,10 @@ async def _owned(call: Call) -> Operation:
         return operation
     try:
         call.required = await call.gate.allow(call.caller, _started_by(operation), operation.target)
-    except (PermissionDenied, FailedPrecondition):
+    except (PermissionDenied, FailedPrecondition) as error:
         if await _may_list(call, call.gate):
             raise
-        raise operation_not_found(call.name) from None
+        raise operation_not_found(call.name) from error
     return operation
 
 
