@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -64,6 +65,14 @@ def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tm
             migrations.upgrade(database_url, directory=directory, patience=SHORT)
     migrations.upgrade(database_url, directory=directory, patience=SHORT)
     assert schema_state.inspect(database_url).revision == made_up(1)
+
+
+def test_of_several_that_start_on_an_empty_database_at_once_one_migrates(empty_database_url: str) -> None:
+    """The schema, and the table that they lock, are not there yet."""
+    with ThreadPoolExecutor(4) as pool:
+        starting = [pool.submit(migrations.upgrade, empty_database_url, patience=PATIENT) for _ in range(4)]
+        assert {each.result() for each in starting} == {schema_state.head_revision()}
+    assert schema_state.inspect(empty_database_url).revision == schema_state.head_revision()
 
 
 def test_another_error_is_told_at_once(database_url: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from broker.domain.errors import Unavailable
 from broker.runtime import wake_ups as module
 from broker.runtime.wake_ups import WakeUps
+from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.application import Application
@@ -93,6 +94,22 @@ async def test_a_change_that_could_not_be_told_is_told_later(
     sending.cancel()
     with suppress(asyncio.CancelledError):
         await sending
+
+
+async def test_a_change_of_access_is_announced_in_its_transaction(database: Database) -> None:
+    changes: list[bool] = []
+    heard: list[str | None] = []
+    other = WakeUps(database, wake=lambda *_: None, drop=heard.append, access_changed=lambda: changes.append(True))
+    listening = asyncio.create_task(other.run_listener())
+    await eventually(lambda: heard == [None])
+    changes.clear()  # of listening anew
+    async with database.transaction() as connection:
+        await raise_access_version(connection, schema=database.schema, projects=["p"])
+    await eventually(lambda: changes == [True])
+    assert heard == [None]
+    listening.cancel()
+    with suppress(asyncio.CancelledError):
+        await listening
 
 
 async def test_another_role_that_listens_learns_no_name(
