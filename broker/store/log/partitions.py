@@ -132,7 +132,7 @@ async def _missing(
         start = last.end
         width = max(next_width(last.end - last.start, await _size(connection, last.name)), of.narrowest)
         if start < now - AHEAD:  # nobody made any for a while: leave the gap empty
-            start, width = _whole_minutes(now - AHEAD), of.narrowest
+            start, width = max(start, _whole_minutes(now - AHEAD)), of.narrowest
     bounds = []
     while start <= latest:
         # One partition bridges a clock that has jumped far ahead, however far.
