@@ -154,11 +154,14 @@ class Gate:
             self._checking = asyncio.get_running_loop().create_task(checking, name="open calls are checked again")
 
     def _end_calls_of_withdrawn_keys(self) -> None:
-        """An issuer has withdrawn a key: calls that have arrived ask again before they act."""
+        """An issuer has withdrawn a key.  Calls that are still arriving ask again before they act.
+
+        Issuers do that when they renew their keys, so this is UNAVAILABLE as in `hold`.
+        """
         self.changes += 1
         for call in list(self._open):
             if not self._authenticator.still_holds(call.caller):
-                call.end(refusals.revoked())
+                call.end(refusals.withdrawn_meanwhile())
 
     def _is_in(self, call: OpenCall, projects: Collection[str]) -> bool:
         """Also true of a caller whose account is gone."""
