@@ -1,10 +1,11 @@
 """A migration waits shortly for each lock, lets others through, tries again, and says who is in its way."""
 
 import logging
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -69,7 +70,7 @@ def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tm
 
 def test_of_several_that_start_on_an_empty_database_at_once_one_migrates(empty_database_url: str) -> None:
     """The schema, and the table that they lock, are not there yet."""
-    with ThreadPoolExecutor(4) as pool:
+    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
         starting = [pool.submit(migrations.upgrade, empty_database_url, patience=PATIENT) for _ in range(4)]
         assert {each.result() for each in starting} == {schema_state.head_revision()}
     assert schema_state.inspect(empty_database_url).revision == schema_state.head_revision()
