@@ -283,7 +283,7 @@ class Broker:
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
         issuer, keys = self._config.token_issuer, self._signer.published_keys
-        return well_known_routes(keys, issuer=issuer, has_own_address=bool(self._config.issuer))
+        return well_known_routes(keys, issuer=issuer, is_configured=bool(self._config.issuer))
 
     def wake(self, shard_id: int | None, subscription_id: int | None = None) -> None:
         """Something can be claimed in a shard, or of a subscription; neither given: anywhere."""
@@ -382,7 +382,7 @@ class Broker:
 
     def _workers(self) -> dict[str, Worker]:
         return {
-            "notification listener": Loop(self._wake_ups.run_listener),
+            "notification listener": Loop(partial(self._wake_ups.run_listener, self.states)),
             "notification sender": Loop(self._wake_ups.run_sender),
             "processes": PeriodicWorker(self._processes.run_once, HEARTBEAT_SECONDS),
             "clock": PeriodicWorker(self._clock.synchronise, CLOCK_INTERVAL_SECONDS),

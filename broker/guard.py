@@ -5,6 +5,7 @@ from datetime import datetime
 
 from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
+from broker.access.credentials.issuer_keys import REFRESH_SECONDS
 from broker.app_config import AppConfig
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
@@ -69,6 +70,7 @@ def guard_workers(access: Access | None, trail: AuditTrail | None) -> dict[str, 
     if access is not None:
         workers["access version"] = Loop(access.version.run)
         workers["access token keys"] = PeriodicWorker(access.rotate, ROTATION_SECONDS)
+        workers["issuer keys"] = PeriodicWorker(access.issuers.refresh, REFRESH_SECONDS)
     if trail is not None:
         workers["audit log"] = Loop(trail.run)
     return workers

@@ -4,13 +4,14 @@ import os
 
 import psycopg
 from alembic import context
-from psycopg import sql
+from psycopg import errors, sql
 from sqlalchemy import create_engine, pool
 
 from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.every_table import metadata
+from broker.store.schema.installations import VERSION_TABLE
+from broker.store.schema.migration_lock import lock_migrations
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
 
 told = context.config.attributes
@@ -30,18 +31,31 @@ def connect():
     )
 
 
-def begin(session):
-    """Be the one who migrates, and have a schema to do it in."""
-    # To wait for it in the database would hold up an index that is built concurrently by the one who has it.
-    [locked] = session.execute(
-        sql.SQL("SELECT pg_try_advisory_lock({})").format(lock_key(MIGRATING, schema))
-    ).fetchone()
-    if not locked:
-        raise MigrationUnderWay
-    # CREATE SCHEMA IF NOT EXISTS asks for the right to make one even if it is there.
+def begin(holder):
+    """Takes the migration lock for as long as the transaction of `holder` is open.
+
+    Makes the schema and its version table, which is what is locked, if they are missing.
+    """
+    try:
+        make_version_table(holder)
+    except (errors.DuplicateSchema, errors.DuplicateTable, errors.UniqueViolation) as error:
+        raise MigrationUnderWay from error  # another process has made it in this moment
+    lock_migrations(holder, schema)
+
+
+def make_version_table(session):
+    # CREATE SCHEMA IF NOT EXISTS needs the right to make one even if it is there.
     [there] = session.execute("SELECT to_regnamespace(%s) IS NOT NULL", [schema]).fetchone()
     if not there:
         session.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    table = sql.Identifier(schema, VERSION_TABLE)
+    [there] = session.execute("SELECT to_regclass(%s) IS NOT NULL", [table.as_string(session)]).fetchone()
+    if not there:
+        session.execute(
+            sql.SQL("CREATE TABLE {} (version_num varchar(32) CONSTRAINT {} PRIMARY KEY)").format(
+                table, sql.Identifier(f"{VERSION_TABLE}_pkc")
+            )
+        )
     session.commit()
 
 
@@ -52,8 +66,10 @@ def include_object(object_, name, type_, reflected, compare_to):
 
 def run() -> None:
     engine = create_engine("postgresql+psycopg://", poolclass=pool.NullPool, creator=connect)
-    with engine.connect() as connection:
-        begin(connection.connection.driver_connection)
+    # The lock has a session of its own: the revisions are transactions by themselves, and an index that is built
+    # concurrently does not wait for a session that is idle.
+    with connect() as holder, engine.connect() as connection:
+        begin(holder)
         context.configure(
             connection=connection,
             target_metadata=metadata,

@@ -50,11 +50,12 @@ class Access:
         self.version.before_change(self.directory.load)
         self._accounts = ServiceAccountTokens(self.directory, audiences=audiences)
         self.authorizer = Authorizer(database, self.version, self.directory)
+        self.issuers = IssuerTokens(issuers, states)
         self.authenticator = Authenticator(
             self.version,
             self.directory,
             self._accounts,
-            IssuerTokens(issuers, states),
+            self.issuers,
             Certificates(self.directory, certificate_principals),
             now=now,
         )

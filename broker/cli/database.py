@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.embedded_postgres.binaries import bin_directory
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.setting_fields import Settings
+from broker.store.driver.text import quoted
+from broker.store.schema.schema_state import DatabaseUnreachable, schemas_of_other_roles
+from broker.telemetry.log import one_line
 
 # By their names alone, in the broker's schema or where release 0.1.0 made them.
 _FINDING_TABLES = f"-csearch_path%3D{DEFAULT_SCHEMA}%2C{RELEASE_0_1_SCHEMA}"
@@ -37,6 +41,8 @@ def run_on_embedded(settings: Settings, command: Sequence[str]) -> int:
         # Ctrl-C is the program's: psql gives up a statement by it.
         signal.signal(signal.SIGINT, lambda *_: None)
         there = f"--dbname={cluster.url}&options={_FINDING_TABLES}"
+        if program == "pg_dump":
+            arguments = [*_leaving_out_others(cluster.url), *arguments]
         with subprocess.Popen([bin_directory() / program, there, *arguments]) as process:  # noqa: S603
             try:
                 return process.wait()
@@ -49,3 +55,18 @@ def run_on_embedded(settings: Settings, command: Sequence[str]) -> int:
         return 1
     finally:
         cluster.close()
+
+
+def _leaving_out_others(url: str) -> list[str]:
+    """The options by which pg_dump leaves out what it may not read, and would fail for.
+
+    Large objects belong to no schema; the broker has none, and any role can make one.
+    """
+    try:
+        schemas = schemas_of_other_roles(url)
+    except DatabaseUnreachable as error:
+        raise Stop(str(error)) from error
+    if schemas:
+        left_out = f"the dump is without the schemas that belong to other roles: {', '.join(schemas)}"
+        print("broker:", one_line(left_out), file=sys.stderr)  # noqa: T201
+    return ["--no-blobs", *(f"--exclude-schema={quoted(schema)}" for schema in schemas)]

@@ -28,6 +28,7 @@ class Caller:
     `grants` are what the credential itself allows, beside what policies give to `members`: an API key has its roles
     so, on its project or on the resources that it is restricted to.  `confined`: it may do nothing else, whatever
     policies say.  `until`: when the credential ends, if it does; the same caller may have another by then.
+    `signed_by`: which key of an issuer has signed the credential; empty for other credentials.
     """
 
     member: str
@@ -36,6 +37,7 @@ class Caller:
     grants: tuple[Grant, ...] = ()
     confined: bool = False
     until: datetime | None = field(default=None, compare=False)
+    signed_by: str = field(default="", compare=False)
 
     @property
     def authenticated(self) -> bool:

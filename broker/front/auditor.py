@@ -10,7 +10,7 @@ from functools import cache
 from broker.access.audit.trail import AuditTrail
 from broker.domain.audit_entry import Audited, method_name
 from broker.domain.caller import Caller
-from broker.domain.errors import BrokerError
+from broker.domain.errors import BrokerError, PermissionDenied
 from broker.front.changes import log_change
 from broker.front.peer import host_of
 from broker.front.resource_calls import HOT
@@ -70,7 +70,12 @@ class Auditor:
     def called(
         self, rpc: str, resource: str, caller: Caller, peer: object, error: BrokerError | None = None
     ) -> None:
-        """A call that has changed nothing is about to be answered: with `error`, or as it should be."""
+        """A call that has changed nothing is about to be answered: with `error`, or as it should be.
+
+        A denial that the caller sees as NOT_FOUND is its cause, and is audited as a denial.
+        """
+        if error is not None and isinstance(error.__cause__, PermissionDenied):
+            error = error.__cause__
         code = "OK" if error is None else error.code
         if self._trail is not None and (self.enters(rpc) or code in _DENIALS):
             self._trail.note(_audited(rpc, resource, caller, peer, error))

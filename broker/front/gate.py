@@ -65,6 +65,7 @@ class Gate:
         self._unchecked: dict[OpenCall, None] = {}  # open calls whose permissions may have changed
         self._checking: asyncio.Task[None] | None = None
         version.after_change(self._check_again)
+        authenticator.after_withdrawal(self._end_calls_of_withdrawn_keys)
 
     async def caller(self, shown: Shown, rpc: str) -> Caller:
         """ANONYMOUS where nothing is shown, and some policy lets all users do something.
@@ -151,6 +152,16 @@ class Gate:
         if self._unchecked and (self._checking is None or self._checking.done()):
             checking = self._check_open()
             self._checking = asyncio.get_running_loop().create_task(checking, name="open calls are checked again")
+
+    def _end_calls_of_withdrawn_keys(self) -> None:
+        """An issuer has withdrawn a key.  Calls that are still arriving ask again before they act.
+
+        Issuers do that when they renew their keys, so this is UNAVAILABLE as in `hold`.
+        """
+        self.changes += 1
+        for call in list(self._open):
+            if not self._authenticator.still_holds(call.caller):
+                call.end(refusals.withdrawn_meanwhile())
 
     def _is_in(self, call: OpenCall, projects: Collection[str]) -> bool:
         """Also true of a caller whose account is gone."""

@@ -14,6 +14,7 @@ from broker.domain.policy import ABOVE_PROJECTS
 from broker.front.gate import CHALLENGE, Gate
 from broker.front.rest.credentials import shown_in
 from broker.front.rest.errors import encode_error
+from broker.port.http1.asgi import CLIENT_CERTIFICATE
 
 PATH = "/metrics"
 PERMISSION = "monitoring.timeSeries.list"  # roles/viewer and roles/monitoring.viewer have it
@@ -57,7 +58,8 @@ async def _may_read(gate: Gate, caller: Caller, project: str) -> bool:
 
 
 def _shown(request: Request) -> Shown:
-    return shown_in(request.scope["headers"], request.scope["query_string"], None)
+    scope = request.scope
+    return shown_in(scope["headers"], scope["query_string"], scope["state"].get(CLIENT_CERTIFICATE))
 
 
 def _refusal(error: BrokerError) -> Response:

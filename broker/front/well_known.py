@@ -13,29 +13,29 @@ from starlette.routing import Route
 _KEYS_PATH = "/.well-known/jwks.json"
 # Seconds.  A key is published a day before it signs, so verifiers may believe what they have for much longer.
 _CACHED = {"Cache-Control": "public, max-age=300"}
+_NOT_STORED = {"Cache-Control": "no-store"}
 
 
 def well_known_routes(
-    published_keys: Callable[[], Mapping[str, Any]], *, issuer: str, has_own_address: bool
+    published_keys: Callable[[], Mapping[str, Any]], *, issuer: str, is_configured: bool
 ) -> list[Route]:
     """GET /.well-known/openid-configuration, /.well-known/jwks.json and /oauth2/v3/certs.
 
-    `issuer` is the tokens' `iss`.  Verifiers compare the two, so it is never made from the request.  The address of
-    the keys is below it if the issuer `has_own_address` (the operator said where the broker is reached from), else
-    below the address that the request was sent to.
+    `issuer` is the tokens' `iss`, and the address of the keys is below it.  Neither is made from the request: with
+    a forged Host header it would name somebody else's keys.  Unless the issuer `is_configured` each broker has its
+    own, so no cache may store the document and return it to verifiers of another.
     """
 
-    async def configuration(request: Request) -> Response:
-        base = issuer.rstrip("/") if has_own_address else str(request.base_url).rstrip("/")
+    async def configuration(_: Request) -> Response:
         document = {
             "issuer": issuer,
-            "jwks_uri": base + _KEYS_PATH,
+            "jwks_uri": issuer.rstrip("/") + _KEYS_PATH,
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["RS256"],
             "claims_supported": ["iss", "aud", "azp", "sub", "email", "email_verified", "iat", "exp"],
         }
-        return JSONResponse(document, headers=_CACHED)
+        return JSONResponse(document, headers=_CACHED if is_configured else _NOT_STORED)
 
     async def keys(_: Request) -> Response:
         return JSONResponse(dict(published_keys()), headers=_CACHED)

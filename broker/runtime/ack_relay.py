@@ -56,7 +56,7 @@ class AckRelay:
             for (is_nack, role), some in groupby(found, lambda each: (each.is_nack, each.role)):
                 await self._settle(subscription, list(some), is_nack=is_nack, role=role)
         async with self._database.hot() as connection:
-            await take_acks(connection, subscription_id=subscription_id, ns=[each.n for each in found])
+            await take_acks(connection, ns=[each.n for each in found])
         return Outcome.DONE
 
     async def _settle(

@@ -13,15 +13,19 @@ from collections.abc import Awaitable, Callable, Collection
 from broker.domain.errors import BrokerError
 from broker.runtime.resource_cache import MAX_AGE_SECONDS
 from broker.store.driver.database import Database
+from broker.store.driver.notification_seal import NotificationSeal, read_seal
 from broker.store.driver.notifications import (
     AccessChanged,
+    Announcement,
     Committed,
     NoNotifications,
     ResourceChanged,
+    Unreadable,
     listen,
     notify_resources_changed,
     notify_wake,
 )
+from broker.telemetry.state_changes import StateChanges
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +61,7 @@ class WakeUps:
         self._access_changed = access_changed
         self._committed = committed
         self._look = look
+        self._seal: NotificationSeal | None = None  # as it was read from the database, where it does not change
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
         self._untold: set[str] = set()  # what has changed, and could not be announced
@@ -92,8 +97,15 @@ class WakeUps:
             self._something.set()
 
     async def _tell_of_changes(self, names: Collection[str]) -> None:
+        seal = await self._read_seal()
         async with self._database.connection() as connection:
-            await notify_resources_changed(connection, schema=self._database.schema, names=names)
+            await notify_resources_changed(connection, schema=self._database.schema, seal=seal, names=names)
+
+    async def _read_seal(self) -> NotificationSeal:
+        if self._seal is None:
+            async with self._database.connection() as connection:
+                self._seal = await read_seal(connection)
+        return self._seal
 
     async def run_sender(self) -> None:
         """Tell other processes, for ever."""
@@ -103,10 +115,12 @@ class WakeUps:
             await self._tell_what_is_untold()
             shard_ids, self._shard_ids = self._shard_ids, set()
             subscription_ids, self._subscription_ids = self._subscription_ids, set()
+            seal = await self._read_seal()
             async with self._database.hot() as connection:
                 await notify_wake(
                     connection,
                     schema=self._database.schema,
+                    seal=seal,
                     shard_ids=shard_ids,
                     subscription_ids=subscription_ids,
                 )
@@ -122,26 +136,15 @@ class WakeUps:
                 raise
             self._untold.difference_update(names)
 
-    async def run_listener(self) -> None:
-        """Hear other processes, until the connection is lost; the supervisor starts it again."""
+    async def run_listener(self, states: StateChanges | None = None) -> None:
+        """Listens to other processes until the connection is lost; the supervisor starts it again.
+
+        `states` reports notifications that no broker has sent.
+        """
+        states = states or StateChanges()
         try:
             async for announcement in listen(self._database):
-                match announcement:
-                    case None:  # listening anew: whatever was announced before has been missed
-                        self._drop(None)
-                        self._wake(None, None)
-                        self._access_changed()
-                    case Committed():
-                        self._committed()
-                    case AccessChanged():
-                        self._access_changed()
-                    case ResourceChanged(name):
-                        self._drop(name)
-                    case wake:
-                        for shard_id in wake.shard_ids:
-                            self._wake(shard_id, None)
-                        for subscription_id in wake.subscription_ids:
-                            self._wake(None, subscription_id)
+                self._heard(announcement, states)
         except NoNotifications as error:
             logger.warning(
                 "The database has no LISTEN (%s): what other processes publish is seen within %g s, what they give"
@@ -152,6 +155,31 @@ class WakeUps:
         except BrokerError:
             self._drop(None)
             raise
+
+    def _heard(self, announcement: Announcement | None, states: StateChanges) -> None:
+        match announcement:
+            case None:  # listening anew: whatever was announced before has been missed
+                self._drop(None)
+                self._wake(None, None)
+                self._access_changed()
+            case Committed():
+                self._committed()
+            case AccessChanged():
+                self._access_changed()
+            case ResourceChanged(name):
+                self._drop(name)
+            case Unreadable(channel):
+                states.happens(
+                    "foreign notifications",
+                    channel,
+                    f"another program sends notifications on the channel {channel}, which are ignored",
+                    "no broker of this schema has sealed them",
+                )
+            case wake:
+                for shard_id in wake.shard_ids:
+                    self._wake(shard_id, None)
+                for subscription_id in wake.subscription_ids:
+                    self._wake(None, subscription_id)
 
     async def _look_for_ever(self) -> None:
         while True:

@@ -80,7 +80,7 @@ class OperationService:
         async with self._database.transaction() as connection:
             operation = await store.find_operation(connection, name=name)
         if operation is None:
-            raise NotFound(f"There is no such operation, or it is not kept any more (resource={leaf(name)}).")
+            raise operation_not_found(name)
         return operation
 
     async def list_operations(self, project: str, page: Page) -> tuple[Sequence[Operation], str]:
@@ -132,6 +132,10 @@ class OperationService:
         if not deleted:
             await self.get_operation(name)
             raise FailedPrecondition(f"The operation is under way: cancel it first (resource={leaf(name)}).")
+
+
+def operation_not_found(name: str) -> NotFound:
+    return NotFound(f"There is no such operation, or it is not kept any more (resource={leaf(name)}).")
 
 
 def _too_many(project: str, running: int) -> QuotaExceeded:

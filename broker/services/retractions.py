@@ -1,7 +1,7 @@
 """Retracting messages of a topic, and publishing in their place; extensions (J6)."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker.domain.errors import Aborted, FailedPrecondition, NotFound, PermissionDenied, Unavailable
@@ -77,10 +77,10 @@ class RetractionService:
     ) -> Retracted:
         """From the answer on nobody is handed any of these messages.
 
-        `may_see` raises PermissionDenied of subscriptions that are not shown.  Raises InvalidArgument (the ids),
-        NotFound (no topic), Aborted (others were at the same messages again and again).
+        `may_see` raises PermissionDenied of subscriptions and topics that are not shown.  Raises InvalidArgument
+        (the ids), NotFound (no topic), Aborted (others were at the same messages again and again).
         """
-        given = await self._checked(topic_name, message_ids, "messageIds[{}]")
+        given = await self._checked(topic_name, message_ids, "messageIds[{}]", may_see)
         done = await self._retract(list(dict.fromkeys(given.values())), by)
         self._tell(topic_name, done, by)
         answer = await _answer(given, done, may_see)
@@ -95,7 +95,7 @@ class RetractionService:
         Raises besides what a publish does FailedPrecondition (it was retracted without being replaced, or is not
         retained: nothing is published), NotFound (no topic, no such message).
         """
-        given = await self._checked(topic_name, [old_id], "messageId")
+        given = await self._checked(topic_name, [old_id], "messageId", may_see)
         id_ = given.get(old_id)
         if id_ is None:
             raise _unknown(topic_name, old_id)
@@ -122,7 +122,9 @@ class RetractionService:
         answer = await _answer(given, done, may_see)
         return replace(answer, replacement=message_id(*new))
 
-    async def _checked(self, topic_name: str, message_ids: Sequence[str], at: str) -> dict[str, Id]:
+    async def _checked(
+        self, topic_name: str, message_ids: Sequence[str], at: str, may_see: MaySee
+    ) -> dict[str, Id]:
         """The ids that may be of the topic.  Raises InvalidArgument, NotFound."""
         check_retraction(message_ids, at)
         given = {text: parse_message_id(text) for text in message_ids}
@@ -132,7 +134,7 @@ class RetractionService:
                 raise topic_not_found(topic_name)
             others = {shard_id for shard_id, _ in given.values()} - {*topic.shard_ids}
             names = await topics.find_topics_of_shards(connection, shard_ids=sorted(others)) if others else {}
-        _check_topic(topic, message_ids, names, at)
+        await _check_topic(topic, message_ids, names, at, may_see)
         return {text: id_ for text, id_ in given.items() if id_[0] in topic.shard_ids}
 
     async def _retract(self, ids: Sequence[Id], by: str) -> Done:
@@ -184,14 +186,23 @@ class RetractionService:
             )
 
 
-def _check_topic(topic: Topic, message_ids: Sequence[str], names: dict[int, str], at: str) -> None:
-    """Raises InvalidArgument.  Names of other projects' topics are not told."""
+async def _check_topic(
+    topic: Topic, message_ids: Sequence[str], names: Mapping[int, str], at: str, may_see: MaySee
+) -> None:
+    """Raises InvalidArgument, which names the topic only if it is of the same project and the caller may see it."""
     for index, text in enumerate(message_ids):
         name = names.get(parse_message_id(text)[0])
         if name is not None:
-            raise of_another_topic(
-                at.format(index), text, name if project_of(name) == project_of(topic.name) else ""
-            )
+            is_shown = project_of(name) == project_of(topic.name) and await _is_shown(name, may_see)
+            raise of_another_topic(at.format(index), text, name if is_shown else "")
+
+
+async def _is_shown(name: str, may_see: MaySee) -> bool:
+    try:
+        await may_see(name)
+    except PermissionDenied:
+        return False
+    return True
 
 
 def _stands_already(topic_name: str, id_: Id, done: Done) -> Id:
@@ -215,11 +226,8 @@ async def _answer(given: dict[str, Id], done: Done, may_see: MaySee) -> Retracte
     """By the ids that may be of the topic."""
     standings = {}
     for name, some in sorted(done.standings.items()):
-        try:
-            await may_see(name)
-        except PermissionDenied:
-            continue
-        standings[name] = {text: some[id_] for text, id_ in given.items() if id_ in some}
+        if await _is_shown(name, may_see):
+            standings[name] = {text: some[id_] for text, id_ in given.items() if id_ in some}
     outcomes = {text: done.outcomes[id_] for text, id_ in given.items()}
     return Retracted(outcomes=outcomes, standings=standings)
 

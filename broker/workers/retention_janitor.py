@@ -16,7 +16,7 @@ from broker.store.log.imports import delete_old_parts
 from broker.store.log.in_doubt import tell_of_doubts
 from broker.store.log.journal import delete_old_journal
 from broker.store.log.partitions import make_partitions_ahead
-from broker.store.log.retention import delete_dead_letters, delete_unwanted, drop_partitions_behind, tidying
+from broker.store.log.retention import cleaning_up, delete_dead_letters, delete_unwanted, drop_partitions_behind
 from broker.store.log.retracted import delete_retractions
 from broker.store.log.scheduled_messages import delete_scheduled_ids
 from broker.store.log.staged import delete_refused_messages
@@ -29,7 +29,7 @@ from broker.telemetry.state_changes import StateChanges
 
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
 _PARTS = (
-    *(make_partitions_ahead, delete_expired_snapshots, delete_unwanted, delete_old_journal),
+    *(make_partitions_ahead, delete_expired_snapshots, delete_old_journal),
     *(delete_refused_messages, drop_identities_behind, delete_retractions, forget_filters),
 )
 
@@ -64,7 +64,7 @@ class RetentionJanitor:
     async def run_once(self) -> None:
         """One pass.  Raises the first BrokerError that a part of it met."""
         first: BrokerError | None = None
-        async with self._database.connection() as connection, tidying(connection) as our_turn:
+        async with cleaning_up(self._database) as our_turn, self._database.connection() as connection:
             if not our_turn:
                 return
             now = self._clock.now()
@@ -77,8 +77,11 @@ class RetentionJanitor:
                 partial(drop_old_records, kept=recorded),
                 partial(delete_scheduled_ids, kept=recorded),
             )
-            told = (partial(part, states=self._states) for part in (drop_partitions_behind, tell_of_doubts))
-            for part in (*_PARTS, *told, *kept):
+            dropped = (
+                partial(delete_unwanted, database=self._database),
+                partial(drop_partitions_behind, database=self._database, states=self._states),
+            )
+            for part in (*_PARTS, *dropped, partial(tell_of_doubts, states=self._states), *kept):
                 try:
                     with translate_errors():
                         await part(connection, now=now)

@@ -105,6 +105,17 @@ async def test_both_doors_enter_changes_and_denials_alike_and_uses_not_at_all(br
     assert denied["protoPayload"]["authenticationInfo"]["principalEmail"] == nobody["client_email"]
 
 
+async def test_a_denial_that_the_caller_sees_as_not_found_is_entered_as_a_denial(broker: Guarded) -> None:
+    worker = "projects/guarded/subscriptions/worker"
+    await broker.ok("PUT", TOPIC)
+    await broker.ok("PUT", worker, {"topic": TOPIC})
+    name = (await broker.ok("POST", f"{worker}:purge", {"filter": "attributes:env"}))["name"]
+    nobody = broker.bearer(await broker.key(await broker.account(role="")))
+    assert (await broker.call("GET", name, headers=nobody)).status_code == 404
+    entries = await _entries(broker)
+    assert ("GetOperation", name, "PERMISSION_DENIED") in map(_short, entries)
+
+
 async def test_a_change_that_failed_is_entered_with_why(broker: Guarded) -> None:
     await broker.ok("PUT", TOPIC)
     assert (await broker.call("PUT", TOPIC)).status_code == 409

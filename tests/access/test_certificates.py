@@ -64,6 +64,10 @@ class _Client:
         async with httpx.AsyncClient(base_url=self._broker.client.base_url, verify=self._context) as client:
             return await client.get(f"/v1/{self._broker.project}/topics", headers=headers)
 
+    async def metrics(self) -> httpx.Response:
+        async with httpx.AsyncClient(base_url=self._broker.client.base_url, verify=self._context) as client:
+            return await client.get("/metrics")
+
     async def grpc(self, **metadata: str) -> grpc.StatusCode:
         credentials = grpc.ssl_channel_credentials(localhost().certificate, self._pair.key, self._pair.certificate)
         address = f"localhost:{self._broker.client.base_url.port}"
@@ -85,8 +89,8 @@ class _Client:
         return False
 
 
-async def _allow(broker: Guarded, member: str) -> None:
-    policy = {"bindings": [{"role": "roles/pubsub.viewer", "members": [member]}]}
+async def _allow(broker: Guarded, member: str, role: str = "roles/pubsub.viewer") -> None:
+    policy = {"bindings": [{"role": role, "members": [member]}]}
     await broker.ok("POST", f"{broker.project}:setIamPolicy", {"policy": policy})
 
 
@@ -117,6 +121,19 @@ async def test_a_name_may_be_of_dns_or_an_address(
     assert (denied.status_code, denied.json()["error"]["status"]) == (403, "PERMISSION_DENIED")
     await _allow(broker, member)
     assert await client.is_let_in()
+
+
+async def test_a_certificate_lets_in_whoever_reads_metrics(broker: Guarded, tmp_path: Path) -> None:
+    """Each gets the series of the projects that it may read, as with a token."""
+    client = _Client(broker, tmp_path, x509.RFC822Name("ada@example.com"))
+    stranger = _Client(broker, tmp_path, x509.RFC822Name("eve@example.com"))
+    await broker.ok("PUT", f"{broker.project}/topics/orders", {})
+    assert (await client.metrics()).status_code == 403
+    await _allow(broker, "user:ada@example.com", "roles/monitoring.viewer")
+    answer = await client.metrics()
+    assert (answer.status_code, 'topic="orders"' in answer.text) == (200, True)
+    refused = await stranger.metrics()
+    assert (refused.status_code, "no name that is given to a principal" in refused.text) == (401, True)
 
 
 async def test_names_of_nobody_and_of_two_principals_let_nobody_in(broker: Guarded, tmp_path: Path) -> None:

@@ -14,13 +14,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
 from broker.access.credentials.authenticator import Shown
-from broker.access.credentials.issuer_keys import AGAIN_SECONDS, IssuerKeys
+from broker.access.credentials.issuer_keys import (
+    AGAIN_SECONDS,
+    MAX_AGE_SECONDS,
+    REFRESH_SECONDS,
+    IssuerKeys,
+)
 from broker.domain.caller import Caller
 from broker.domain.errors import Unauthenticated, Unavailable
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.access import Guarded, guarded
-from tests.fixtures.broker import Json
+from tests.fixtures.broker import Json, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -196,6 +201,80 @@ async def test_keys_are_read_once_and_again_when_there_is_a_new_one(issuer: Issu
         await _caller(trusting, issuer.token(trusting, jti="6"))
 
 
+async def test_a_token_that_was_accepted_ends_when_its_issuer_withdraws_the_key(
+    issuer: Issuer, trusting: Guarded
+) -> None:
+    access = trusting.broker.access
+    assert access is not None
+    other = generate_private_key(65537, 2048)
+    issuer.serve(_jwk(RSA, "one"), _jwk(other, "two"))
+    shown, kept = issuer.token(trusting), issuer.token(trusting, other, "two")
+    callers = [await _caller(trusting, shown), await _caller(trusting, kept)]
+    keys = access.issuers._issuers[issuer.url][1]
+    seconds = [keys._ticks()]
+    keys._ticks = lambda: seconds[0]
+    issuer.serve(_jwk(other, "two"))
+    await access.issuers.refresh()
+    assert (await _caller(trusting, shown)).authenticated, "the keys have just been read"
+    seconds[0] += MAX_AGE_SECONDS - REFRESH_SECONDS
+    await access.issuers.refresh()
+    assert access.authenticator.warm(shown.authorization) is None
+    with pytest.raises(Unauthenticated):
+        await _caller(trusting, shown)
+    assert (await _caller(trusting, kept)).authenticated
+    assert [access.authenticator.still_holds(caller) for caller in callers] == [False, True]
+
+
+async def test_a_token_ends_when_its_issuer_gives_the_name_of_the_key_to_another(
+    issuer: Issuer, trusting: Guarded
+) -> None:
+    access = trusting.broker.access
+    assert access is not None
+    shown = issuer.token(trusting)
+    assert (await _caller(trusting, shown)).authenticated
+    issuer.serve(_jwk(generate_private_key(65537, 2048), "one"))
+    access.issuers._issuers[issuer.url][1]._read_at -= MAX_AGE_SECONDS
+    await access.issuers.refresh()
+    with pytest.raises(Unauthenticated):
+        await _caller(trusting, shown)
+
+
+async def test_while_an_issuer_is_away_its_tokens_are_accepted(issuer: Issuer, trusting: Guarded) -> None:
+    access = trusting.broker.access
+    assert access is not None
+    shown = issuer.token(trusting)
+    await _caller(trusting, shown)
+    issuer.documents["/keys"] = b"no JSON"
+    access.issuers._issuers[issuer.url][1]._read_at -= MAX_AGE_SECONDS
+    await access.issuers.refresh()
+    assert (await _caller(trusting, shown)).authenticated
+
+
+async def test_a_pull_that_waits_ends_when_the_issuer_withdraws_the_key(issuer: Issuer, trusting: Guarded) -> None:
+    access = trusting.broker.access
+    assert access is not None
+    name = f"{trusting.project}/subscriptions/sub"
+    await trusting.ok("PUT", f"{trusting.project}/topics/topic", {})
+    await trusting.ok("PUT", name, {"topic": f"{trusting.project}/topics/topic"})
+    host = issuer.url.removeprefix("http://")
+    binding = {"role": "roles/pubsub.subscriber", "members": [f"principal://{host}/subject/7"]}
+    await trusting.ok("POST", f"{name}:setIamPolicy", {"policy": {"bindings": [binding]}})
+    headers = {"Authorization": issuer.token(trusting).authorization.decode()}
+    pulling = asyncio.create_task(
+        trusting.client.post(f"/v1/{name}:pull", json={"maxMessages": 1}, headers=headers, timeout=60)
+    )
+    gate = trusting.broker.gate
+    assert gate is not None
+    await eventually(lambda: any(call.caller.signed_by for call in gate._open))
+    issuer.serve(_jwk(generate_private_key(65537, 2048), "two"))
+    access.issuers._issuers[issuer.url][1]._read_at -= MAX_AGE_SECONDS
+    await access.issuers.refresh()
+    answer = await pulling
+    assert (answer.status_code, "has withdrawn the key" in answer.text) == (503, True)
+    again = await trusting.client.post(f"/v1/{name}:pull", json={"maxMessages": 1}, headers=headers)
+    assert again.status_code == 401
+
+
 async def test_an_issuer_whose_keys_cannot_be_read_is_told_of_once_and_when_they_can_be_again(
     issuer: Issuer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -250,8 +329,13 @@ async def test_an_issuer_that_hangs_holds_up_nobody_whose_key_is_known(
         {"/keys": {"keys": "none"}},
         {"/keys": {"keys": [{}] * 101}},
         {"/keys": b" " * 1_100_000},
+        {"/keys": b'{"keys": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"},
+        {"/.well-known/openid-configuration": b'{"issuer": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001},
     ],
-    ids=["another issuer", "cleartext", "a file", "a list", "HTML", "no keys", "too many keys", "too long"],
+    ids=[
+        *("another issuer", "cleartext", "a file", "a list", "HTML", "no keys", "too many keys", "too long"),
+        *("nested keys", "a nested document"),
+    ],
 )
 async def test_an_issuer_that_lies_is_not_believed(issuer: Issuer, trusting: Guarded, lie: Json) -> None:
     text = {path: body if isinstance(body, bytes) else json.dumps(body) for path, body in lie.items()}

@@ -40,5 +40,17 @@ async def test_who_may_not_change_the_topic_withdraws_nothing_and_who_may_not_pu
         received = (await broker.ok("POST", f"{subscription}:pull", {"maxMessages": 10}))["receivedMessages"]
         left = ([] if may_retract else ["a"]) + ["c" if may_replace else "b"]
         assert [text(each) for each in received] == left
+        other = f"{broker.project}/topics/secret-plan"
+        await broker.ok("PUT", other)
+        foreign = (await broker.ok("POST", f"{other}:publish", {"messages": [message("d")]}))["messageIds"]
+        for verb, body in (
+            ("retract", {"messageIds": foreign}),
+            ("replace", replacing | {"messageId": foreign[0]}),
+        ):
+            refused = await broker.call("POST", f"{topic}:{verb}", body, **theirs)
+            assert refused.status_code == (400 if (may_replace if verb == "replace" else may_retract) else 403)
+            assert "secret-plan" not in refused.text
+            shown = await broker.call("POST", f"{topic}:{verb}", body)
+            assert (shown.status_code, other in shown.text) == (400, True), "an owner may see both topics"
         for verb, body in (("retract", {"messageIds": ids}), ("replace", replacing)):
             assert (await broker.call("POST", f"{topic}:{verb}", body, headers={})).status_code == 401

@@ -52,6 +52,7 @@ NAMES_WITH_FOUND = {
     "schema_not_found",
     "revision_not_found",
     "subscription_not_found",
+    "operation_not_found",
     "file_not_found_error",
 }
 _TYPED = re.compile(r'"dlq"|broker dlq')  # the name of a command, short as those who type it have it

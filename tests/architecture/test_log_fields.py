@@ -56,6 +56,7 @@ _OF_NO_RESOURCE = {
     "broker/runtime/looks.py: begins *_TROUBLE",
     "broker/runtime/looks.py: ends *_TROUBLE",
     "broker/runtime/running_processes.py: tell 'broker processes'",
+    "broker/runtime/wake_ups.py: happens 'foreign notifications'",
     "broker/store/driver/database.py: begins *DATABASE",
     "broker/store/driver/database.py: ends *DATABASE",
     "broker/store/driver/database.py: begins *NODES",

@@ -231,7 +231,7 @@ async def test_no_space_is_given_back_while_a_node_has_not_heard_how_a_commit_en
     worker.ask(f"BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION '{name}'", database=name)
     async with distributed.connection() as connection:
         before = await list_partitions(connection)
-        assert await drop_partitions_behind(connection, now=now) == 0
+        assert await drop_partitions_behind(connection, database=distributed, now=now) == 0
         assert await list_partitions(connection) == before
         worker.ask(f"COMMIT PREPARED '{name}'", database=name)
-        assert await drop_partitions_behind(connection, now=now) == len(before)
+        assert await drop_partitions_behind(connection, database=distributed, now=now) == len(before)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from broker.embedded_postgres.binaries import bin_directory
+from broker.embedded_postgres.cluster import Cluster
 from tests.cli.processes import complaint, run_broker, running_on
 from tests.fixtures.broker import BrokerProcess, Json, Rest, message, text
 
@@ -89,6 +91,23 @@ def test_messages_positions_order_and_acks_survive_the_move_to_a_database_of_one
     moved = start_broker("--port", "0", "--database-url", empty_database_url)
     asyncio.run(after(moved.url))
     assert running_on(data_dir) == []
+
+
+def test_a_dump_leaves_out_what_other_roles_have_made(start_broker: StartBroker, data_dir: Path) -> None:
+    """A table in its own schema, and a large object: the role of the broker may read neither."""
+    broker = start_broker("--port", "0", "--data-dir", str(data_dir))
+    granted = run_broker("sql", "grant", "Shop app", "--data-dir", str(data_dir), "--project", "shop")
+    assert granted.returncode == 0, granted.stderr
+    with psycopg.connect(Cluster(data_dir).superuser_url, autocommit=True) as session:
+        session.execute('SET ROLE "Shop app"')
+        session.execute('CREATE TABLE "Shop app".carts (id bigint)')
+        session.execute("SELECT lo_create(0)")
+    done = run_broker("database", "--data-dir", str(data_dir), "pg_dump", "--no-owner", "--no-privileges")
+    assert done.returncode == 0, done.stderr
+    assert "CREATE TABLE broker.topics" in done.stdout
+    assert "carts" not in done.stdout
+    assert "the dump is without the schemas that belong to other roles: Shop app" in done.stderr
+    assert broker.stop() == 0
 
 
 @pytest.mark.parametrize(

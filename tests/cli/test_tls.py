@@ -297,6 +297,14 @@ def test_the_port_beside_it_speaks_no_tls(broker: BrokerProcess) -> None:
     assert "speaks TLS" in refused.json()["error"]["message"]
 
 
+def test_discovery_names_the_keys_over_tls_whatever_host_a_request_names(broker: BrokerProcess) -> None:
+    where = f"{broker.url}/.well-known/openid-configuration"
+    response = httpx.get(where, headers={"Host": "localhost:1"}, verify=trusting())
+    assert response.json()["issuer"] == broker.url
+    assert response.json()["jwks_uri"] == f"{broker.url}/.well-known/jwks.json"
+    assert response.headers["Cache-Control"] == "no-store"
+
+
 _GOOGLE = """
 import sys, threading
 from google.auth.credentials import AnonymousCredentials

@@ -1,17 +1,18 @@
 """A migration waits shortly for each lock, lets others through, tries again, and says who is in its way."""
 
 import logging
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg import sql
 
-from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.schema import migrations, schema_state
+from broker.store.schema.migration_lock import lock_migrations
 from broker.store.schema.migration_waits import Patience
 from broker.store.schema.schema_state import DatabaseUnreachable
 from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, made_up, with_revisions
@@ -59,12 +60,20 @@ def test_it_gives_up_and_names_the_session(database_url: str, tmp_path: Path) ->
 
 def test_of_two_that_start_at_once_one_waits_for_the_other(database_url: str, tmp_path: Path) -> None:
     directory = with_revisions(tmp_path, ADD_COLUMNS)
-    with psycopg.connect(database_url, autocommit=True) as other:
-        other.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(MIGRATING)))
+    with psycopg.connect(database_url, autocommit=True) as other, other.transaction():
+        lock_migrations(other, "broker")
         with pytest.raises(DatabaseUnreachable, match="another process that migrates"):
             migrations.upgrade(database_url, directory=directory, patience=SHORT)
     migrations.upgrade(database_url, directory=directory, patience=SHORT)
     assert schema_state.inspect(database_url).revision == made_up(1)
+
+
+def test_of_several_that_start_on_an_empty_database_at_once_one_migrates(empty_database_url: str) -> None:
+    """The schema, and the table that they lock, are not there yet."""
+    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
+        starting = [pool.submit(migrations.upgrade, empty_database_url, patience=PATIENT) for _ in range(4)]
+        assert {each.result() for each in starting} == {schema_state.head_revision()}
+    assert schema_state.inspect(empty_database_url).revision == schema_state.head_revision()
 
 
 def test_another_error_is_told_at_once(database_url: str, tmp_path: Path) -> None:

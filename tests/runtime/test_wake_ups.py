@@ -1,17 +1,25 @@
 """What other processes hear of changes to topics and subscriptions (C8)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import base64
+import logging
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any
 
+import psycopg
 import pytest
 
 from broker.domain.errors import Unavailable
 from broker.runtime import wake_ups as module
 from broker.runtime.wake_ups import WakeUps
+from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database
+from broker.telemetry.state_changes import StateChanges
+from tests.fixtures.application import Application
 from tests.fixtures.broker import eventually
+
+_CHANNELS = ("broker_wake", "broker_resources", "broker_access", "broker_staged")
 
 
 @pytest.fixture
@@ -26,6 +34,15 @@ async def heard(database: Database) -> AsyncIterator[list[str | None]]:
     listening.cancel()
     with suppress(asyncio.CancelledError):
         await listening
+
+
+@pytest.fixture
+def stranger(application: Application) -> Iterator[psycopg.Connection[Any]]:
+    """A session of another role of the database that listens on all channels."""
+    with application.session(autocommit=True) as session:
+        for channel in _CHANNELS:
+            session.execute(f'LISTEN "{channel}.broker"')
+        yield session
 
 
 def quiet(database: Database) -> WakeUps:
@@ -77,3 +94,64 @@ async def test_a_change_that_could_not_be_told_is_told_later(
     sending.cancel()
     with suppress(asyncio.CancelledError):
         await sending
+
+
+async def test_a_change_of_access_is_announced_in_its_transaction(database: Database) -> None:
+    changes: list[bool] = []
+    heard: list[str | None] = []
+    other = WakeUps(database, wake=lambda *_: None, drop=heard.append, access_changed=lambda: changes.append(True))
+    listening = asyncio.create_task(other.run_listener())
+    await eventually(lambda: heard == [None])
+    changes.clear()  # of listening anew
+    async with database.transaction() as connection:
+        await raise_access_version(connection, schema=database.schema, projects=["p"])
+    await eventually(lambda: changes == [True])
+    assert heard == [None]
+    listening.cancel()
+    with suppress(asyncio.CancelledError):
+        await listening
+
+
+async def test_another_role_that_listens_learns_no_name(
+    database: Database, heard: list[str | None], stranger: psycopg.Connection[Any]
+) -> None:
+    telling = quiet(database)
+    for _ in range(2):
+        await telling.announce("projects/p/topics/secret-plan")
+    await eventually(lambda: len(heard) == 2)
+    payloads = [notification.payload for notification in stranger.notifies(timeout=30, stop_after=2)]
+    assert len(set(payloads)) == 2, "the same name can be recognised"
+    for payload in payloads:
+        assert b"secret" not in base64.b64decode(payload)
+        assert "secret" not in payload
+
+
+async def test_what_no_broker_has_sent_is_ignored_and_logged_once(
+    database: Database, stranger: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A malformed payload, one as brokers might write it in clear text, and one of theirs on another channel."""
+    caplog.set_level(logging.WARNING)
+    heard: list[str | None] = []
+    woken: list[tuple[int | None, int | None]] = []
+    listening = WakeUps(database, wake=lambda *which: woken.append(which), drop=heard.append)
+    task = asyncio.create_task(listening.run_listener(StateChanges()))
+    await eventually(lambda: heard == [None])
+    telling = quiet(database)
+    await telling.announce("projects/p/topics/a")
+    [sealed] = stranger.notifies(timeout=30, stop_after=1)
+    for payload in ("x", "s", "s1e", "s1 r2", "\U0001f600", "projects/p/topics/a", "QUJD", "A" * 7_999):
+        for channel in ("broker_wake", "broker_resources"):
+            stranger.execute("SELECT pg_notify(%s, %s)", [f"{channel}.broker", payload])
+    stranger.execute("SELECT pg_notify('broker_wake.broker', %s)", [sealed.payload])
+    await telling.announce("projects/p/topics/b")
+    await eventually(lambda: heard[-1] == "projects/p/topics/b")
+    assert heard == [None, "projects/p/topics/a", "projects/p/topics/b"]
+    assert woken == [(None, None)]
+    lines = [record.getMessage() for record in caplog.records if "notifications" in record.getMessage()]
+    assert [line.split(",")[0] for line in lines] == [
+        f"another program sends notifications on the channel {channel}"
+        for channel in ("broker_wake", "broker_resources")
+    ]
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -98,5 +98,5 @@ async def test_what_is_kept_of_acked_messages_goes_at_their_deadline(log: Log) -
     other = await pull(log, now=later + ACK_DEADLINE)
     await acknowledge(log, other, 0, now=later + ACK_DEADLINE)
     async with log.database.connection() as connection:
-        await delete_unwanted(connection, now=later + 3 * ACK_DEADLINE)
+        await delete_unwanted(connection, database=log.database, now=later + 3 * ACK_DEADLINE)
     assert await log.attempts() == [], "the janitor deletes it where nobody pulls"

@@ -184,7 +184,7 @@ async def test_what_the_janitor_lets_go_has_expired(log: Log) -> None:
     [delivery] = await log.pull()
     await log.acknowledge(delivery, [1])
     async with log.database.connection() as connection:
-        await delete_unwanted(connection, now=log.start + timedelta(days=8))
+        await delete_unwanted(connection, database=log.database, now=log.start + timedelta(days=8))
     assert [await _settled(log, seq) for seq in (1, 2, 3)] == [Event.EXPIRED, None, Event.EXPIRED]
 
 

@@ -1,10 +1,15 @@
 """Partitions are made ahead, as wide as fills a set size, and dropped behind (A10)."""
 
+import asyncio
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+import pytest
+
 from broker.domain.partition_width import MAX_WIDTH, MIN_WIDTH, next_width
 from broker.store.driver.database import Database
+from broker.store.driver.locks import MAKING_PARTITIONS, held
+from broker.store.log import partitions
 from broker.store.log.messages import PartitionMissing
 from broker.store.log.partitions import (
     AHEAD,
@@ -14,6 +19,7 @@ from broker.store.log.partitions import (
     make_partitions_ahead,
 )
 from tests.fixtures.log import Log
+from tests.store.interleavings.steps import until_waiting
 
 
 async def _make(database: Database, now: datetime) -> int:
@@ -35,6 +41,34 @@ async def test_partitions_cover_now_and_what_comes_without_a_gap(database: Datab
 
 async def test_making_them_again_makes_none(database: Database, now: datetime) -> None:
     assert await _make(database, now) == 0
+
+
+async def test_of_two_that_make_partitions_at_once_the_second_takes_those_of_the_first(
+    database: Database, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(*_: object) -> None:
+        """The first has the lock already."""
+
+    later = now + timedelta(hours=1)
+    async with held(database, MAKING_PARTITIONS, wait=True):
+        second = asyncio.create_task(_make(database, later))
+        await until_waiting(database)
+        with monkeypatch.context() as patch:
+            patch.setattr(partitions, "lock", nothing)
+            assert await _make(database, later) > 0
+    assert await second == 0
+    bounds = await _partitions(database)
+    assert all(end <= start for (_, end), (start, _) in pairwise(bounds))
+
+
+async def test_after_a_gap_of_seconds_they_do_not_reach_back_into_the_last_one(log: Log) -> None:
+    """Times are cut to whole minutes after a gap, and a partition that bridges days may end between two."""
+    jumped = (log.start + timedelta(days=3)).replace(second=10, microsecond=0)
+    await log.execute(f"UPDATE shards SET last_publish_time = '{jumped.isoformat()}'")
+    await _make(log.database, log.start)
+    end = (await _partitions(log.database))[-1][1]
+    assert end.second
+    assert await _make(log.database, end + AHEAD + timedelta(seconds=20)) > 0
 
 
 async def test_a_broker_that_slept_for_days_begins_anew_and_leaves_the_gap_empty(

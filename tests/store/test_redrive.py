@@ -7,6 +7,7 @@ import pytest
 
 from broker.domain.delivery import Delivery
 from broker.domain.redrive import Outcome
+from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log import piles, redrive
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.partitions import make_partitions_ahead
@@ -32,13 +33,13 @@ async def _tidy(log: Log, after: timedelta = HOUR) -> int:
     now = log.start + after
     async with log.database.connection() as connection:
         await make_partitions_ahead(connection, now=now)
-        await delete_unwanted(connection, now=now)
-        return await drop_partitions_behind(connection, now=now)
+        await delete_unwanted(connection, database=log.database, now=now)
+        return await drop_partitions_behind(connection, database=log.database, now=now)
 
 
 async def _drop(log: Log, now: datetime) -> None:
     async with log.database.connection() as connection:
-        assert await drop_partitions_behind(connection, now=now) > 0
+        assert await drop_partitions_behind(connection, database=log.database, now=now) > 0
 
 
 async def _acked(log: Log, **options: object) -> list[str]:
@@ -113,7 +114,8 @@ async def test_it_is_delivered_however_old_it_is_until_it_is_acked(letters: Lett
     await log.publish("c", now=later)
     await _tidy(log, timedelta(days=6))
     async with log.database.connection() as connection:
-        await delete_unwanted(connection, now=log.start + timedelta(days=8))  # what is past its retention
+        past_retention = log.start + timedelta(days=8)
+        await delete_unwanted(connection, database=log.database, now=past_retention)
     [delivery, _] = await log.pull(now=later, retention=HOUR)
     await log.nack(delivery, [1], now=later)
     again = await log.pull(now=later + HOUR / 2, retention=HOUR)
@@ -231,8 +233,7 @@ async def test_a_partition_is_not_dropped_between_the_look_and_the_commit(
     [delivery] = await letters.dead.pull(now=later)
     await letters.dead.nack(delivery, now=later)
     if not rule:
-        held = redrive._HOLD_RETENTION
-        monkeypatch.setattr(redrive, "_HOLD_RETENTION", changed(held, "4711005", "4711999"))
+        monkeypatch.setattr(redrive, "HOLD_RETENTION", changed(HOLD_RETENTION, "ROW SHARE", "ACCESS SHARE"))
     async with open_transaction(log.database) as session:
         await redrive.redrive(session, letters.wanted(now=later), log.attempt_ids)
         tidying = asyncio.create_task(_drop(log, later))

@@ -8,10 +8,10 @@ import pytest
 from broker.store.log.partitions import list_partitions, make_partitions_ahead
 from broker.store.log.retention import (
     MAX_STRAGGLERS,
+    cleaning_up,
     delete_dead_letters,
     delete_unwanted,
     drop_partitions_behind,
-    tidying,
 )
 from broker.store.resources import subscriptions, topics
 from broker.telemetry.state_changes import StateChanges
@@ -24,8 +24,8 @@ async def _tidy(log: Log, now: datetime) -> int:
     """One pass of the janitor; returns the partitions dropped."""
     async with log.database.connection() as connection:
         await make_partitions_ahead(connection, now=now)
-        await delete_unwanted(connection, now=now)
-        return await drop_partitions_behind(connection, now=now, states=StateChanges())
+        await delete_unwanted(connection, database=log.database, now=now)
+        return await drop_partitions_behind(connection, database=log.database, now=now, states=StateChanges())
 
 
 async def _oldest_start(log: Log) -> datetime:
@@ -154,7 +154,7 @@ async def test_many_dead_attempts_are_deleted_in_bounded_steps(log: Log) -> None
         """
     )
     async with log.database.connection() as connection:
-        assert await delete_unwanted(connection, now=log.start) == 2500
+        assert await delete_unwanted(connection, database=log.database, now=log.start) == 2500
     assert await log.attempts() == []
 
 
@@ -184,11 +184,10 @@ async def test_what_is_known_of_dead_letters_goes_with_them(log: Log, monkeypatc
     assert await delete(later) == 1
 
 
-async def test_one_process_tidies_at_a_time(log: Log) -> None:
-    async with log.database.connection() as first, log.database.connection() as second:
-        async with tidying(first) as ours:
-            assert ours
-            async with tidying(second) as theirs:
-                assert not theirs
-        async with tidying(second) as theirs:
-            assert theirs
+async def test_one_process_cleans_up_at_a_time(log: Log) -> None:
+    async with cleaning_up(log.database) as ours:
+        assert ours
+        async with cleaning_up(log.database) as theirs:
+            assert not theirs
+    async with cleaning_up(log.database) as theirs:
+        assert theirs

@@ -8,14 +8,16 @@ from datetime import datetime
 import pytest
 
 from broker.store.driver.database import Database
+from broker.store.driver.locks import CLEANING_UP
+from broker.store.driver.notification_seal import read_seal
 from broker.store.driver.notifications import ResourceChanged, listen, notify_resources_changed
 from broker.store.log.partitions import IDENTITIES, MESSAGES, RECORDS, list_partitions, make_partitions_ahead
-from broker.store.log.retention import tidying
+from broker.store.log.retention import cleaning_up
 
 
 @pytest.fixture
 async def three(database_url: str) -> AsyncIterator[list[Database]]:
-    """In the default schema, in one that has no tables, and can tell, and again in the default one."""
+    """In the default schema, in one with no more than this file needs, and again in the default one."""
     async with AsyncExitStack() as stack:
         databases = [
             Database(database_url, schema=schema, pool_size=2) for schema in ("broker", "second", "broker")
@@ -24,9 +26,12 @@ async def three(database_url: str) -> AsyncIterator[list[Database]]:
             stack.push_async_callback(database.close)
         async with databases[0].connection() as connection:
             await connection.execute(b"CREATE SCHEMA second")
-            found = await connection.execute(b"SELECT pg_get_functiondef('broker.tell_brokers'::regproc)")
-            [(tell_brokers,)] = await found.fetchall()
-            await connection.execute(tell_brokers.replace("broker.", "second."))
+            for function in ("tell_brokers", "try_lock"):
+                found = await connection.execute("SELECT pg_get_functiondef(%s::regproc)", [f"broker.{function}"])
+                [(definition,)] = await found.fetchall()
+                await connection.execute(definition.replace("broker.", "second."))
+            for table in (CLEANING_UP, "notification_keys"):
+                await connection.execute(f"CREATE TABLE second.{table} AS TABLE broker.{table}")
         yield databases
 
 
@@ -36,7 +41,8 @@ async def test_a_notification_is_heard_in_its_own_schema_alone(three: list[Datab
     assert [await anext(announcements) for announcements in listening] == [None] * 3
     for database, name in ((first, "of the first"), (second, "of the second")):
         async with database.connection() as connection:
-            await notify_resources_changed(connection, schema=database.schema, names=[name])
+            seal = await read_seal(connection)
+            await notify_resources_changed(connection, schema=database.schema, seal=seal, names=[name])
     async with asyncio.timeout(30):
         heard = [await anext(announcements) for announcements in listening]
     assert heard == [ResourceChanged(f"of the {which}") for which in ("first", "second", "first")]
@@ -44,20 +50,10 @@ async def test_a_notification_is_heard_in_its_own_schema_alone(three: list[Datab
         await announcements.aclose()
 
 
-async def test_who_tidies_up_in_one_schema_holds_up_nobody_in_another(three: list[Database]) -> None:
+async def test_a_cleanup_in_one_schema_does_not_delay_one_in_another(three: list[Database]) -> None:
     async with AsyncExitStack() as stack:
-        connections = [await stack.enter_async_context(database.connection()) for database in three]
-        turns = [await stack.enter_async_context(tidying(connection)) for connection in connections]
+        turns = [await stack.enter_async_context(cleaning_up(database)) for database in three]
         assert turns == [True, True, False]
-
-
-async def test_in_public_the_locks_are_those_of_release_0_1_0(three: list[Database], database_url: str) -> None:
-    released = Database(database_url, schema="public")
-    async with three[0].connection() as other, released.connection() as connection:
-        await other.execute(b"SELECT pg_advisory_lock(4711002)")
-        async with tidying(connection) as turn:
-            assert not turn
-    await released.close()
 
 
 async def test_partitions_are_made_in_the_schema_of_the_session(database: Database, now: datetime) -> None:

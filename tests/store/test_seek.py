@@ -180,13 +180,13 @@ async def test_a_snapshot_keeps_its_messages_until_it_expires(log: Log) -> None:
     [rest] = await log.pull()
     await log.acknowledge(rest)
     async with log.database.connection() as connection:
-        await drop_partitions_behind(connection, now=log.start + HOUR)
+        await drop_partitions_behind(connection, database=log.database, now=log.start + HOUR)
         await seek_to_snapshot(log, snapshot_id)
         assert sorted(await log.pull_texts()) == ["a", "b"]
         later = log.start + timedelta(days=7, hours=2)
         await snapshots.delete_expired_snapshots(connection, now=later)
-        await delete_unwanted(connection, now=later)
-        await drop_partitions_behind(connection, now=later)
+        await delete_unwanted(connection, database=log.database, now=later)
+        await drop_partitions_behind(connection, database=log.database, now=later)
     for table in ("snapshots", "snapshot_positions", "snapshot_outstanding", "messages"):
         assert await log.rows(f"SELECT count(*) FROM {table}") == [(0,)], table
 

@@ -14,6 +14,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.running_processes import RunningProcesses
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
+from broker.store.driver.notification_seal import read_seal
 from broker.store.driver.notifications import ResourceChanged, listen, notify_resources_changed
 from tests.fixtures.relay import Relay, relayed
 
@@ -179,7 +180,8 @@ async def test_a_listener_hears_what_is_announced_while_it_looks_for_the_server(
     async def announce() -> None:
         async with database.connection() as connection:
             for name in names:
-                await notify_resources_changed(connection, schema=database.schema, names=[name])
+                seal = await read_seal(connection)
+                await notify_resources_changed(connection, schema=database.schema, seal=seal, names=[name])
 
     async with asyncio.timeout(_BOUND_SECONDS):
         announcing = asyncio.create_task(announce())

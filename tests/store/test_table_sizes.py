@@ -9,6 +9,7 @@ import pytest
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.table_sizes import TableSizes
 from broker.store.driver.database import Database
+from broker.store.driver.locks import MEASURING, try_lock
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.log import Log
 from tests.fixtures.relaying import Hand
@@ -98,9 +99,7 @@ async def test_while_one_process_measures_the_others_go_by_what_is_known(
     await _grow(log)
     clock.moment += _MINUTE
     async with log.database.connection() as measuring, measuring.transaction():
-        await measuring.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 4711007))"  # as lock_key has it
-        )
+        assert await try_lock(measuring, MEASURING)
         assert await process(_ROOM).size() == before
     assert await process(_ROOM).size() > before + 5_000_000
 

@@ -224,9 +224,9 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def serving(signer: TokenSigner, *, has_own_address: bool = False) -> Iterator[str]:
+def serving(signer: TokenSigner, *, is_configured: bool = True) -> Iterator[str]:
     """The well-known documents, over HTTP."""
-    routes = well_known_routes(signer.published_keys, issuer=ISSUER, has_own_address=has_own_address)
+    routes = well_known_routes(signer.published_keys, issuer=ISSUER, is_configured=is_configured)
     server = _Server(uvicorn.Config(Starlette(routes=routes), port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -245,8 +245,8 @@ async def test_a_receiver_verifies_the_token_with_pyjwt_and_with_google_auth(sig
     with serving(signer) as url:
         discovered = await asyncio.to_thread(_get, f"{url}/.well-known/openid-configuration")
         assert discovered["issuer"] == ISSUER
-        assert discovered["jwks_uri"] == f"{url}/.well-known/jwks.json"
-        client = jwt.PyJWKClient(discovered["jwks_uri"])
+        assert discovered["jwks_uri"] == f"{ISSUER}/.well-known/jwks.json"
+        client = jwt.PyJWKClient(f"{url}/.well-known/jwks.json")
         key = await asyncio.to_thread(client.get_signing_key_from_jwt, token)
         claims = jwt.decode(token, key, algorithms=["RS256"], audience=AUDIENCE, issuer=ISSUER)
         assert claims["email"] == EMAIL
@@ -256,10 +256,17 @@ async def test_a_receiver_verifies_the_token_with_pyjwt_and_with_google_auth(sig
             await asyncio.to_thread(_verify_as_google, token[:-8] + "AAAAAAAA", url + "/oauth2/v3/certs")
 
 
-async def test_the_keys_are_below_the_issuer_if_that_is_an_address(signers: Signers) -> None:
-    with serving(signers.another(), has_own_address=True) as url:
-        discovered = await asyncio.to_thread(_get, f"{url}/.well-known/openid-configuration")
-    assert discovered["jwks_uri"] == f"{ISSUER}/.well-known/jwks.json"
+@pytest.mark.parametrize(
+    ("is_configured", "cached"), [(True, "public, max-age=300"), (False, "no-store")], ids=["configured", "not"]
+)
+async def test_discovery_takes_nothing_from_the_request(signers: Signers, is_configured: bool, cached: str) -> None:
+    """A forged Host header would have receivers, and caches before them, believe somebody else's keys."""
+    forged = {"Host": "evil.example", "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "http"}
+    with serving(signers.another(), is_configured=is_configured) as url:
+        where = f"{url}/.well-known/openid-configuration"
+        response = await asyncio.to_thread(requests.get, where, headers=forged, timeout=20)
+    assert response.json()["jwks_uri"] == f"{ISSUER}/.well-known/jwks.json"
+    assert response.headers["Cache-Control"] == cached
 
 
 def _get(url: str) -> Any:

@@ -1,8 +1,8 @@
 """Who calls, by the credential that a request shows.
 
-A credential that was verified is known until it expires or something changes in the project of its account: the
-calls that follow cost a dictionary access.  One that was refused is remembered for a while as well.  Neither costs
-a statement, ever.
+A credential that was verified is known until it expires, something changes in the project of its account, or an
+issuer withdraws a key: the calls that follow cost a dictionary access.  One that was refused is remembered for a
+while as well.  Neither costs a statement, ever.
 """
 
 import time
@@ -70,6 +70,8 @@ class Authenticator:
         self._known: dict[bytes, tuple[Caller, float, Validity]] = {}
         self._refused: dict[bytes, tuple[Unauthenticated, float]] = {}
         version.after_change(self._forget_refusals)
+        self.after_withdrawal = issuers.after_withdrawal
+        self.after_withdrawal(self._known.clear)
 
     def warm(self, authorization: bytes) -> Caller | None:
         """The caller with this `Authorization`, if that is known now; else `caller` has to look."""
@@ -93,12 +95,14 @@ class Authenticator:
         return ANONYMOUS
 
     def still_holds(self, caller: Caller) -> bool:
-        """Whether a caller that was let in would be let in now, its token's end apart: for open streams."""
+        """Whether a caller that was let in would be let in now, apart from the end of its token: for open calls."""
         kind = caller.credential.partition(":")[0]
         if kind == "key":
             return self._accounts.still_holds(caller)
         if kind == CERTIFICATE:
             return self._certificates.still_holds(caller)
+        if caller.signed_by:
+            return self._issuers.still_holds(caller)
         if kind == "apiKey":
             return any(
                 f"apiKey:{key.name}" == caller.credential for key in self._directory.current.api_keys.values()

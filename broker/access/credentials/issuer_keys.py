@@ -9,6 +9,8 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 import httpx
@@ -16,6 +18,7 @@ import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from broker.domain.errors import Unavailable
 from broker.domain.oidc_issuer import OidcIssuer, check_url
@@ -23,7 +26,8 @@ from broker.telemetry.state_changes import StateChanges
 
 FETCH_SECONDS = 5.0  # for both documents
 AGAIN_SECONDS = 10.0  # at least, between two fetches for keys that are not known
-MAX_AGE_SECONDS = 600.0  # after which keys are read anew: one that was withdrawn is believed no longer
+MAX_AGE_SECONDS = 600.0  # within which keys are read anew: one that was withdrawn is believed no longer
+REFRESH_SECONDS = 60.0  # between two times that a process looks for keys that are about to be so old
 MAX_DOCUMENT_BYTES = 1_000_000
 MAX_KEYS = 100
 _TROUBLE = "issuers"
@@ -38,26 +42,41 @@ class _Disbelieved(Exception):
     """What the issuer answers is not what it should; the message says what."""
 
 
-_UNREADABLE = (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.MsgspecError, _Disbelieved)
+_UNREADABLE = (
+    *(httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.MsgspecError, _Disbelieved),
+    RecursionError,  # of JSON that is nested too deeply
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IssuerKey:
-    """`algorithms`: those that the kind of key allows, whatever a token says."""
+    """`algorithms`: those that the kind of key allows, whatever a token says; `thumbprint` names the key alone."""
 
     key: RSAPublicKey | EllipticCurvePublicKey
     algorithms: tuple[str, ...]
+
+    @cached_property
+    def thumbprint(self) -> str:
+        return sha256(self.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
 class IssuerKeys:
     """The keys of one issuer, in this process."""
 
     def __init__(
-        self, issuer: OidcIssuer, states: StateChanges, *, ticks: Callable[[], float] = time.monotonic
+        self,
+        issuer: OidcIssuer,
+        states: StateChanges,
+        *,
+        withdrawn: Callable[[], None] = lambda: None,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`states` hears when the keys cannot be read.  `ticks`: seconds, of a clock that only goes forward."""
+        """`withdrawn()` is called when the issuer no longer has a key that it had.  `states` reports that the keys
+        cannot be read.  `ticks`: seconds, of a clock that only goes forward.
+        """
         self._issuer = issuer
         self._states = states
+        self._withdrawn = withdrawn
         self._ticks = ticks
         self._keys: Mapping[str, IssuerKey] = {}
         self._read_at = self._tried_at = float("-inf")
@@ -66,26 +85,43 @@ class IssuerKeys:
     async def find(self, key_id: str) -> IssuerKey | None:
         """The key of that id; None: the issuer has none.  Raises Unavailable: its keys cannot be read."""
         now = self._ticks()
-        old = now - self._read_at > MAX_AGE_SECONDS
-        if (key_id not in self._keys or old) and now - self._tried_at > AGAIN_SECONDS and self._fetch is None:
-            self._tried_at = now
-            self._fetch = asyncio.create_task(self._fetch_keys(), name="issuer keys")
+        if key_id not in self._keys and now - self._tried_at > AGAIN_SECONDS:
+            self._begin_fetch(now)
         if self._fetch is not None and key_id not in self._keys:
             await asyncio.shield(self._fetch)
         if self._read_at == float("-inf"):
             raise Unavailable("The keys of the token's issuer cannot be read; try again.")
         return self._keys.get(key_id)
 
+    async def refresh(self) -> None:
+        """Reads the keys again if they are in use and would be too old by the next time."""
+        now = self._ticks()
+        if self._keys and now - self._read_at > MAX_AGE_SECONDS - REFRESH_SECONDS - FETCH_SECONDS:
+            self._begin_fetch(now)
+        if self._fetch is not None:
+            await asyncio.shield(self._fetch)
+
+    def has(self, thumbprint: str) -> bool:
+        """Whether this is one of the keys that were read last."""
+        return any(key.thumbprint == thumbprint for key in self._keys.values())
+
+    def _begin_fetch(self, now: float) -> None:
+        if self._fetch is None:
+            self._tried_at = now
+            self._fetch = asyncio.create_task(self._fetch_keys(), name="issuer keys")
+
     async def _fetch_keys(self) -> None:
         issuer = self._issuer.issuer
         try:
             async with asyncio.timeout(FETCH_SECONDS), _client() as client:
-                self._keys = await self._read(client)
-                self._read_at = self._ticks()
+                keys = await self._read(client)
         except _UNREADABLE as error:
             # What is known stays; the next call that needs more tries again.
             self._states.begins(_TROUBLE, issuer, f"the keys of the issuer {issuer} cannot be read", _why(error))
         else:
+            before, self._keys, self._read_at = self._keys, keys, self._ticks()
+            if not all(self.has(key.thumbprint) for key in before.values()):
+                self._withdrawn()
             self._states.ends(_TROUBLE, issuer, f"the keys of the issuer {issuer} are read again")
         finally:
             self._fetch = None
@@ -109,6 +145,8 @@ def _why(error: Exception) -> str:
     """In a line; nothing of what callers have sent goes into a request for keys."""
     if isinstance(error, TimeoutError | httpx.TimeoutException):
         return f"no answer within {FETCH_SECONDS:.0f} s"
+    if isinstance(error, RecursionError):
+        return "the answer is nested too deeply"
     if isinstance(error, msgspec.MsgspecError):
         return "the answer is no JSON"
     return " ".join(str(error).split())[:_MAX_WHY] or type(error).__name__

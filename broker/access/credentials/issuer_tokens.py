@@ -1,6 +1,8 @@
 """Tokens of issuers outside of the broker: ID and access tokens (JWT) of OpenID Connect."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +21,26 @@ class IssuerTokens:
     """Verifies the tokens of the issuers that the operator has named."""
 
     def __init__(self, issuers: Iterable[OidcIssuer], states: StateChanges) -> None:
-        self._issuers = {issuer.issuer: (issuer, IssuerKeys(issuer, states)) for issuer in issuers}
+        self._watchers: list[Callable[[], None]] = []
+        self._issuers = {
+            issuer.issuer: (issuer, IssuerKeys(issuer, states, withdrawn=self._withdrawn)) for issuer in issuers
+        }
+
+    def after_withdrawal(self, watch: Callable[[], None]) -> None:
+        """Call `watch()` when an issuer has withdrawn a key, to check callers again that were let in before."""
+        self._watchers.append(watch)
+
+    def _withdrawn(self) -> None:
+        for watch in self._watchers:
+            watch()
+
+    async def refresh(self) -> None:
+        """Reads the keys again that would soon be too old, so that those that were withdrawn are noticed."""
+        await asyncio.gather(*(keys.refresh() for _, keys in self._issuers.values()))
+
+    def still_holds(self, caller: Caller) -> bool:
+        """Whether the key that has signed the token of a caller that was let in is still one of an issuer's."""
+        return any(keys.has(caller.signed_by) for _, keys in self._issuers.values())
 
     def is_of_issuer(self, token: Unverified) -> bool:
         """Whether it names one of them."""
@@ -39,7 +60,7 @@ class IssuerTokens:
             raise refusals.invalid("is of another issuer (iss)")
         if not set(issuer.audiences).intersection(audiences_of(claims)):
             raise refusals.invalid("is for another audience (aud)")
-        return Proven(_caller(issuer, claims), until)
+        return Proven(replace(_caller(issuer, claims), signed_by=key.thumbprint), until)
 
 
 def _caller(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Caller:

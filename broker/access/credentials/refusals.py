@@ -48,6 +48,11 @@ def expired_meanwhile() -> Unavailable:
     return Unavailable("The credential that the call began with has expired; call again with a new one.")
 
 
+def withdrawn_meanwhile() -> Unavailable:
+    """Of a call that was let in, and is still open: a new token may be signed by another key."""
+    return Unavailable("The issuer has withdrawn the key of the credential; call again with a new one.")
+
+
 def revoked() -> Unauthenticated:
     """Of a call that was let in, and is still open."""
     return refusal(

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from broker.port.http1.exchange import WITHOUT_BODY, Exchange, Gone
 from broker.port.http1.responses import FAULT, error_answer
 
+CLIENT_CERTIFICATE = "client_certificate"  # what the state of a request has of its connection (None: none)
 Message = dict[str, Any]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -57,7 +58,7 @@ def _scope(exchange: Exchange, server: tuple[str, int] | None, state: dict[str, 
         "headers": head.headers,
         "client": exchange.peer,
         "server": server,
-        "state": state.copy(),
+        "state": {**state, CLIENT_CERTIFICATE: exchange.client_certificate},
     }
 
 

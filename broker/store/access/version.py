@@ -10,7 +10,7 @@ from sqlalchemy import text
 from broker.domain.access_changes import AccessChanges, Versions
 from broker.domain.policy import ABOVE_PROJECTS
 from broker.store.driver.database import Connection, ResourceConnection
-from broker.store.driver.notifications import ACCESS_CHANGED, resources_channel
+from broker.store.driver.notifications import access_channel
 from broker.store.driver.postgres_errors import translate_errors
 
 KEPT_VERSIONS = 1_000  # a process that is further behind takes it that everything has changed
@@ -28,7 +28,7 @@ _RAISE = text(
     " RETURNING version"
 )
 _PRUNE = text("DELETE FROM access_changes WHERE version <= :version")
-_TELL = text("SELECT tell_brokers(:channel, :payload)")
+_TELL = text("SELECT tell_brokers(:channel, '')")
 
 
 async def raise_access_version(
@@ -43,7 +43,7 @@ async def raise_access_version(
     version = (await connection.execute(_RAISE, values)).scalars().first()
     if version is not None and version % _PRUNE_EVERY == 0:
         await connection.execute(_PRUNE, {"version": version - KEPT_VERSIONS})
-    await connection.execute(_TELL, {"channel": resources_channel(schema), "payload": ACCESS_CHANGED})
+    await connection.execute(_TELL, {"channel": access_channel(schema)})
 
 
 async def read_changes(connection: Connection, *, since: Versions) -> AccessChanges:

@@ -1,10 +1,13 @@
 """Wake-ups between broker processes, over LISTEN and NOTIFY.
 
-Three channels, for each schema its own.  `broker_wake` carries what may be claimed now, as words: `s12` (shard 12
-has new messages), `r7` (subscription 7 has redeliveries, or another time for them).  `broker_resources` carries the
-name of a topic or subscription that changed; nothing where that is too long for it, and then any may have changed;
-ACCESS_CHANGED, which names no resource, where a credential or a policy did.
-`broker_staged` says that a transaction of an application's has committed something (docs/decisions/0050).
+Each schema has its own channels. Two have payloads, which are sealed (notification_seal.py): `broker_wake` carries
+what may be claimed now, as words: `s12` (shard 12 has new messages), `r7` (subscription 7 has redeliveries, or
+another time for them). `broker_resources` carries the name of a topic or subscription that changed; nothing if
+that is too long, and then any may have changed. Two have none: `broker_access` means that a credential or a policy
+has changed, `broker_staged` that the transaction of an application has committed something (docs/decisions/0050).
+Any role of the database can send these two. Each costs a process at most a query, and no query while one is under
+way.
+
 A lost notification costs time, never a message: pulls also look for themselves.  So do all, where a database knows
 neither: the function `tell_brokers` (migration 0057) does nothing there, and `listen` says so.
 """
@@ -19,11 +22,10 @@ from broker.domain.database_url import RELEASE_0_1_SCHEMA
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, Database
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.notification_seal import MAX_TEXT, NotificationSeal, read_seal
 from broker.store.driver.postgres_errors import translate_errors
 
-_WAKE, _RESOURCES, _STAGED = "broker_wake", "broker_resources", "broker_staged"
-ACCESS_CHANGED = "access"
-_MAX_PAYLOAD = 7900  # bytes; PostgreSQL refuses 8,000
+_WAKE, _RESOURCES, _STAGED, _ACCESS = "broker_wake", "broker_resources", "broker_staged", "broker_access"
 _SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
 _ANSWER_SECONDS = 5.0
 
@@ -59,16 +61,23 @@ class Committed:
     """A transaction of an application's has, and something is staged (store/log/staged.py)."""
 
 
-Announcement = Wake | ResourceChanged | AccessChanged | Committed
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A notification on this channel that no broker of the schema has sent."""
+
+    channel: str
 
 
-def _payloads(words: Iterable[str]) -> list[str]:
-    payloads = [""]
+Announcement = Wake | ResourceChanged | AccessChanged | Committed | Unreadable
+
+
+def _texts(words: Iterable[str]) -> list[str]:
+    texts = [""]
     for word in words:
-        if len(payloads[-1]) + len(word) >= _MAX_PAYLOAD:
-            payloads.append("")
-        payloads[-1] += f" {word}" if payloads[-1] else word
-    return payloads
+        if len(texts[-1]) + len(word) >= MAX_TEXT:
+            texts.append("")
+        texts[-1] += f" {word}" if texts[-1] else word
+    return texts
 
 
 def _channel(name: str, schema: str) -> str:
@@ -76,26 +85,34 @@ def _channel(name: str, schema: str) -> str:
     return name if schema == RELEASE_0_1_SCHEMA else f"{name}.{schema}"
 
 
-def resources_channel(schema: str) -> str:
-    """Where changes are told, to be told in the transaction that makes them."""
-    return _channel(_RESOURCES, schema)
+def access_channel(schema: str) -> str:
+    """Where changes of access are announced, in the transaction that makes them."""
+    return _channel(_ACCESS, schema)
 
 
 async def notify_wake(
-    connection: HotConnection, *, schema: str, shard_ids: Iterable[int], subscription_ids: Iterable[int]
+    connection: HotConnection,
+    *,
+    schema: str,
+    seal: NotificationSeal,
+    shard_ids: Iterable[int],
+    subscription_ids: Iterable[int],
 ) -> None:
     """Tell all processes what can be claimed; never part of another transaction (NOTIFY serialises commits)."""
     words = [f"s{shard_id}" for shard_id in shard_ids] + [f"r{id_}" for id_ in subscription_ids]
-    for payload in _payloads(words):
-        await connection.run((_NOTIFY_WAKE, {"channel": _channel(_WAKE, schema), "payload": payload}))
+    channel = _channel(_WAKE, schema)
+    for text in _texts(words):
+        await connection.run((_NOTIFY_WAKE, {"channel": channel, "payload": seal.seal(channel, text)}))
 
 
-async def notify_resources_changed(connection: Connection, *, schema: str, names: Iterable[str]) -> None:
+async def notify_resources_changed(
+    connection: Connection, *, schema: str, seal: NotificationSeal, names: Iterable[str]
+) -> None:
     """Tell all processes that topics or subscriptions changed, in one transaction however many they are."""
-    payloads = [name if len(name.encode()) <= _MAX_PAYLOAD else "" for name in names]
+    channel = _channel(_RESOURCES, schema)
+    payloads = [seal.seal(channel, name if len(name.encode()) <= MAX_TEXT else "") for name in names]
     await connection.execute(
-        "SELECT tell_brokers(%s, payload) FROM unnest(%s::text[]) AS changed (payload)",
-        [resources_channel(schema), payloads],
+        "SELECT tell_brokers(%s, payload) FROM unnest(%s::text[]) AS changed (payload)", [channel, payloads]
     )
 
 
@@ -111,13 +128,14 @@ async def listen(
     with translate_errors():
         try:
             connection.patience = answer_seconds
-            for name in (_WAKE, _RESOURCES, _STAGED):
+            seal = await read_seal(connection)
+            for name in (_WAKE, _RESOURCES, _STAGED, _ACCESS):
                 channel = sql.Identifier(_channel(name, database.schema))
                 await _begin_to_hear(connection, sql.SQL("LISTEN {}").format(channel))
             yield None
             while True:
                 async for notification in connection.notifies(timeout=silence_seconds):
-                    yield _announcement(notification)
+                    yield _announcement(notification, seal)
                 await connection.execute(b"SELECT 1")
         finally:
             await connection.close()
@@ -130,18 +148,20 @@ async def _begin_to_hear(connection: Connection, command: sql.Composed) -> None:
         raise NoNotifications(str(error)) from error
 
 
-def _announcement(notification: Notify) -> Announcement:
-    if notification.channel.startswith(_STAGED):
+def _announcement(notification: Notify, seal: NotificationSeal) -> Announcement:
+    channel, _, _ = notification.channel.partition(".")
+    if channel == _STAGED:
         return Committed()
-    if notification.channel.startswith(_RESOURCES):
-        if notification.payload == ACCESS_CHANGED:
-            return AccessChanged()
-        return ResourceChanged(notification.payload or None)
-    return _parse_wake(notification.payload)
+    if channel == _ACCESS:
+        return AccessChanged()
+    text = seal.open(notification.channel, notification.payload)
+    if text is None:
+        return Unreadable(channel)
+    return ResourceChanged(text or None) if channel == _RESOURCES else _parse_wake(text)
 
 
-def _parse_wake(payload: str) -> Wake:
+def _parse_wake(text: str) -> Wake:
     wake = Wake()
-    for word in payload.split():
+    for word in text.split():
         (wake.shard_ids if word[0] == "s" else wake.subscription_ids).append(int(word[1:]))
     return wake

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from psycopg import errors, sql
 
 from broker.domain.partition_width import MIN_WIDTH, next_width
-from broker.store.driver.advisory_locks import MAKING_PARTITIONS, lock_key
 from broker.store.driver.database import Connection
+from broker.store.driver.locks import MAKING_PARTITIONS, lock
 from broker.store.engine.engine import find_engine
 
 # Publishes may land this far ahead of now; the janitor must run at least twice in it.
@@ -100,25 +100,24 @@ async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int
 
     Also covers publish times that shards have already reached, should the clock have gone back.
     """
-    await connection.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(MAKING_PARTITIONS)))
-    try:
-        cursor = await connection.execute(b"SELECT max(last_publish_time) FROM shards")
-        row = await cursor.fetchone()
-        assert row is not None
-        latest = max(now, row[0] or now) + AHEAD
-        made = await _make_until(connection, MESSAGES, now, latest)
-        await _make_until(connection, IDENTITIES, now, latest)
-        await _make_until(connection, RECORDS, now, latest)
-        return made
-    finally:
-        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(MAKING_PARTITIONS)))
+    cursor = await connection.execute(b"SELECT max(last_publish_time) FROM shards")
+    row = await cursor.fetchone()
+    assert row is not None
+    latest = max(now, row[0] or now) + AHEAD
+    made = await _make_until(connection, MESSAGES, now, latest)
+    await _make_until(connection, IDENTITIES, now, latest)
+    await _make_until(connection, RECORDS, now, latest)
+    return made
 
 
 async def _make_until(connection: Connection, of: Partitioned, now: datetime, latest: datetime) -> int:
-    missing = await _missing(connection, of, now, latest)
-    for start, end in missing:
-        await _make(connection, of, start, end)
-    return len(missing)
+    made = 0
+    while missing := await _missing(connection, of, now, latest):
+        for start, end in missing:
+            if not await _make(connection, of, start, end):
+                break  # another process has made one, perhaps with other bounds
+            made += 1
+    return made
 
 
 async def _missing(
@@ -133,7 +132,7 @@ async def _missing(
         start = last.end
         width = max(next_width(last.end - last.start, await _size(connection, last.name)), of.narrowest)
         if start < now - AHEAD:  # nobody made any for a while: leave the gap empty
-            start, width = _whole_minutes(now - AHEAD), of.narrowest
+            start, width = max(start, _whole_minutes(now - AHEAD)), of.narrowest
     bounds = []
     while start <= latest:
         # One partition bridges a clock that has jumped far ahead, however far.
@@ -157,13 +156,17 @@ async def _size(connection: Connection, name: str) -> int:
     return size
 
 
-async def _make(connection: Connection, of: Partitioned, start: datetime, end: datetime) -> None:
+async def _make(connection: Connection, of: Partitioned, start: datetime, end: datetime) -> bool:
+    """Makes a partition; False: another process has just made one that `start` or a later time is in."""
     name = sql.Identifier(f"{of.prefix}_{start:%Y%m%d_%H%M%S}")
     column = sql.Identifier(of.column)
     # A CHECK that says what the bounds say spares ATTACH the reading of the table.
     check = sql.SQL("{0} >= {1} AND {0} < {2}").format(column, start, end)
     async with connection.transaction():
         await _prepare_to_change(connection)
+        await lock(connection, MAKING_PARTITIONS)
+        if any(partition.end > start for partition in await list_partitions(connection, of)):
+            return False
         await connection.execute(
             sql.SQL(
                 "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({})) WITH ({})"
@@ -176,6 +179,7 @@ async def _make(connection: Connection, of: Partitioned, start: datetime, end: d
             ),
             prepare=False,
         )
+    return True
 
 
 async def drop_partition(connection: Connection, partition: Partition, of: Partitioned = MESSAGES) -> bool:

@@ -22,12 +22,12 @@ from broker.domain.subscription import Subscription
 from broker.store.driver import statements
 from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
 from broker.store.log.log_walk import read_matching
 from broker.store.log.piles import Pile, lock_letters, lock_piles
 
-_HOLD_RETENTION = statements.hot("hold_retention")
 _FIND_EXPIRED = statements.hot("find_expired")
 _FIND_LAST_TOLD = statements.hot("find_last_told")
 _FIND_GIVEN_UP = statements.hot("find_given_up")
@@ -71,7 +71,7 @@ async def replay_pushes(connection: HotConnection, step: ReplayStep, attempt_ids
 
     Raises FailedPrecondition (no cursor: the subscription is gone or detached).
     """
-    await connection.run((_HOLD_RETENTION, {}))
+    await connection.run((HOLD_RETENTION, {}))
     owner, shard_id = step.meant.walk.subscription_id, step.after.shard_id
     by_shard = await lock_piles(connection, shard_ids=[], own=(owner, [shard_id]), consumable=(), now=step.now)
     if shard_id not in by_shard:

@@ -23,6 +23,7 @@ from broker.domain.sequences import from_multirange
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.chosen_letters import (
     Piles,
@@ -41,7 +42,6 @@ from broker.store.log.pending_rows import Pending, PendingRows
 from broker.store.log.piles import Pile, lock_holding, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
-_HOLD_RETENTION = statements.hot("hold_retention")
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
 _FIND_LOGGED = statements.hot("find_logged")
 _FORGET_LETTERS = statements.hot("forget_letters")
@@ -158,7 +158,7 @@ async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Any, 
     Raises FailedPrecondition.
     """
     asked = of_letters_alone(_asked(step))
-    _, rows = await connection.run((_HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, asked))
+    _, rows = await connection.run((HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, asked))
     shard_ids = [row.shard_id for row in rows]
     owner = step.chosen.subscription_id
     locked = await lock_piles(

@@ -18,12 +18,12 @@ from broker.domain.subscription import Subscription
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
 from broker.store.log.piles import Pile, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
-_HOLD_RETENTION = statements.hot("hold_retention")
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _READ_HEADS = statements.hot("read_heads")
@@ -50,7 +50,7 @@ async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptI
     """
     subscription_id = asked.subscription.subscription_id
     shard_ids = sorted({shard_id for shard_id, _ in asked.ids} & {*asked.subscription.shard_ids})
-    await connection.run((_HOLD_RETENTION, {}))
+    await connection.run((HOLD_RETENTION, {}))
     by_shard = await lock_piles(
         connection, shard_ids=[], own=(subscription_id, shard_ids), consumable=(), now=asked.now
     )

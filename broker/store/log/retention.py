@@ -6,14 +6,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from psycopg import sql
-
 from broker.domain.journal import Event, Row, ranges_of, rows_of
 from broker.domain.letter_standing import KEPT
 from broker.domain.sequences import from_bits, from_multirange
 from broker.store.driver import statements
-from broker.store.driver.advisory_locks import DROPPING, TIDYING, lock_key
-from broker.store.driver.database import Connection
+from broker.store.driver.database import Connection, Database
+from broker.store.driver.locks import CLEANING_UP, DROPPING, Held, held
 from broker.store.log.deleting import BATCH
 from broker.store.log.finished_attempts import delete_finished_attempts
 from broker.store.log.in_doubt import is_nothing_in_doubt
@@ -40,34 +38,24 @@ _EVER, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 
 
 @asynccontextmanager
-async def tidying(connection: Connection) -> AsyncIterator[bool]:
-    """Whether it is this process's turn to tidy up; the lock goes with the connection if the process dies."""
-    cursor = await connection.execute(sql.SQL("SELECT pg_try_advisory_lock({})").format(lock_key(TIDYING)))
-    row = await cursor.fetchone()
-    if row is None or not row[0]:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(TIDYING)))
+async def cleaning_up(database: Database) -> AsyncIterator[bool]:
+    """Whether this process may clean up: one at a time does."""
+    async with held(database, CLEANING_UP, wait=False) as lock:
+        yield lock is not None
 
 
 @asynccontextmanager
-async def _dropping(connection: Connection) -> AsyncIterator[bool]:
-    """Nobody makes rows meanwhile of messages that nothing refers to just now (hold_retention.sql).
+async def _dropping(connection: Connection, database: Database) -> AsyncIterator[Held | None]:
+    """For the block nobody makes rows of messages that nothing refers to just now (HOLD_RETENTION).
 
-    Whether nobody has made any before that cannot be seen yet: on nodes such rows may come to light later.
+    None: such rows may have been made before and not be visible yet, as on nodes that have not heard of a commit.
     """
-    await connection.execute(sql.SQL("SELECT pg_advisory_lock({})").format(lock_key(DROPPING)))
-    try:
-        yield await is_nothing_in_doubt(connection)
-    finally:
-        await connection.execute(sql.SQL("SELECT pg_advisory_unlock({})").format(lock_key(DROPPING)))
+    async with held(database, DROPPING, wait=True) as lock:
+        yield lock if await is_nothing_in_doubt(connection) else None
 
 
 async def drop_partitions_behind(
-    connection: Connection, *, now: datetime, states: StateChanges | None = None
+    connection: Connection, *, database: Database, now: datetime, states: StateChanges | None = None
 ) -> int:
     """Drop the partitions that nobody wants a message of, and tell `states` of it.  Returns how many.
 
@@ -75,11 +63,11 @@ async def drop_partitions_behind(
     moved to `straggler_batches`.
     """
     await drop_detached_leftovers(connection)
-    async with _dropping(connection) as may_drop:
-        return await _drop_partitions(connection, now, states or StateChanges()) if may_drop else 0
+    async with _dropping(connection, database) as lock:
+        return await _drop_partitions(connection, lock, now, states or StateChanges()) if lock else 0
 
 
-async def _drop_partitions(connection: Connection, now: datetime, states: StateChanges) -> int:
+async def _drop_partitions(connection: Connection, lock: Held, now: datetime, states: StateChanges) -> int:
     pins = await read_oldest_pins(connection, now=now)
     oldest, oldest_attempt = (pin or _NEVER for pin in pins)
     dropped = 0
@@ -91,6 +79,7 @@ async def _drop_partitions(connection: Connection, now: datetime, states: StateC
         has_attempts = oldest_attempt < partition.end
         if not await _move_stragglers(connection, partition, states, now=now, has_attempts=has_attempts):
             continue
+        await lock.check()
         if await drop_partition(connection, partition):
             dropped += 1
             states.forget(_KEPT, partition.name)
@@ -134,7 +123,7 @@ async def _count(connection: Connection, statement: str, parameters: Mapping[str
     return int(row[0])
 
 
-async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
+async def delete_unwanted(connection: Connection, *, database: Database, now: datetime) -> int:
     """Delete attempts, stragglers and shards that nothing refers to.  Returns the attempts deleted."""
     deleted = 0
     while True:
@@ -144,8 +133,8 @@ async def delete_unwanted(connection: Connection, *, now: datetime) -> int:
         deleted += len(rows)
         if not more:
             break
-    async with _dropping(connection) as may_drop:
-        if may_drop:
+    async with _dropping(connection, database) as lock:
+        if lock is not None:
             await _delete_stragglers(connection, now)
     async with connection.transaction():
         cursor = await connection.execute(_DELETE_CLOSED_SHARDS)
@@ -166,8 +155,8 @@ async def _delete_stragglers(connection: Connection, now: datetime) -> None:
 async def _tell_expired(connection: Connection, attempts: Sequence[tuple[Any, ...]], now: datetime) -> None:
     """What was not acked of the attempts that are past their retention goes into the journal."""
     of_shards: dict[int, list[Row]] = {}
-    for shard_id, subscription_id, number, held, bits in attempts:
-        seqs = from_multirange(held)
+    for shard_id, subscription_id, number, multirange, bits in attempts:
+        seqs = from_multirange(multirange)
         gone = ranges_of(seqs[ordinal] for ordinal in from_bits(bits))
         of_shards.setdefault(shard_id, []).extend(rows_of(None, subscription_id, Event.EXPIRED, number, gone))
     for shard_id, rows in of_shards.items():

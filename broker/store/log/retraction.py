@@ -25,12 +25,12 @@ from broker.domain.sequences import from_multirange, to_bits
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, one_by_one, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.due_attempt import attempt_numbers
 from broker.store.log.journal import journal_statement
 from broker.store.log.piles import lock_holding, lock_piles
 from broker.store.log.retracted import Id, insertions, read_retractions
 
-_HOLD_RETENTION = statements.hot("hold_retention")
 _TAKE_SCHEDULED_MESSAGES = statements.hot("take_scheduled_messages")
 _READ_SEQUENCES = statements.hot("read_sequences")
 _LOCATE_MESSAGES = statements.hot("locate_messages")
@@ -83,7 +83,7 @@ async def retract(connection: HotConnection, asked: Asked) -> Done:
     Raises InvalidArgument (too many subscriptions for so many messages), Aborted (somebody else was at the same
     messages).
     """
-    await connection.run((_HOLD_RETENTION, {}))
+    await connection.run((HOLD_RETENTION, {}))
     taken, seqs = await _resolved(connection, asked.ids)
     shard_ids = sorted({shard_id for shard_id, _ in seqs})
     piles = await lock_piles(connection, shard_ids=shard_ids, consumable=(), now=asked.now)

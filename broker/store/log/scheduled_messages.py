@@ -36,6 +36,7 @@ from broker.store.log.messages import (
 
 _FIND_SCHEDULED_SHARDS = statements.hot("find_scheduled_shards")
 _FIND_SCHEDULED_SHARDS_ON_NODES = statements.hot("find_scheduled_shards_on_nodes")
+_LOCK_HEADS = statements.hot("lock_heads")
 _TAKE_DUE_MESSAGES = statements.hot("take_due_messages")
 _APPEND_DUE_MESSAGES = statements.hot("append_due_messages")
 _INSERT_SCHEDULED_IDS = statements.hot("insert_scheduled_ids")
@@ -125,14 +126,16 @@ async def append_due(
 ) -> list[datetime]:
     """Append messages whose time has come to a shard, and take them out of those that wait: both or neither.
 
-    Returns the times for which they were planned, none if there are none, another process is at it, or the shard
-    takes nothing just now.  Raises PartitionMissing, or what one of them does not get by; nothing has changed then,
-    and `tried` has what their ids are made of.
+    Waits for other processes that append to the shard.  Returns the times for which the messages were planned, none
+    if there are none, or the shard takes nothing just now.  Raises PartitionMissing, or what one of them does not
+    get by; nothing has changed then, and `tried` has what their ids are made of.
     """
     limits = {"max_messages": most, "max_bytes": MAX_DUE_BYTES}
     try:
-        _, rows = await connection.run(
-            (BEGIN, {}), (_TAKE_DUE_MESSAGES, {"shard_id": shard_id, "now": now, **limits})
+        *_, rows = await connection.run(
+            (BEGIN, {}),
+            (_LOCK_HEADS, {"shard_ids": [shard_id]}),
+            (_TAKE_DUE_MESSAGES, {"shard_id": shard_id, "now": now, **limits}),
         )
         if not rows:
             await connection.run(*NOTHING_CHANGED)

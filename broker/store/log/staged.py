@@ -26,6 +26,7 @@ from broker.store.log.messages import PartitionMissing, append_statements, is_fr
 _READ_LAST_STAGED = statements.hot("read_last_staged")
 _FIND_STAGED = statements.hot("find_staged")
 _TAKE_STAGED = statements.hot("take_staged")
+_TAKE_STAGED_ACKS = statements.hot("take_staged_acks")
 _REFUSE_STAGED = statements.hot("refuse_staged")
 _NOTE_RELAYING = statements.hot("note_relaying")
 _DELETE_REFUSED_MESSAGES = statements.load("delete_refused_messages")
@@ -140,7 +141,7 @@ async def append_staged(
     changed then.
     """
     try:
-        take = {"ns": list(ns), "whose": f"t{topic_id}"}
+        take = {"ns": list(ns), "topic_id": topic_id}
         *_, taken = await connection.run((BEGIN, {}), (_SHORT_WAIT, {}), (_TAKE_STAGED, take))
         if not taken:
             await connection.run(*NOTHING_CHANGED)
@@ -204,9 +205,9 @@ def _appended(batches: Batches, repeats: int) -> Appended:
     return done
 
 
-async def take_acks(connection: HotConnection, *, subscription_id: int, ns: Sequence[int]) -> None:
-    """Forget acks that have been made, as far as nobody else does just now."""
-    await connection.run((_TAKE_STAGED, {"ns": list(ns), "whose": f"s{subscription_id}"}))
+async def take_acks(connection: HotConnection, *, ns: Sequence[int]) -> None:
+    """Deletes the rows of acks that have been made, except those that another process is just deleting."""
+    await connection.run((_TAKE_STAGED_ACKS, {"ns": list(ns)}))
 
 
 async def refuse_staged(connection: HotConnection, *, ns: Sequence[int], reason: str, now: datetime) -> int:

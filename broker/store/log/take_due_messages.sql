@@ -1,7 +1,6 @@
 -- Takes messages whose time has come out of those that wait, the first ones, up to a number and about so many bytes.
--- What is being cancelled just now is passed by.  One process at a time does this in a shard: else a later message could
--- be appended before an earlier one of its key.  Whoever waited for the lock would look with an old snapshot, so nobody
--- waits: `pg_try`.
+-- What is being cancelled just now is passed by.  The transaction has locked the head of the shard (lock_heads.sql), in a
+-- statement before this one: otherwise a later message could be appended before an earlier one of its key.
 -- parameters: shard_id int8, now timestamptz, max_messages int8, max_bytes int8
 -- columns: id_seq, due_at, ordering_key, attributes, data, ttl
 WITH due AS MATERIALIZED (
@@ -9,7 +8,6 @@ WITH due AS MATERIALIZED (
     FROM scheduled_messages AS m
     WHERE m.shard_id = %(shard_id)s
       AND m.due_at <= %(now)s
-      AND (SELECT pg_try_advisory_xact_lock(hashtextextended(concat(current_schema(), '/', %(shard_id)s), 4711006)))
     ORDER BY m.due_at, m.id_seq
     LIMIT %(max_messages)s
     FOR UPDATE SKIP LOCKED

@@ -12,13 +12,14 @@ from broker.domain.expiration import NOTICE
 from broker.domain.push_alerts import push_failures_to_tell
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
+from broker.store.driver.locks import TELLING_EVENTS
 from broker.store.resources.push_states import list_failing
 from broker.store.schema.event_tables import event_conditions, project_settings, waiting_events
 from broker.store.schema.tables import subscriptions
 
 _FIND_CONDITIONS = statements.load("find_conditions")
 _COUNT_NEW_DEAD_LETTERS = statements.load("count_new_dead_letters")
-_OUR_LOOK = text("SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' events', 4711004))")
+_OUR_LOOK = text("SELECT try_lock(:lock)")
 
 _NO_SUBSCRIPTION: tuple[Kind, ...] = ("quota", "disk")  # kinds whose subjects are no subscriptions
 
@@ -60,7 +61,7 @@ async def write_event_topic(connection: ResourceConnection, *, project: str, top
 
 async def is_our_look(connection: ResourceConnection) -> bool:
     """Whether no other process looks just now; none does until the transaction ends."""
-    return bool(await connection.scalar(_OUR_LOOK))
+    return bool(await connection.scalar(_OUR_LOOK, {"lock": TELLING_EVENTS}))
 
 
 async def find_conditions(connection: ResourceConnection, *, now: datetime, late: timedelta = LATE) -> list[Found]:

@@ -6,22 +6,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, insert, select, text, update
+from sqlalchemy import delete, func, insert, select, update
 
 from broker.domain.operation import Operation, Step, Verb, added, known_verb, next_step_at
 from broker.domain.page import Page
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
+from broker.store.driver.locks import lock_name
 from broker.store.driver.statements import BEGIN
 from broker.store.schema.operation_tables import operations
 
 _LOCK_OPERATION = statements.hot("lock_operation")
 _WRITE_OPERATION = statements.hot("write_operation")
 _READ_NEXT_STEP = statements.hot("read_next_step")
-_ONE_AT_A_TIME = text(
-    "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' operations ' || :project, 4711003))"
-)
 _DELETE_OLD = "DELETE FROM operations WHERE ended_at < %(before)s"
 
 _encode = msgspec.json.Encoder().encode
@@ -84,7 +82,7 @@ async def insert_operation(connection: ResourceConnection, *, operation: Operati
 
 async def count_running(connection: ResourceConnection, *, project: str) -> int:
     """How many operations of a project are under way; until the transaction ends nobody else counts them."""
-    await connection.execute(_ONE_AT_A_TIME, {"project": project})
+    await lock_name(connection, f"{project}/operations")
     ours = (operations.c.project == project) & operations.c.ended_at.is_(None)
     return await connection.scalar(select(func.count()).select_from(operations).where(ours)) or 0
 

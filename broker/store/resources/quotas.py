@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Table, delete, func, select, text
+from sqlalchemy import Table, delete, func, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from broker.domain.quota import NO_QUOTAS, Count, ProjectQuotas, Usage
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.driver.locks import lock_name
 from broker.store.schema.payload_schema_tables import payload_schemas
 from broker.store.schema.quota_tables import project_quotas, quota_buckets
 from broker.store.schema.tables import snapshots, subscriptions, topics
@@ -23,7 +24,6 @@ _TABLES: Mapping[Count, Table] = {
     "snapshots": snapshots,
     "schemas": payload_schemas,
 }
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || :counted, 4711003))")
 
 MEMORY_SECONDS = 5.0  # of the average that is told as usage
 FORGOTTEN = timedelta(hours=1)  # after which a bucket that nobody uses is deleted: if it is full by then
@@ -119,7 +119,7 @@ def _fading(age: timedelta) -> float:
 
 async def lock_count(connection: ResourceConnection, *, project: str, counted: Count) -> None:
     """Until this transaction ends nobody else counts the same of the project."""
-    await connection.execute(_LOCK, {"counted": f"{project}/{counted}"})
+    await lock_name(connection, f"{project}/{counted}")
 
 
 async def count(connection: ResourceConnection, *, project: str, counted: Count, most: int | None = None) -> int:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from broker.domain.page import Page
@@ -13,6 +13,7 @@ from broker.domain.schedule import KEPT_TICKS, Definition, Schedule, TickOutcome
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
+from broker.store.driver.locks import lock_name
 from broker.store.driver.statements import BEGIN
 from broker.store.schema.tick_tables import schedule_ticks, schedules
 
@@ -22,9 +23,6 @@ _WRITE_SCHEDULE = statements.hot("write_schedule")
 _INSERT_SCHEDULE_TICK = statements.hot("insert_schedule_tick")
 _DELETE_OLD_SCHEDULE_TICKS = statements.hot("delete_old_schedule_ticks")
 _READ_NEXT_TICK = statements.hot("read_next_tick")
-_ONE_AT_A_TIME = text(
-    "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' schedules ' || :project, 4711003))"
-)
 
 _definition = msgspec.json.Decoder(Definition).decode
 _encode = msgspec.json.Encoder().encode
@@ -102,7 +100,7 @@ def ticks_written(schedule: Schedule, records: Sequence[TickRecord], next_at: da
 
 async def count_schedules(connection: ResourceConnection, *, project: str) -> int:
     """How many a project has; until the transaction ends nobody else counts them."""
-    await connection.execute(_ONE_AT_A_TIME, {"project": project})
+    await lock_name(connection, f"{project}/schedules")
     return await connection.scalar(select(func.count()).select_from(schedules).where(_is_of(project))) or 0
 
 

@@ -3,11 +3,10 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from psycopg import sql
 from psycopg.rows import class_row
 
-from broker.store.driver.advisory_locks import MEASURING, lock_key
 from broker.store.driver.database import Connection
+from broker.store.driver.locks import MEASURING, try_lock
 from broker.store.engine.engine import find_engine
 
 _FORGOTTEN = timedelta(days=1)  # a limit that no broker has had for so long
@@ -38,9 +37,7 @@ async def read_measured(connection: Connection, *, max_bytes: int) -> Measured |
 
 async def is_our_turn_to_measure(connection: Connection) -> bool:
     """Within a transaction: whether no other process measures; none does until the transaction ends."""
-    query = sql.SQL("SELECT pg_try_advisory_xact_lock({})").format(lock_key(MEASURING))
-    row = await (await connection.execute(query)).fetchone()
-    return row is not None and bool(row[0])
+    return await try_lock(connection, MEASURING)
 
 
 async def measure_tables(connection: Connection) -> int:

@@ -15,9 +15,9 @@ import psycopg
 from psycopg import sql
 
 from broker.domain.message_id import FIRST_ID_SEQ, SEQUENCES_PER_SHARD
-from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters
-from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay
+from broker.store.schema.migration_lock import lock_migrations
+from broker.store.schema.migration_waits import APPLICATION_NAME
 from broker.store.schema.schema_move import refuse_brokers
 from broker.store.schema.schema_state import DatabaseUnreachable
 from broker.telemetry.log import reason
@@ -70,9 +70,7 @@ def go_on_after_restore(database_url: str, *, schema: str) -> Gap:
 def _go_on(database_url: str, schema: str) -> Gap:
     parameters = connection_parameters(database_url, schema=schema, application_name=APPLICATION_NAME)
     with psycopg.connect(**parameters) as connection, connection.transaction():
-        query = sql.SQL("SELECT pg_try_advisory_xact_lock({})").format(lock_key(MIGRATING, schema))
-        if connection.execute(query).fetchone() != (True,):
-            raise MigrationUnderWay
+        lock_migrations(connection, schema)
         connection.execute("LOCK TABLE processes")  # from here on no broker can begin
         refuse_brokers(connection, schema)
         [(known_until, now)] = read_known_time(connection)

@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.engine.distributed_tables import COLUMN, TABLES, TWO_PHASES
 from broker.store.schema.citus import citus_version, known_to_citus, undistributed, wrongly_known
-from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience, migrate_patiently
+from broker.store.schema.migration_lock import lock_migrations
+from broker.store.schema.migration_waits import APPLICATION_NAME, Patience, migrate_patiently
 from broker.store.schema.schema_move import be_alone
 
 _Connection = psycopg.Connection[Any]
@@ -53,7 +53,7 @@ def distribute(database_url: str, *, schema: str, patience: Patience) -> int:
 def _distribute_all(connection: _Connection, schema: str) -> int:
     if why := _why_not(connection, schema):
         raise CannotDistribute(why)
-    _have_the_turn(connection, schema)
+    lock_migrations(connection, schema)
     missing = undistributed(connection, schema)
     if TABLES[0] in missing or any(_has_rows(connection, table) for table in missing):
         be_alone(connection, schema)
@@ -85,12 +85,6 @@ def _why_not(connection: _Connection, schema: str) -> str:
             "`broker docs operations citus` has the way back"
         )
     return ""
-
-
-def _have_the_turn(connection: _Connection, schema: str) -> None:
-    query = sql.SQL("SELECT pg_try_advisory_xact_lock({})").format(lock_key(MIGRATING, schema))
-    if connection.execute(query).fetchone() != (True,):
-        raise MigrationUnderWay
 
 
 def _has_rows(connection: _Connection, table: str) -> bool:

@@ -8,6 +8,7 @@ from broker.store.schema import (
     identity_tables,
     import_tables,
     journal_tables,
+    lock_tables,
     operation_tables,
     payload_schema_tables,
     push_tables,
@@ -41,4 +42,5 @@ DECLARED_IN = (
     identity_tables,
     retraction_tables,
     delivery_record_tables,
+    lock_tables,
 )

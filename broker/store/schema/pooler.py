@@ -1,8 +1,8 @@
 """Whether what a URL leads to is PostgreSQL, or a pool before it that the broker cannot work through.
 
-A broker's session has settings of its own, prepared statements, LISTEN and advisory locks.  A pool that gives each
-transaction another server's session (PgBouncer, pool_mode=transaction) keeps none of them, and says nothing: its
-brokers would not hear each other, and migrate at the same time.
+A broker's session has settings of its own, prepared statements and LISTEN.  A pool that gives each transaction
+another session of the server (PgBouncer, pool_mode=transaction) keeps none of them, and says nothing: its brokers
+would not hear each other.
 """
 
 from collections.abc import Mapping
@@ -42,8 +42,8 @@ def refuse_pools(connection: psycopg.Connection[Any], parameters: Mapping[str, A
     if not _is_backend_of_key(connection) and _is_shared(connection, parameters):
         raise PoolInBetween(
             "something between the broker and PostgreSQL gives each transaction another session of the server, "
-            "as PgBouncer does with pool_mode = transaction: settings, prepared statements, LISTEN and advisory "
-            f"locks would be lost: {_INSTEAD}"
+            "as PgBouncer does with pool_mode = transaction: settings, prepared statements and LISTEN would be "
+            f"lost: {_INSTEAD}"
         )
 
 

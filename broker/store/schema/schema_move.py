@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from broker.store.driver.advisory_locks import MIGRATING, lock_key
 from broker.store.driver.connection_parameters import connection_parameters, session_name
 from broker.store.schema.application_functions import rebind
 from broker.store.schema.every_table import metadata
 from broker.store.schema.installations import VERSION_TABLE
-from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience, migrate_patiently
+from broker.store.schema.migration_lock import lock_migrations
+from broker.store.schema.migration_waits import APPLICATION_NAME, Patience, migrate_patiently
 from broker.store.schema.tables import FUNCTIONS, VIEWS
 
 _Connection = psycopg.Connection[Any]
@@ -77,10 +77,7 @@ def be_alone(connection: _Connection, source: str, *others: str) -> None:
     """No other that migrates `source` or the others, no broker on `source`: until the transaction ends none can
     begin either.  Raises MigrationUnderWay, BrokersAtWork.
     """
-    for schema in (source, *others):
-        query = sql.SQL("SELECT pg_try_advisory_xact_lock({})").format(lock_key(MIGRATING, schema))
-        if connection.execute(query).fetchone() != (True,):
-            raise MigrationUnderWay
+    lock_migrations(connection, source, *others)
     refuse_brokers(connection, source)  # before any lock: it would only be in their way
     connection.execute("LOCK TABLE processes")
     refuse_brokers(connection, source)

@@ -28,6 +28,12 @@ MIN_SERVER_VERSION = 15
 
 _MIGRATION = re.compile(r"(\d{4}(?:_since_\d{4})?)_.+\.py")  # the file of a revision; alembic.ini has its form
 
+_SCHEMAS_OF_OTHERS = """
+    SELECT nspname FROM pg_catalog.pg_namespace
+    WHERE NOT pg_has_role(nspowner, 'USAGE') AND nspname !~ '^(pg_|information_schema$)'
+    ORDER BY nspname
+"""
+
 
 class DatabaseUnreachable(Exception):
     """The database cannot be connected to, or is not one that the broker can use; the message says why."""
@@ -137,6 +143,12 @@ def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
             )
         refuse_pools(connection, parameters)
         yield connection
+
+
+def schemas_of_other_roles(database_url: str) -> list[str]:
+    """The schemas, except PostgreSQL's own, whose owner this role is not.  Raises DatabaseUnreachable."""
+    with saying_why("The database cannot be read"), looking_session(database_url) as connection:
+        return [schema for (schema,) in connection.execute(_SCHEMAS_OF_OTHERS).fetchall()]
 
 
 def _major_version(connection: psycopg.Connection[Any]) -> int:

@@ -37,6 +37,7 @@ FUNCTIONS = (
     *("nth_sequence", "unsettled", "body_matches", "message_matches"),
     *("application_role", "check_staged_message", "check_staged_delay", "check_staged_bounds", "is_first_staged"),
     *("check_staged_wishes", "stage_message", "stage_acks", "wake_relay", "tell_brokers"),
+    *("try_lock", "lock_name"),
 )
 
 

@@ -63,7 +63,7 @@ async def test_a_claim_under_way_ends_first_and_a_later_one_finds_no_cursor(log:
     assert (await log.claim()).rest == Gone()
     assert await log.acknowledge(delivery) == {0}, "what was out is still there"
     async with log.database.connection() as connection:
-        await delete_unwanted(connection, now=log.start)
+        await delete_unwanted(connection, database=log.database, now=log.start)
     shards = f"SELECT 1 FROM shards WHERE shard_id = {log.shard_id}"
     attempts = f"SELECT 1 FROM delivery_attempts WHERE shard_id = {log.shard_id}"
     assert [await log.rows(shards), await log.rows(attempts)] == [[], []]

@@ -65,8 +65,8 @@ async def test_one_process_at_a_time_relays_for_a_topic_and_nobody_waits(
     log: Log, application: Application, monkeypatch: pytest.MonkeyPatch, ruled: bool
 ) -> None:
     if not ruled:
-        lock = "(SELECT pg_try_advisory_xact_lock(hashtextextended(concat(current_schema(), '/', $2), 4711007)))"
-        without = changed(staged._TAKE_STAGED, lock, "concat($2) IS NOT NULL")
+        lock = "(SELECT true FROM topics WHERE topic_id = $2 FOR NO KEY UPDATE SKIP LOCKED)"
+        without = changed(staged._TAKE_STAGED, lock, "$2 > 0")
         monkeypatch.setattr(staged, "_TAKE_STAGED", without)
         monkeypatch.setattr(staged, "_SHORT_WAIT", changed(staged._SHORT_WAIT, "300ms", "20s"))
     with application.session(autocommit=True) as session:

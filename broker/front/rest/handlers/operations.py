@@ -4,10 +4,12 @@ from broker.domain.errors import FailedPrecondition, PermissionDenied
 from broker.domain.names import leaf
 from broker.domain.operation import Operation, Verb
 from broker.domain.page import parse_page
+from broker.front.gate import Gate
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters, encode_list
 from broker.front.rest.codec.operations import decode_redrive, decode_wait, operation_json, plan_json
 from broker.front.rest.codec.resources import encode_resource
+from broker.services.operations import operation_not_found
 
 _STARTED_BY = {  # the calls
     Verb.REDRIVE: "Redrive",
@@ -61,24 +63,43 @@ async def delete_operation(call: Call) -> bytes:
 
 
 async def _seen(call: Call) -> Operation:
-    """By who may list a project's, and by who may do the same to its target."""
-    if call.gate is None:
+    """The operation, for callers who may list those of the project and for those of `_owned`.  Raises NotFound."""
+    if call.gate is None or await _may_list(call, call.gate):
         return await call.services.operations.get_operation(call.name)
-    try:
-        project = call.name.rsplit("/", 2)[0]
-        call.required = await call.gate.allow(call.caller, "Operations.ListOperations", project)
-    except PermissionDenied:
-        return await _owned(call)
-    return await call.services.operations.get_operation(call.name)
+    return await _owned(call)
 
 
 async def _owned(call: Call) -> Operation:
+    """The operation, for callers who may start the same one on its target.
+
+    Raises PermissionDenied; and NotFound, as if there were none, for callers who may not see it.
+    """
     operation = await call.services.operations.get_operation(call.name)
-    if call.gate is not None:
-        if not isinstance(operation.verb, Verb):
-            raise FailedPrecondition(
-                f"The operation is a newer broker's, and of a verb that this one does not know: ask that one "
-                f"(resource={leaf(call.name)}, verb={operation.verb})."
-            )
-        call.required = await call.gate.allow(call.caller, _STARTED_BY[operation.verb], operation.target)
+    if call.gate is None:
+        return operation
+    try:
+        call.required = await call.gate.allow(call.caller, _started_by(operation), operation.target)
+    except (PermissionDenied, FailedPrecondition) as error:
+        if await _may_list(call, call.gate):
+            raise
+        raise operation_not_found(call.name) from error
     return operation
+
+
+async def _may_list(call: Call, gate: Gate) -> bool:
+    project = call.name.rsplit("/", 2)[0]
+    try:
+        call.required = await gate.allow(call.caller, "Operations.ListOperations", project)
+    except PermissionDenied:
+        return False
+    return True
+
+
+def _started_by(operation: Operation) -> str:
+    """The call that starts such an operation.  Raises FailedPrecondition."""
+    if not isinstance(operation.verb, Verb):
+        raise FailedPrecondition(
+            f"The operation is a newer broker's, and of a verb that this one does not know: ask that one "
+            f"(resource={leaf(operation.name)}, verb={operation.verb})."
+        )
+    return _STARTED_BY[operation.verb]

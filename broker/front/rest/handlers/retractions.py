@@ -24,6 +24,7 @@ async def replace(call: Call) -> bytes:
 def _may_see(call: Call) -> MaySee:
     async def may_see(name: str) -> None:
         if call.gate is not None:
-            await call.gate.allow(call.caller, "GetPushStatus", name)
+            is_topic = name.split("/")[2] == "topics"
+            await call.gate.allow(call.caller, "Publisher.GetTopic" if is_topic else "GetPushStatus", name)
 
     return may_see
