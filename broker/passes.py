@@ -9,12 +9,14 @@ from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_relay import AckRelay
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.figures import Figures
 from broker.runtime.looks import PASS_SECONDS, Looks
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.message_relay import MessageRelay
 from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.publish_rights import CheckPublisher
 from broker.runtime.quotas import Quotas
 from broker.runtime.relay import Relay
 from broker.runtime.resource_cache import ResourceCache
@@ -73,6 +75,8 @@ class Passes:
         loop_turns: LoopTurns,
         acks: AckCoalescer,
         looks: Looks,
+        news: DeadLetterNews,
+        check_publisher: CheckPublisher,
     ) -> None:
         parts, self._config, self._looks, storage = (database, clock), config, looks, quotas.storage
         self.table_sizes = TableSizes(*parts, storage, states, max_bytes=config.database_size_max)
@@ -80,17 +84,19 @@ class Passes:
         self.scrapes = Scrapes(counters, Figures(database, looks, clock, counters.book), storage)
         self.series_janitor = SeriesJanitor(database, counters)
         self.dead_letter_forwarder = DeadLetterForwarder(
-            *parts, resources, wake_ups, counters, company, loop_turns, states, storage
+            *(*parts, resources, wake_ups, counters, company, loop_turns, states, storage, news, check_publisher)
         )
         self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states, storage)
-        self.ticker = ScheduleTicker(*parts, resources, wake_ups, quotas, schemas, transforms, states, counters)
+        self.ticker = ScheduleTicker(
+            *parts, resources, wake_ups, quotas, schemas, transforms, states, counters, check_publisher
+        )
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
-        self.event_watch = EventWatch(*parts, resources, publishes, states, storage)
+        self.event_watch = EventWatch(*parts, resources, publishes, states, storage, check_publisher)
         self.janitor = RetentionJanitor(*parts, states, counters, **_retention(config))
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
-        targets = Targets(clock, resources, quotas, schemas)
+        targets = Targets(clock, resources, quotas, schemas, check_publisher)
         kinds = _kinds(clock, resources, targets, wake_ups, attempt_ids, counters)
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 

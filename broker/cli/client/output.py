@@ -37,6 +37,7 @@ _STYLES = {
     "delete": "red",
     "error": "red",
     "RESOURCE_ERROR": "red",
+    "DENIED": "red",
     "ENDPOINT_FAILING": "red",
     "FAILING": "red",
     "NO_CONSUMERS": "red",

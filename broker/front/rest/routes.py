@@ -43,6 +43,7 @@ from broker.front.rest.handlers import (
     standing_messages,
     tail,
     topic_messages,
+    topic_publishers,
     transforms,
 )
 from broker.front.rest.handlers import service_accounts as accounts
@@ -184,6 +185,7 @@ ROUTES = [
     Route("GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage", fates.get_subscription_message),
     Route("GET", f"{SUBSCRIPTION}:tail", "TailSubscription", tail.tail_subscription),
     Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic),
+    Route("GET", f"{TOPIC}:publishers", "ListTopicPublishers", topic_publishers.list_publishers),
     Route("GET", f"{TOPIC}/messages", "ListTopicMessages", topic_messages.list_messages),
     Route("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message),
     Route("GET", f"{TOPIC}/scheduled", "ListScheduled", schedule.list_scheduled),  # extensions (J1)

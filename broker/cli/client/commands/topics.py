@@ -132,6 +132,30 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
     return shown_messages(found, [message_row(one) for one in found], nothing="No such message is retained.")
 
 
+@calling(COMMANDS, "publishers", "broker topic publishers orders")
+@_topic
+def publishers(session: Session, *, topic: str) -> Shown:
+    """List what publishes on a topic while nobody calls: schedules, dead-letter policies, operations, events.
+
+    What belongs to another project publishes as the service agent of that project, and only while this has a role
+    on the topic: `broker auth policy remove` with that agent ends it. Needs this broker.
+    """
+    name = session.topic(topic)
+    found = session.api.all_of(f"{name}:publishers", "publishers")
+    rows = [
+        [one["name"], one["kind"], one["state"], one.get("serviceAgent", ""), one.get("createdBy", "")]
+        for one in found
+    ]
+    return Shown(
+        data=found,
+        columns=("name", "kind", "state", "service agent", "created by"),
+        rows=rows,
+        whole=("kind", "state"),
+        minor=("created by",),
+        nothing=f"Nothing publishes on {leaf(name)} by itself.",
+    )
+
+
 @calling(
     COMMANDS,
     "copy",
