@@ -132,7 +132,7 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
     return shown_messages(found, [message_row(one) for one in found], nothing="No such message is retained.")
 
 
-@calling(COMMANDS, "publishers", "broker topic publishers orders")
+@calling(COMMANDS, "publishers", "broker topic publishers jobs")
 @_topic
 def publishers(session: Session, *, topic: str) -> Shown:
     """List what publishes on a topic while nobody calls: schedules, dead-letter policies, operations, events.
