@@ -56,7 +56,7 @@ def make_looking(
         dead_letters=DeadLetterService(database, looks, clock, turns),
         fates=FateService(database, clock, turns, records),
         filters=FilterService(database, looks, clock, turns),
-        lag=LagService(database, looks, clock, turns),
+        lag=LagService(database, looks, clock, turns, check_publisher),
         consumers=ConsumerService(database, clock),
         standing_messages=StandingMessageService(database, looks, clock, turns),
         tail=TailService(database, turns, tails),
