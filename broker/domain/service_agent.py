@@ -1,4 +1,4 @@
-"""Service agents: the principals that publish for projects while nobody calls.
+"""Service agents: the principals that publish for projects without a caller.
 
 Google publishes dead letters as service-PROJECT_NUMBER@gcp-sa-pubsub.iam.gserviceaccount.com
 (https://cloud.google.com/pubsub/docs/handling-failures#grant_forwarding_permissions).  Here the domain is the

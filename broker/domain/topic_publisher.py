@@ -1,4 +1,4 @@
-"""What publishes on a topic while nobody calls: schedules, dead-letter policies, operations and events."""
+"""What publishes on a topic without a caller: schedules, dead-letter policies, operations and events."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Whether a project may publish on a topic while nobody calls, as its schedules and dead-letter policies do."""
+"""Whether a project may publish on a topic without a caller, as its schedules and dead-letter policies do."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""What projects publish while nobody calls: on topics of others only while the owner lets their service agents."""
+"""What projects publish without a caller: on topics of others only while the owner lets their service agents."""
 
 from typing import Any
 

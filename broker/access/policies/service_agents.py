@@ -1,4 +1,4 @@
-"""What projects may publish while nobody calls: their service agents need the permission at each use."""
+"""What projects may publish without a caller: their service agents need the permission at each use."""
 
 from broker.access.policies.authorizer import Authorizer, Required
 from broker.domain.errors import PermissionDenied

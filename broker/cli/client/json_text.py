@@ -6,7 +6,9 @@ from typing import Any
 
 MAX_DEPTH = 100  # of arrays and objects within each other
 _MAX_DIGITS = 100  # of a whole number
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# A string that does not end is a token as well, so that no part of a text is looked at twice.
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -18,7 +20,7 @@ def parse_json(text: str | bytes, *, sendable: bool = False) -> Any:
     """`sendable`: every string of it can be encoded in UTF-8.  Raises NotJson."""
     if isinstance(text, bytes):
         try:
-            text = text.decode("utf-8")
+            text = text.removeprefix(_BYTE_ORDER_MARK).decode("utf-8")
         except UnicodeDecodeError as error:
             raise NotJson(f"the byte {error.object[error.start]:#04x} is not UTF-8") from None
     _check_depth(text)

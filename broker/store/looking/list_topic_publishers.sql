@@ -1,4 +1,4 @@
--- What publishes on a topic while nobody calls, by name, from behind the name `after`.
+-- What publishes on a topic without a caller, by name, from behind the name `after`.
 SELECT p.name, p.kind, p.created_by, p.is_paused
 FROM (
     SELECT s.name, 'DEAD_LETTER_POLICY' AS kind, '' AS created_by, false AS is_paused

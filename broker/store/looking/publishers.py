@@ -1,4 +1,4 @@
-"""What publishes on a topic while nobody calls (E2)."""
+"""What publishes on a topic without a caller (E2)."""
 
 from broker.domain.page import Page
 from broker.domain.topic_publisher import PublisherState, TopicPublisher

@@ -196,6 +196,10 @@ def test_any_bytes_are_json_that_can_be_sent_or_are_refused(content: bytes) -> N
 def test_brackets_within_strings_are_not_levels() -> None:
     text = json.dumps({"a": '["{' * 1_000})
     assert parse_json(text) == json.loads(text)
+    quotes = "[]" * 100 + '"' + '\\"' * 1_000_000  # a string without an end, in which no quote begins another one
+    with pytest.raises(NotJson, match="Extra data"):
+        parse_json(quotes)
+    assert parse_json(b"\xef\xbb\xbf[]") == []
     with pytest.raises(NotJson, match=r"more than 100 levels deep \(line 2, column 101\)"):
         parse_json(f"\n{'[' * 5_000}")
 

@@ -6,9 +6,10 @@ from tests.store.query_plans.test_dead_letters import plan_of
 
 
 async def _fill(log: Log) -> None:
-    """Twenty thousand schedules, each of another topic, and as many subscriptions, few with a dead-letter policy."""
+    """Many schedules, each of another topic, and many subscriptions, few of which have a dead-letter policy."""
     await log.execute(
-        "INSERT INTO schedules (name, definition, anchor, next_at, paused, ticks, created_by, created_at, updated_at)"
+        "INSERT INTO schedules"
+        " (name, definition, anchor, next_at, paused, ticks, created_by, created_at, updated_at)"
         " SELECT 'projects/p' || n % 100 || '/schedules/s' || n,"
         " jsonb_build_object('topic', 'projects/p/topics/t' || n), now(), now(), false, 0, '', now(), now()"
         " FROM generate_series(1, 20000) AS n"

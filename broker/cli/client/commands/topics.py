@@ -135,7 +135,7 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
 @calling(COMMANDS, "publishers", "broker topic publishers jobs")
 @_topic
 def publishers(session: Session, *, topic: str) -> Shown:
-    """List what publishes on a topic while nobody calls: schedules, dead-letter policies, operations, events.
+    """List what publishes on a topic without a caller: schedules, dead-letter policies, operations, events.
 
     What belongs to another project publishes as the service agent of that project, and only while this has a role
     on the topic: `broker auth policy remove` with that agent ends it. Needs this broker.

@@ -1,4 +1,4 @@
-"""What publishes on a topic while nobody calls; an extension."""
+"""What publishes on a topic without a caller; an extension."""
 
 from broker.domain.topic_publisher import TopicPublisher
 
