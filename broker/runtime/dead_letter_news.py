@@ -39,7 +39,7 @@ class DeadLetterNews:
         name, policy = subscription.name, subscription.dead_letter_policy
         assert policy is not None
         fields = fields_of(dead_letter_topic=policy.dead_letter_topic)
-        self._states.begins(_DENIED, name, f"dead letters of {name} wait, and are not lost", why, fields=fields)
+        self._states.begins(_DENIED, name, f"dead letters of {name} wait", why, fields=fields)
 
     def allowed(self, subscription: Subscription) -> None:
         """Its dead letters may be published on their topic."""
