@@ -31,7 +31,7 @@ MAX_NODES = 250_000  # of all documents of a file: names, values, lists and mapp
 _MAX_DIGITS = 100  # of a number
 
 
-class _Extent(NamedTuple):
+class _Measure(NamedTuple):
     """How much a node stands for, with all that is in it: nodes, and levels below it."""
 
     nodes: int
@@ -47,7 +47,7 @@ class _Loader(yaml.SafeLoader):
         self._nodes = 0  # so far
         self._depth = 0  # of the node that is composed
         self._deepest = 0  # of what has been composed within it
-        self._extents: dict[str, _Extent] = {}  # of complete nodes, by their anchors
+        self._measures: dict[str, _Measure] = {}  # of complete nodes, by their anchors
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Raises Misuse."""
@@ -55,25 +55,25 @@ class _Loader(yaml.SafeLoader):
         anchor: Any = event.anchor
         if isinstance(event, yaml.AliasEvent):
             node = super().compose_node(parent, index)
-            extent = self._extents.get(anchor)
-            if extent is None:
+            measure = self._measures.get(anchor)
+            if measure is None:
                 _refuse(event, self._file, f"*{anchor[:_SHOWN]} is within what it names: it contains itself")
-            self._count(event, extent)
+            self._count(event, measure)
             return node
-        self._extents.pop(anchor, None)
+        self._measures.pop(anchor, None)
         nodes, deepest = self._nodes, self._deepest
-        self._count(event, _Extent(1, 0))
+        self._count(event, _Measure(1, 0))
         self._depth, self._deepest = self._depth + 1, self._depth
         node = super().compose_node(parent, index)
         self._depth -= 1
         if anchor is not None:
-            self._extents[anchor] = _Extent(self._nodes - nodes, self._deepest - self._depth)
+            self._measures[anchor] = _Measure(self._nodes - nodes, self._deepest - self._depth)
         self._deepest = max(deepest, self._deepest)
         return node
 
-    def _count(self, event: yaml.Event, extent: _Extent) -> None:
-        self._nodes += extent.nodes
-        self._deepest = max(self._deepest, self._depth + extent.height)
+    def _count(self, event: yaml.Event, measure: _Measure) -> None:
+        self._nodes += measure.nodes
+        self._deepest = max(self._deepest, self._depth + measure.height)
         if self._deepest > MAX_DEPTH:
             _refuse(event, self._file, f"it is nested more than {MAX_DEPTH} levels deep")
         if self._nodes > MAX_NODES:
