@@ -111,8 +111,7 @@ class Broker:
         self._clock, attempt_ids = make_clock(self._database), AttemptIds()
         self.looks = make_looks(config, self._database, self.states, self.counters)
         self._secrets, self._tasks, self.loop_turns = Secrets(config.secrets_key_file), Tasks(), LoopTurns()
-        self._dead_letter_news = DeadLetterNews(self.states)
-        self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news, self.counters)
+        self._resources = ResourceCache(self._database, self._tasks, DeadLetterNews(self.states), self.counters)
         most = config.request_memory_mb * 1_000_000
         self.requests, self.answers = RequestMemory(most), AnswerMemory(most)
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
@@ -141,7 +140,7 @@ class Broker:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
         more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
         shared = self.transforms.of_topics, self.company, self.loop_turns, acks, self.looks
-        passes = Passes(self._config, *parts, *more, *shared, self._dead_letter_news, self._check_publisher)
+        passes = Passes(self._config, *parts, *more, *shared, self._check_publisher)
         self._operation_news.wake_runner = passes.operations.wake
         return passes
 
@@ -238,7 +237,7 @@ class Broker:
     def _subscription_service(self) -> SubscriptionService:
         parts = self._database, self._clock, self._wake_ups, self.quotas, self.transforms.checks
         return SubscriptionService(
-            *(*parts, self._dead_letter_news),
+            *(*parts, DeadLetterNews(self.states)),
             secrets=self._secrets,
             min_delivery_attempts=self._config.min_delivery_attempts,
             only_own_accounts=self.access is not None,
@@ -270,7 +269,7 @@ class Broker:
             self._wake_ups,
             self._tasks,
             self._signer,
-            EndpointNews(self.states, self._dead_letter_news, excused=self._is_away),
+            EndpointNews(self.states, DeadLetterNews(self.states), excused=self._is_away),
             access=self.access,
             secrets=self._secrets,
             owns=self._processes.owns,

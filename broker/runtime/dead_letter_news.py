@@ -10,7 +10,7 @@ _UNREAD = "subscriptions whose dead-letter topic has no subscription"
 
 
 class DeadLetterNews:
-    """Told of subscriptions as they are read."""
+    """Told of subscriptions as they are read.  It has no state of its own: `states` are those of the process."""
 
     def __init__(self, states: StateChanges) -> None:
         self._states = states

@@ -59,10 +59,9 @@ class DeadLetterForwarder:
         loop_turns: LoopTurns,
         states: StateChanges,
         storage: StorageAlarm | None = None,
-        news: DeadLetterNews | None = None,
         check_publisher: CheckPublisher = allow_any_publisher,
     ) -> None:
-        self._news, self._check_publisher = news or DeadLetterNews(states), check_publisher
+        self._news, self._check_publisher = DeadLetterNews(states), check_publisher
         self._states = states
         self._storage = storage or StorageAlarm()
         # By subscription, shard and sequence: until when a message is passed by.
