@@ -65,6 +65,7 @@ class Shown:
     minor: Sequence[str] = ()
     fields: Mapping[str, Any] | None = None
     line: str = ""
+    lines: Sequence[str] = ()
     script: str = ""  # for another program: as it is
     nothing: str = ""  # is said in place of a table without rows
 
@@ -90,8 +91,9 @@ class Output:
             terminal.write_json(json.dumps(shown.data, indent=2, ensure_ascii=False))
         elif shown.script:
             terminal.write_script(shown.script)
-        elif shown.line:
-            terminal.write_line(shown.line)
+        elif shown.line or shown.lines:
+            for line in shown.lines or [shown.line]:
+                terminal.write_line(line)
         elif shown.fields is not None:
             self._print(_fields(shown.fields))
         elif shown.rows:
