@@ -39,6 +39,7 @@ from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.loop_watch import watch_loop
 from broker.runtime.operation_news import OperationNews, is_operation
 from broker.runtime.outstanding import Outstanding
+from broker.runtime.publish_rights import allow_any_publisher
 from broker.runtime.quotas import BALANCE_SECONDS
 from broker.runtime.readers import PASS_SECONDS, Readers
 from broker.runtime.readiness import READY_SECONDS, WhileAway, begin_when_there, check_ready
@@ -110,8 +111,7 @@ class Broker:
         self._clock, attempt_ids = make_clock(self._database), AttemptIds()
         self.looks = make_looks(config, self._database, self.states, self.counters)
         self._secrets, self._tasks, self.loop_turns = Secrets(config.secrets_key_file), Tasks(), LoopTurns()
-        self._dead_letter_news = DeadLetterNews(self.states)
-        self._resources = ResourceCache(self._database, self._tasks, self._dead_letter_news, self.counters)
+        self._resources = ResourceCache(self._database, self._tasks, DeadLetterNews(self.states), self.counters)
         most = config.request_memory_mb * 1_000_000
         self.requests, self.answers = RequestMemory(most), AnswerMemory(most)
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=self.states)
@@ -123,6 +123,7 @@ class Broker:
         self.readers, self.tails, self._operation_news = Readers(*parts[:2]), Tails(), OperationNews()
         self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
+        self._check_publisher = self.access.agents.check_publisher if self.access else allow_any_publisher
         self._wake_ups = self._make_wake_ups()
         self._activity = SubscriptionActivity(self._database, self._clock, in_use=self._in_use)
         self.records = make_records(config, self._database, self._clock, self.states, self.counters)
@@ -139,7 +140,7 @@ class Broker:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
         more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
         shared = self.transforms.of_topics, self.company, self.loop_turns, acks, self.looks
-        passes = Passes(self._config, *parts, *more, *shared)
+        passes = Passes(self._config, *parts, *more, *shared, self._check_publisher)
         self._operation_news.wake_runner = passes.operations.wake
         return passes
 
@@ -193,24 +194,21 @@ class Broker:
     def _services(self, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
         database, clock, wake_ups, quotas = self._database, self._clock, self._wake_ups, self.quotas
         changed, checks = self._access_changed, self._schema_checks
-        can, shards = self.transforms.checks, self._config.shards_per_topic
-        topics = TopicService(database, clock, wake_ups, quotas, can, shards_per_topic=shards)
-        subscriptions = self._subscription_service()
-        snapshots = SnapshotService(database, clock, self._activity, quotas)
-        accounts = ServiceAccountService(database, clock, changed=changed, base_url=self._config.address)
+        can, shards, url = self.transforms.checks, self._config.shards_per_topic, self._config.address
+        looking = self.looks, clock, self.tails, self.records, self.counters, self._check_publisher
         return Services(
             loop_turns=self.loop_turns,
-            topics=topics,
-            subscriptions=subscriptions,
-            snapshots=snapshots,
+            topics=(topics := TopicService(database, clock, wake_ups, quotas, can, shards_per_topic=shards)),
+            subscriptions=(subscriptions := self._subscription_service()),
+            snapshots=(snapshots := SnapshotService(database, clock, self._activity, quotas)),
             schemas=(schemas := SchemaService(database, clock, wake_ups, checks, quotas)),
             publish=(publish := self._publish_service()),
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
-            looking=make_looking(database, self.looks, clock, self.tails, self.records, self.counters),
+            looking=make_looking(database, *looking),
             pushes=PushService(database, clock, self.pusher),
-            service_accounts=accounts,
+            service_accounts=(accounts := ServiceAccountService(database, clock, changed=changed, base_url=url)),
             api_keys=ApiKeyService(database, clock, changed=changed),
             audit_logs=AuditLogService(database),
             quotas=QuotaService(database, clock, quotas, self.retained_bytes, wake_ups),
@@ -239,7 +237,7 @@ class Broker:
     def _subscription_service(self) -> SubscriptionService:
         parts = self._database, self._clock, self._wake_ups, self.quotas, self.transforms.checks
         return SubscriptionService(
-            *(*parts, self._dead_letter_news),
+            *(*parts, DeadLetterNews(self.states)),
             secrets=self._secrets,
             min_delivery_attempts=self._config.min_delivery_attempts,
             only_own_accounts=self.access is not None,
@@ -271,7 +269,7 @@ class Broker:
             self._wake_ups,
             self._tasks,
             self._signer,
-            EndpointNews(self.states, self._dead_letter_news, excused=self._is_away),
+            EndpointNews(self.states, DeadLetterNews(self.states), excused=self._is_away),
             access=self.access,
             secrets=self._secrets,
             owns=self._processes.owns,

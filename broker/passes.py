@@ -15,6 +15,7 @@ from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.message_relay import MessageRelay
 from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.publish_rights import CheckPublisher
 from broker.runtime.quotas import Quotas
 from broker.runtime.relay import Relay
 from broker.runtime.resource_cache import ResourceCache
@@ -73,25 +74,25 @@ class Passes:
         loop_turns: LoopTurns,
         acks: AckCoalescer,
         looks: Looks,
+        check_publisher: CheckPublisher,
     ) -> None:
-        parts, self._config, self._looks, storage = (database, clock), config, looks, quotas.storage
+        parts, shared = (database, clock), (database, clock, resources, wake_ups)
+        self._config, self._looks, storage = config, looks, quotas.storage
         self.table_sizes = TableSizes(*parts, storage, states, max_bytes=config.database_size_max)
         self.secret_keeper = SecretKeeper(database, secrets, states)
         self.scrapes = Scrapes(counters, Figures(database, looks, clock, counters.book), storage)
-        self.series_janitor = SeriesJanitor(database, counters)
         self.dead_letter_forwarder = DeadLetterForwarder(
-            *parts, resources, wake_ups, counters, company, loop_turns, states, storage
+            *shared, counters, company, loop_turns, states, storage, check_publisher
         )
-        self.next_due, self.next_tick = NextDue(), NextDue()
+        self.next_due, self.next_tick, self.series_janitor = NextDue(), NextDue(), SeriesJanitor(database, counters)
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states, storage)
-        self.ticker = ScheduleTicker(*parts, resources, wake_ups, quotas, schemas, transforms, states, counters)
+        self.ticker = ScheduleTicker(*shared, quotas, schemas, transforms, states, counters, check_publisher)
         self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
-        self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
-        self.event_watch = EventWatch(*parts, resources, publishes, states, storage)
+        self.relay = _make_relay(*shared, self.next_due, quotas, acks, states, counters)
+        self.event_watch = EventWatch(*parts, resources, publishes, states, storage, check_publisher)
         self.janitor = RetentionJanitor(*parts, states, counters, **_retention(config))
         self.expirer = SubscriptionExpirer(*parts, activity, wake_ups)
-        targets = Targets(clock, resources, quotas, schemas)
-        kinds = _kinds(clock, resources, targets, wake_ups, attempt_ids, counters)
+        kinds = _kinds(clock, resources, quotas, schemas, wake_ups, attempt_ids, counters, check_publisher)
         self.operations = OperationRunner(*parts, wake_ups, kinds, states, counters)
 
     @property
@@ -130,11 +131,14 @@ def _retention(config: AppConfig) -> dict[str, Any]:
 def _kinds(
     clock: DatabaseClock,
     resources: ResourceCache,
-    targets: Targets,
+    quotas: Quotas,
+    schemas: SchemaChecks,
     wake_ups: WakeUps,
     attempt_ids: AttemptIds,
     counters: Counters,
+    check_publisher: CheckPublisher,
 ) -> dict[Verb, Kind]:
+    targets = Targets(clock, resources, quotas, schemas, check_publisher)
     redrives = RedriveKind(clock, resources, targets, wake_ups, attempt_ids, counters)
     push_replays = PushReplayKind(clock, resources, wake_ups, attempt_ids, counters, redrives)
     return {

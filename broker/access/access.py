@@ -10,6 +10,7 @@ from broker.access.credentials.directory import CredentialDirectory
 from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.service_account_tokens import SIGNS_FOR, ServiceAccountTokens, make_token_key
 from broker.access.policies.authorizer import Authorizer
+from broker.access.policies.service_agents import ServiceAgents
 from broker.access.version import AccessVersion
 from broker.domain.certificate_principals import CertificatePrincipals
 from broker.domain.oidc_issuer import OidcIssuer
@@ -51,6 +52,7 @@ class Access:
         self._accounts = ServiceAccountTokens(self.directory, audiences=audiences)
         self.authorizer = Authorizer(database, self.version, self.directory)
         self.issuers = IssuerTokens(issuers, states)
+        self.agents = ServiceAgents(self.authorizer)
         self.authenticator = Authenticator(
             self.version,
             self.directory,

@@ -1,10 +1,9 @@
 """What a command tells whoever started it, on standard output; the log is on standard error."""
 
-import os
 import shlex
-import sys
 from pathlib import Path
 
+from broker.cli import terminal
 from broker.cli.ports import Ports
 from broker.domain.database_url import without_password
 from broker.port import listener as listening
@@ -16,9 +15,9 @@ from broker.version import version
 def say(line: str) -> None:
     """Print a line at once.  Whoever has closed standard output does not want to know, and the broker goes on."""
     try:
-        print(line, flush=True)  # noqa: T201
+        terminal.write_line(line)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the end of the program fails for it
+        terminal.discard_output()
 
 
 def say_what_runs(settings: Settings, *, postgres: int, schema: str, revision: str) -> None:

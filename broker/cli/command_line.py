@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from broker import settings
+from broker.cli import terminal
 from broker.cli.stop import Misuse
 from broker.setting_values import Several, Switch
 from broker.settings import SettingsInForce
@@ -95,7 +96,7 @@ class Group(click.Group):
         if ctx.resilient_parsing:  # for a shell that completes what is typed
             return super().parse_args(ctx, args)
         if not args and ctx.parent is None:
-            click.echo(ctx.get_help(), err=True)
+            terminal.write_lines(ctx.get_help(), error=True)
             ctx.exit(2)
         if not args:
             raise Misuse(f"`{ctx.command_path}` needs a command: {', '.join(names)}")
@@ -121,7 +122,7 @@ def _version_option(version: Callable[[], str]) -> click.Option:
 
     def show(context: click.Context, _: click.Parameter, is_given: bool) -> None:
         if is_given and not context.resilient_parsing:
-            click.echo(f"broker {version()}")
+            terminal.write_line(f"broker {version()}")
             context.exit()
 
     return click.Option(

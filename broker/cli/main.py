@@ -1,6 +1,5 @@
 """`broker`: the command line."""
 
-import io
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036  (where it runs from a checkout, no installer has looked)
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from broker import process_environment, settings
+from broker.cli import terminal
 from broker.cli.client.exit_codes import INTERRUPTED
 from broker.cli.command_line import Command, Commands, make_cli, misuse
 from broker.cli.stop import Stop
@@ -288,8 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Of what is not 0 a line on standard error says what was wrong.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what a terminal cannot show is no failure
-        sys.stdout.reconfigure(errors="backslashreplace")
+    terminal.set_up_output()
     process_environment.tidy_environment()
     try:
         code: int = command_line().main(list(arguments), prog_name="broker", standalone_mode=False)
@@ -319,4 +318,4 @@ def _run(command: Command, options: Mapping[str, Any]) -> int:
 
 
 def _complain(message: str) -> None:
-    print("broker:", one_line(" ".join(message.split())), file=sys.stderr)  # noqa: T201
+    terminal.write_line(f"broker: {one_line(' '.join(message.split()))}", error=True)

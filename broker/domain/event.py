@@ -16,7 +16,19 @@ from broker.domain.message import NewMessage
 from broker.domain.timestamps import format_timestamp
 
 Kind = Literal[
-    "endpoint", "message", "pause", "hold", "deadLetters", "expiry", "quota", "disk", "filter", "age", "backlog"
+    "endpoint",
+    "message",
+    "pause",
+    "hold",
+    "deadLetters",
+    "deadLetterTopic",
+    "schedule",
+    "expiry",
+    "quota",
+    "disk",
+    "filter",
+    "age",
+    "backlog",
 ]
 Step = Literal["begins", "grows", "ends"]
 
@@ -26,6 +38,8 @@ _TYPES: Mapping[Kind, Mapping[Step, str]] = {
     "pause": {"begins": "push.paused", "ends": "push.resumed"},
     "hold": {"begins": "subscription.paused", "ends": "subscription.resumed"},  # of what is pulled
     "deadLetters": {"begins": "deadLetters.first", "grows": "deadLetters.growing"},
+    "deadLetterTopic": {"begins": "deadLetters.blocked", "ends": "deadLetters.forwarded"},
+    "schedule": {"begins": "schedule.refused", "ends": "schedule.accepted"},
     "expiry": {"begins": "subscription.expiring", "ends": "subscription.used"},
     "quota": {"begins": "quota.reached", "ends": "quota.available"},
     "disk": {"begins": "disk.low", "ends": "disk.recovered"},

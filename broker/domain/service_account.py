@@ -13,6 +13,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.names import leaf
 
 DOMAIN = "iam.broker.internal"  # of the e-mail addresses; nobody else speaks for it
+RESERVED_PROJECT = "gcp-sa-pubsub"  # has the service agents of all projects, and no accounts that anybody makes
 ANY_PROJECT = "projects/-"  # what clients write for the project of an account that they know by its address
 
 MAX_ACCOUNTS = 100  # of a project
@@ -76,6 +77,10 @@ def email_of(project: str, account_id: str) -> str:
             f"(project={leaf(project)})."
         )
     within = f"{match['id']}.{match['domain']}" if match["domain"] else match["id"]
+    if within.lower() == RESERVED_PROJECT:
+        raise InvalidArgument(
+            f"The project {RESERVED_PROJECT} is reserved for the service agents of all projects (project={within})."
+        )
     return f"{account_id}@{within}.{DOMAIN}".lower()
 
 

@@ -214,6 +214,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ListDeadLetters": _CONSUME,  # so does it, of what was the subscription's
     "GetSubscriptionMessage": (Need("pubsub.subscriptions.get", on=On.ABOVE),),  # no bodies
     "TailSubscription": (Need("pubsub.subscriptions.get"),),  # nor here
+    "ListTopicPublishers": (Need("pubsub.topics.get"),),  # as ListTopicSubscriptions
     "ListTopicMessages": (Need("pubsub.topics.attachSubscription"),),  # as TailTopic
     "TailTopic": (Need("pubsub.topics.attachSubscription"),),  # shows bodies, as a subscription would
     "ListScheduled": (Need("pubsub.topics.attachSubscription"),),  # as ListTopicMessages

@@ -1,15 +1,16 @@
-"""What the log says of dead-letter policies whose topic is missing, or has no subscription."""
+"""What the log says of dead-letter policies whose topic is missing, denied, or has no subscription."""
 
 from broker.domain.subscription import Subscription, unread_dead_letters
 from broker.telemetry.log import fields_of
 from broker.telemetry.state_changes import StateChanges
 
 _MISSING = "subscriptions without their dead-letter topic"
+_DENIED = "subscriptions that may not publish on their dead-letter topic"
 _UNREAD = "subscriptions whose dead-letter topic has no subscription"
 
 
 class DeadLetterNews:
-    """Told of subscriptions as they are read."""
+    """Told of subscriptions as they are read.  It has no state of its own: `states` are those of the process."""
 
     def __init__(self, states: StateChanges) -> None:
         self._states = states
@@ -33,11 +34,22 @@ class DeadLetterNews:
         else:
             self._states.ends(_UNREAD, name, f"{topic}, which gets dead letters of {name}, has a subscription")
 
+    def denied(self, subscription: Subscription, why: str) -> None:
+        """Its dead letters may not be published on their topic, and wait."""
+        name, policy = subscription.name, subscription.dead_letter_policy
+        assert policy is not None
+        fields = fields_of(dead_letter_topic=policy.dead_letter_topic)
+        self._states.begins(_DENIED, name, f"dead letters of {name} wait", why, fields=fields)
+
+    def allowed(self, subscription: Subscription) -> None:
+        """Its dead letters may be published on their topic."""
+        self._states.ends(_DENIED, subscription.name, f"dead letters of {subscription.name} are forwarded again")
+
     def is_told(self, name: str) -> bool:
         """Whether something was told of it that is not over."""
         return self._states.lasts(_MISSING, name) or self._states.lasts(_UNREAD, name)
 
     def gone(self, name: str) -> None:
         """There is no such subscription any more, or it has no such policy."""
-        for kind in (_MISSING, _UNREAD):
+        for kind in (_MISSING, _DENIED, _UNREAD):
             self._states.forget(kind, name)

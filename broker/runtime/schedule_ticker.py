@@ -20,6 +20,7 @@ from broker.domain.schedule import Schedule, TickOutcome, TickRecord, made_by, t
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
@@ -76,6 +77,7 @@ class ScheduleTicker:
         transforms: TopicTransforms,
         states: StateChanges,
         counters: Counters,
+        check_publisher: CheckPublisher = allow_any_publisher,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -86,6 +88,7 @@ class ScheduleTicker:
         self._transforms = transforms
         self._states = states
         self._counts = counters.process
+        self._check_publisher = check_publisher
         self._tried_again: dict[str, datetime] = {}  # when those are that could not tick
 
     async def tick_due(self) -> Sequence[TickRecord] | None:
@@ -200,6 +203,7 @@ class ScheduleTicker:
         """The topic, or why it takes nothing."""
         name = schedule.definition.topic
         try:
+            await self._check_publisher(project_of(schedule.name), name)
             topic = await self._resources.topic(name)
             if topic.freeze is not None:
                 raise topic.freeze.refusal(name)

@@ -1,14 +1,17 @@
 """How far behind the subscriptions of a project are, in one call (F3); an extension."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from broker.domain.errors import PermissionDenied
 from broker.domain.lag import Lag
-from broker.domain.names import check_project
+from broker.domain.names import check_project, project_of
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.looks import Looks
+from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.runtime.resource_turns import ResourceTurns
 from broker.store.driver.database import Database
 from broker.store.looking.lag import find_lagging
@@ -20,12 +23,20 @@ HungUp = Callable[[], Awaitable[None]]
 class LagService:
     """Reading only: nothing is changed, locked or delivered."""
 
-    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
+    def __init__(
+        self,
+        database: Database,
+        looks: Looks,
+        clock: DatabaseClock,
+        turns: ResourceTurns,
+        check_publisher: CheckPublisher = allow_any_publisher,
+    ) -> None:
         """`turns` are those of calls that look."""
         self._database = database
         self._looks = looks
         self._clock = clock
         self._turns = turns
+        self._check_publisher = check_publisher
 
     async def list_lag(
         self, project: str, *, page_size: int, hung_up: HungUp | None = None
@@ -44,7 +55,18 @@ class LagService:
             if sum(lag.oldest is not None for lag in lags) < page_size:
                 at_rest = [name for name, may_lag in found if not may_lag][:page_size]
                 lags = sorted([*lags, *await self._oldest(at_rest, page_size)], key=Lag.rank)[:page_size]
-        return lags, len(found), self._clock.now()
+        return [await self._with_denial(lag) for lag in lags], len(found), self._clock.now()
+
+    async def _with_denial(self, lag: Lag) -> Lag:
+        """Warns of a dead-letter topic on which the subscription's project may not publish.  Raises Unavailable."""
+        policy = lag.subscription.dead_letter_policy
+        if policy is None:
+            return lag
+        try:
+            await self._check_publisher(project_of(lag.subscription.name), policy.dead_letter_topic)
+        except PermissionDenied as error:
+            return replace(lag, warnings=[*lag.warnings, f"Its dead letters wait: {error.message}"])
+        return lag
 
     async def _find(self, project: str) -> list[tuple[str, bool]]:
         """The names of a project's subscriptions, and whether each may have a backlog: of most there is none."""

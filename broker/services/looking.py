@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.looks import Looks
+from broker.runtime.publish_rights import CheckPublisher
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.runtime.tails import Tails
 from broker.runtime.turn_counts import TurnCounts
@@ -18,6 +19,7 @@ from broker.services.lag import LagService
 from broker.services.standing_messages import StandingMessageService
 from broker.services.tail import TailService
 from broker.services.topic_messages import TopicMessageService
+from broker.services.topic_publishers import TopicPublisherService
 from broker.store.driver.database import Database
 from broker.telemetry.metrics.counters import Counters
 
@@ -35,6 +37,7 @@ class LookingServices:
     tail: TailService
     journal_tail: JournalTailService
     topic_messages: TopicMessageService
+    topic_publishers: TopicPublisherService
     exports: ExportService
 
 
@@ -45,6 +48,7 @@ def make_looking(
     tails: Tails,
     records: DeliveryRecords,
     counters: Counters,
+    check_publisher: CheckPublisher,
 ) -> LookingServices:
     """The services of one process; what is much they read by `looks`, and what is new, as tails do, themselves."""
     turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=TurnCounts(counters, "look"))
@@ -52,11 +56,12 @@ def make_looking(
         dead_letters=DeadLetterService(database, looks, clock, turns),
         fates=FateService(database, clock, turns, records),
         filters=FilterService(database, looks, clock, turns),
-        lag=LagService(database, looks, clock, turns),
+        lag=LagService(database, looks, clock, turns, check_publisher),
         consumers=ConsumerService(database, clock),
         standing_messages=StandingMessageService(database, looks, clock, turns),
         tail=TailService(database, turns, tails),
         journal_tail=JournalTailService(database, turns, tails),
         topic_messages=TopicMessageService(database, looks, clock, turns),
+        topic_publishers=TopicPublisherService(database, check_publisher),
         exports=ExportService(database, looks, clock, turns, tails),
     )

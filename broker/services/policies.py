@@ -9,6 +9,7 @@ from broker.domain.names import check_project, check_shape, leaf, project_within
 from broker.domain.permissions import PERMISSIONS
 from broker.domain.policy import NO_POLICY, Binding, Policy, make_etag
 from broker.domain.service_account import is_own_address
+from broker.domain.service_agent import is_service_agent
 from broker.services.roles import check_roles
 from broker.services.schemas import SchemaService
 from broker.services.service_accounts import ServiceAccountService
@@ -123,7 +124,7 @@ async def _check_accounts(connection: ResourceConnection, members: frozenset[str
     """
     for member in sorted(members):
         kind, _, email = member.partition(":")
-        if kind != "serviceAccount" or not is_own_address(email):
+        if kind != "serviceAccount" or not is_own_address(email) or is_service_agent(email):
             continue
         if await find_service_account(connection, email=email) is None:
             raise InvalidArgument(f"Service account {email} does not exist (bindings.members={member}).")

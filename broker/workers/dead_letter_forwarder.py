@@ -9,13 +9,15 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from broker.domain.dead_letter import DEADLINE
-from broker.domain.errors import Aborted, BrokerError, NotFound, Unavailable
+from broker.domain.errors import Aborted, BrokerError, NotFound, PermissionDenied, Unavailable
 from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.loop_turns import LoopTurns
+from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.wake_ups import WakeUps
@@ -57,7 +59,9 @@ class DeadLetterForwarder:
         loop_turns: LoopTurns,
         states: StateChanges,
         storage: StorageAlarm | None = None,
+        check_publisher: CheckPublisher = allow_any_publisher,
     ) -> None:
+        self._news, self._check_publisher = DeadLetterNews(states), check_publisher
         self._states = states
         self._storage = storage or StorageAlarm()
         # By subscription, shard and sequence: until when a message is passed by.
@@ -127,6 +131,8 @@ class DeadLetterForwarder:
         try:
             if policy is None:
                 raise DeadLetterTopicClosed
+            await self._check_publisher(project_of(subscription.name), policy.dead_letter_topic)
+            self._news.allowed(subscription)
             topic = await self._resources.topic(policy.dead_letter_topic)
             if topic.freeze is not None or self._storage.is_raised:
                 return 0, False  # they stay given up, and wait
@@ -138,6 +144,9 @@ class DeadLetterForwarder:
         except DeadLetterTopicFrozen:
             self._resources.drop(topic.name)
             return 0, False
+        except PermissionDenied as error:
+            self._news.denied(subscription, error.message.rstrip("."))
+            return 0, False  # they wait, as for a topic that is frozen
         except (DeadLetterTopicClosed, NotFound):
             await self._retry(subscription, shard_id)
             return 0, False

@@ -7,14 +7,15 @@ which also leaves the events to be published: a crash loses none, and may publis
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 
-from broker.domain.errors import BrokerError, NotFound
-from broker.domain.event import LAGS, STATES, Found, Kind, compare, event_message, storage_subject
+from broker.domain.errors import BrokerError, NotFound, PermissionDenied
+from broker.domain.event import LAGS, STATES, Found, Kind, Subject, compare, event_message, storage_subject
 from broker.domain.lag_alerts import lags_to_tell
 from broker.domain.names import leaf, project_of
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.looks import Looks
 from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.store.driver.database import Database, ResourceConnection
@@ -42,6 +43,7 @@ class EventWatch:
         publishes: PublishCoalescer,
         states: StateChanges,
         storage: StorageAlarm | None = None,
+        check_publisher: CheckPublisher = allow_any_publisher,
         *,
         late: timedelta = store.LATE,
     ) -> None:
@@ -54,6 +56,7 @@ class EventWatch:
         self._states = states
         self._storage = storage or StorageAlarm()
         self._late = late
+        self._check_publisher = check_publisher
 
     async def run_once(self) -> int:
         """Look, and publish what there is to tell.  Returns how many events were published."""
@@ -62,6 +65,7 @@ class EventWatch:
             if topics and await store.is_our_look(connection):
                 found = await store.find_conditions(connection, now=self._clock.now(), late=self._late)
                 found += self._of_disk(topics)
+                found += await self._find_blocked(connection)
                 await self._tell(connection, found, STATES)
         published, stuck = 0, set[str]()
         while topics and (count := await self._publish_some(topics, stuck)):
@@ -75,6 +79,19 @@ class EventWatch:
             return []
         why = f"publishing is paused: {disk.finding}"
         return [Found(storage_subject(project, "disk"), why) for project in projects]
+
+    async def _find_blocked(self, connection: ResourceConnection) -> list[Found]:
+        """Subscriptions whose dead letters cannot go to their topic.  Raises Unavailable."""
+        found = []
+        for policy in await store.list_dead_letter_policies(connection):
+            why = "" if policy.has_topic else f"there is no topic {policy.topic}"
+            try:
+                await self._check_publisher(policy.project, policy.topic)
+            except PermissionDenied as error:
+                why = error.message
+            if why:
+                found.append(Found(Subject(policy.project, "deadLetterTopic", policy.subscription), why))
+        return found
 
     async def look_at_lags(self) -> None:
         """What there is to tell is published by `run_once`."""

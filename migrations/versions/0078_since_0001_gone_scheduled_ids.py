@@ -6,7 +6,7 @@ Locks: `scheduled_ids` while two indexes on it are built; it has a row for each 
 from alembic import op
 
 revision = "0078_since_0001"
-down_revision = "0075_since_0001"
+down_revision = "0076_since_0001"
 branch_labels = None
 depends_on = None
 

@@ -12,6 +12,7 @@ _WRITING = {"info", "warning", "error", "exception", "critical", "log"}
 
 # Their `name` is the full name of a resource: StateChanges makes the fields of it.
 _BY_NAME = {
+    "broker/runtime/dead_letter_news.py: ends _DENIED",
     "broker/runtime/dead_letter_news.py: ends _MISSING",
     "broker/runtime/dead_letter_news.py: ends _UNREAD",
     "broker/runtime/relay.py: happens 'staged messages that wait'",

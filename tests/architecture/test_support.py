@@ -52,6 +52,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
         "ListLag",
         "ListSubscriptionMessages",
         "ListTopicMessages",
+        "ListTopicPublishers",
         "TailSubscription",
         "TailTopic",
     }

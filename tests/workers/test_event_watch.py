@@ -11,7 +11,7 @@ from broker.app import Broker
 from broker.app_config import AppConfig
 from broker.domain.storage import DiskSpace
 from broker.workers.event_watch import EventWatch
-from tests.fixtures.broker import Json, Rest, eventually
+from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
@@ -49,6 +49,15 @@ class Watched:
 
         await eventually(are_seen)
         assert sorted(await self.look()) == sorted(events)  # each once
+
+    async def until_told(self, *events: str) -> None:
+        """The same of events that may have come before."""
+
+        async def are_all() -> bool:
+            return sorted(await self.look()) == sorted(events)
+
+        await eventually(are_all)
+        assert sorted(await self.look()) == sorted(events)
 
 
 @asynccontextmanager
@@ -276,3 +285,47 @@ async def test_a_changed_filter_is_an_event_once_it_is_committed(database_url: s
         event = json.loads(base64.b64decode(it.seen[0]["data"]))
         assert (event["previousFilter"], event["filter"]) == ("attributes:a", "attributes:b")
         assert event["reason"] == "the filter was changed from 'attributes:a' to 'attributes:b'"
+
+
+async def test_dead_letters_without_their_topic_are_an_event_until_it_is_there_again(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it:
+        await it.rest.create_topic("dead")
+        policy = {"deadLetterTopic": it.rest.topic("dead"), "maxDeliveryAttempts": 5}
+        await it.rest.create_subscription(deadLetterPolicy=policy)
+        assert await it.look() == []
+        await it.rest.ok("DELETE", it.rest.topic("dead"))
+        await it.until("pubsub.deadLetters.blocked sub")
+        reason = json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]
+        assert reason == f"there is no topic {it.rest.topic('dead')}"
+        await it.rest.create_topic("dead")
+        await it.until("pubsub.deadLetters.blocked sub", "pubsub.deadLetters.forwarded sub")
+        await it.rest.ok("DELETE", it.rest.topic("dead"))
+        told = ["pubsub.deadLetters.blocked sub"] * 2 + ["pubsub.deadLetters.forwarded sub"]
+        await it.until_told(*told)
+        await it.rest.ok("DELETE", it.rest.subscription())  # which is not told: nothing is forwarded
+        await it.until_told(*told)
+
+
+async def test_a_schedule_that_is_refused_is_an_event_until_it_publishes_or_is_gone(
+    database_url: str, push_sink: PushSink
+) -> None:
+    async with watched(database_url, push_sink) as it:
+        schedule = "projects/p/schedules/nightly"
+        body = {"topic": it.rest.topic(), "message": message("a"), "schedule": "0 3 * * *"}
+        await it.rest.ok("PUT", schedule, body)
+        await it.rest.ok("POST", f"{it.rest.topic()}:freeze", {"reason": "It moves."})
+        assert (await it.rest.call("POST", f"{schedule}:run", {})).status_code == 400
+        await it.until("pubsub.schedule.refused nightly")
+        assert "FAILED_PRECONDITION: " in json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]
+        await it.rest.ok("POST", f"{it.rest.topic()}:unfreeze", {})
+        await it.rest.ok("POST", f"{schedule}:run", {})
+        told = ["pubsub.schedule.refused nightly", "pubsub.schedule.accepted nightly"]
+        await it.until(*told)
+        await it.rest.ok("POST", f"{it.rest.topic()}:freeze", {})
+        assert (await it.rest.call("POST", f"{schedule}:run", {})).status_code == 400
+        told.append("pubsub.schedule.refused nightly")
+        await it.until_told(*told)
+        await it.rest.ok("DELETE", schedule)
+        await it.until_told(*told)

@@ -1,6 +1,5 @@
 """A server of the Pub/Sub API, as commands call it: over HTTP with JSON, this broker or any other."""
 
-import json
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ import httpx
 from broker.cli.client.credentials import Credentials
 from broker.cli.client.exit_codes import MISSING, NOT_REACHED, exit_code
 from broker.cli.client.hints import hint
+from broker.cli.client.json_text import NotJson, parse_json
 from broker.cli.client.unreached import why_unreached
 from broker.cli.stop import Misuse, Stop
 from broker.domain.certificate_validity import Validity
@@ -151,7 +151,7 @@ class Api:
             *whole, begun = (begun + piece).split(b"\n")
             for line in whole:
                 if line.startswith(b'{"error":'):
-                    raise self._refusal("POST", f"/v1/{_quoted(path)}", 500, json.loads(line))
+                    raise self._refusal("POST", f"/v1/{_quoted(path)}", 500, _parsed(line))
                 yield line + b"\n"
 
     def pieces(self, path: str, body: Json) -> Iterator[bytes]:
@@ -251,9 +251,14 @@ def _without_none(params: Mapping[str, Any] | None) -> Json | None:
 
 
 def _json_of(response: httpx.Response) -> Any:
+    return _parsed(response.content) if response.content else {}
+
+
+def _parsed(text: str | bytes) -> Any:
+    """None for what is not JSON."""
     try:
-        return response.json() if response.content else {}
-    except ValueError:
+        return parse_json(text)
+    except NotJson:
         return None
 
 
@@ -265,7 +270,7 @@ def _events(lines: Iterator[str]) -> Iterator[Event]:
             name, _, value = line.partition(":")
             fields[name] = value.removeprefix(" ")
         elif "data" in fields:
-            yield Event(fields.get("event", "message"), fields.get("id", ""), json.loads(fields["data"]))
+            yield Event(fields.get("event", "message"), fields.get("id", ""), _parsed(fields["data"]) or {})
             fields = {}
 
 

@@ -1,14 +1,13 @@
 """Commands that call a server of the API: the options that all of them have, their examples, how they end."""
 
 import inspect
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from broker.cli import terminal
 from broker.cli.client.api import Api
 from broker.cli.client.connection import OPTIONS, connection_from, full_name, project_name
 from broker.cli.client.exit_codes import DONE, IN_WORDS, INTERRUPTED
@@ -83,7 +82,7 @@ def call_server(function: Callable[..., Shown | int | None], out: Output, given:
     """Run a command that was given these options.  Returns the exit code.  Raises Stop."""
     connection = connection_from(given)
     if connection.notice:
-        click.echo(f"broker: {connection.notice}", err=True)
+        terminal.write_line(f"broker: {connection.notice}", error=True)
     with connection.open() as api:
         return finish(out, lambda: function(Session(api, out, connection.project), **given))
 
@@ -125,11 +124,11 @@ def finish(out: Output, work: Callable[[], Shown | int | None]) -> int:
             return answer
         if answer is not None:
             out.show(answer)
-        sys.stdout.flush()
+        terminal.flush()
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except UnicodeEncodeError as error:  # bytes of the command line that are no text, as Python has them
         raise Misuse(f"{error.object[:200]!r} is not text in UTF-8, which names and attributes must be") from None
     except BrokenPipeError:  # whoever read it, such as `head`, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.discard_output()
     return DONE

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import click
 
+from broker.cli import terminal
 from broker.cli.client.api import Api, Json, NotKnown, NotReached, Refused
 from broker.cli.client.words import leaf, short_time
 
@@ -30,7 +31,7 @@ def is_asked(*, yes: bool) -> bool:
 def confirm(question: str, *, yes: bool) -> None:
     """Raises click.Abort unless the answer is yes."""
     if is_asked(yes=yes):
-        click.confirm(question, abort=True, err=True)
+        terminal.ask(question)
 
 
 def confirm_loss(question: str, losses: Sequence[Loss], *, yes: bool) -> None:
@@ -42,7 +43,7 @@ def confirm_loss(question: str, losses: Sequence[Loss], *, yes: bool) -> None:
         return
     lost = list(determine_losses(losses))
     for each in lost:
-        click.echo(f"  {each}", err=True)
+        terminal.write_line(f"  {each}", error=True)
     if lost:
         confirm(question, yes=yes)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from broker.cli.client.files import MAX_KEY_BYTES
+from broker.cli.client.json_text import parse_json
 from broker.cli.private_file import write_private_file
 from broker.cli.stop import Misuse, Stop
 
@@ -59,7 +61,8 @@ def read_contexts() -> Contexts:
     """Raises Misuse for a file that somebody has broken."""
     path = contexts_file()
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as opened:
+            held = parse_json(opened.read(MAX_KEY_BYTES))
         named = {str(name): _context(one) for name, one in held["contexts"].items()}
         return Contexts(str(held.get("current", "")), named)
     except FileNotFoundError:

@@ -1,15 +1,16 @@
 """How a command shows who calls: by a service account's key file, by an API key, or not at all."""
 
-import json
+import os
 import re
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
 
+from broker.cli.client.files import MAX_KEY_BYTES, read_bytes
+from broker.cli.client.json_text import NotJson, parse_json
 from broker.cli.stop import Misuse
 
 AUDIENCE = "https://pubsub.googleapis.com/"  # which every broker takes, whatever address it is reached by
@@ -72,9 +73,9 @@ Credentials = KeyFile | ApiKey | None
 
 def _parse_key_file(text: str, path: str, option: str) -> KeyFile:
     try:
-        key = json.loads(text)
-    except ValueError:
-        raise Misuse(f"{option} {path} is not JSON") from None
+        key = parse_json(text)
+    except NotJson as error:
+        raise Misuse(f"{option} {path} is not JSON: {error}") from None
     if not is_key_file(key):
         raise Misuse(f"{option} {path} is not the key file of a service account ({', '.join(_WANTED)})")
     return KeyFile(key, option)
@@ -87,12 +88,11 @@ def is_key_file(fields: Any) -> bool:
 
 def read_credentials(given: str, option: str) -> KeyFile | ApiKey:
     """Of a key file, of a file with an API key, or of an API key itself.  Raises Misuse, which shows no key."""
-    path = Path(given).expanduser()
+    path = os.path.expanduser(given)
     try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
-        raise Misuse(f"{option} {given}: {why}") from None
+        text = read_bytes(path, option, most=MAX_KEY_BYTES).decode() if os.path.isfile(path) else ""
+    except UnicodeDecodeError:
+        raise Misuse(f"{option} {given}: it is no text") from None
     if text.lstrip().startswith("{"):
         return _parse_key_file(text, given, option)
     if _API_KEY.fullmatch(text.strip()):

@@ -1,6 +1,5 @@
 """Fields of a resource as options give them, and the mask that says which."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import click
 
 from broker.cli.client.api import Json
+from broker.cli.client.json_text import NotJson, parse_json
 from broker.cli.stop import Misuse
 
 SET = click.option(
@@ -67,6 +67,6 @@ def camel(name: str) -> str:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return parse_json(text, sendable=True)
+    except NotJson:
         return text

@@ -3,12 +3,13 @@
 Google's own tools set the variable too, so a credential that no broker has made is not sent to any server.
 """
 
-import json
+import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from broker.cli.client.credentials import KeyFile, is_key_file
+from broker.cli.client.files import MAX_KEY_BYTES, read_bytes
+from broker.cli.client.json_text import NotJson, parse_json
 from broker.cli.stop import Misuse
 
 VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"  # as Google's libraries have it
@@ -30,12 +31,12 @@ def read_google_credentials(path: str, *, needed: bool) -> GoogleCredentials:
     if not path:
         return GoogleCredentials()
     try:
-        fields = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        fields = parse_json(read_bytes(os.path.expanduser(path), VARIABLE, most=MAX_KEY_BYTES))
         problem = "" if isinstance(fields, dict) else f"{VARIABLE} {path} is no credential, which is a JSON object"
-    except OSError as error:
-        problem = f"{VARIABLE} {path}: {error.strerror or error}"
-    except ValueError:
-        problem = f"{VARIABLE} {path} is not JSON"
+    except Misuse as error:
+        problem = str(error)
+    except NotJson as error:
+        problem = f"{VARIABLE} {path} is not JSON: {error}"
     if problem and needed:
         raise Misuse(problem)
     return GoogleCredentials() if problem else _classified(fields)

@@ -4,18 +4,20 @@ once.
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from broker.cli.client.api import Api, Json, NotReached, Refused
+from broker.cli.client.files import read_lines
 from broker.cli.stop import Misuse
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
 
 MOST_MESSAGES, MOST_BYTES = 1_000, 5_000_000  # of a part; a message that is larger goes alone
+_MOST_LINE_BYTES = 20_000_000  # more than the largest message takes in base64
 _MOST_BLOCK_BYTES = 268_435_456  # of a file of Avro: one is held at a time
 _AVRO = b"Obj\x01"
 _TRIES = 8
@@ -66,17 +68,17 @@ def _parts(file: str, import_id: str) -> Iterator[_Part]:
     try:
         with cast(BufferedReader, sys.stdin.buffer) if file == "-" else Path(file).open("rb") as content:
             is_avro = content.peek(len(_AVRO)).startswith(_AVRO)
-            yield from _avro_parts(content, import_id) if is_avro else _line_parts(content)
+            yield from _avro_parts(content, import_id) if is_avro else _line_parts(content, file)
     except OSError as error:
         raise Misuse(f"--file {file}: {error.strerror or error}") from None
     except InvalidArgument as error:
         raise Misuse(f"--file {file}: {error.message}{_goes_on(import_id)}") from None
 
 
-def _line_parts(lines: Iterable[bytes]) -> Iterator[_Part]:
+def _line_parts(content: BufferedReader, file: str) -> Iterator[_Part]:
     part: list[bytes] = []
     size = 0
-    for line in lines:
+    for line in read_lines(content, _named(file), most=_MOST_LINE_BYTES):
         if not line.strip():
             continue
         if part and (len(part) == MOST_MESSAGES or size + len(line) > MOST_BYTES):

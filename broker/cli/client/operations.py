@@ -1,11 +1,9 @@
 """Long work as commands show it: a bar while it goes on, and what came of it."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-import click
-
+from broker.cli import terminal
 from broker.cli.client.api import Api, Json
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Output, Shown
@@ -13,7 +11,6 @@ from broker.cli.client.words import leaf
 
 _BAR = 30  # columns
 _LOOK_SECONDS = 1
-_ERASED = "\r\x1b[K"
 _REACHED = 0.8  # of the rate that was asked for
 
 
@@ -25,7 +22,7 @@ def wait_for(api: Api, out: Output, operation: Json) -> Json:
             operation = wait_once(api, operation["name"])
     finally:
         if shows_bar(out):
-            click.echo(_ERASED, err=True, nl=False)
+            terminal.erase_status()
     return operation
 
 
@@ -35,7 +32,7 @@ def wait_once(api: Api, name: str) -> Json:
 
 
 def shows_bar(out: Output) -> bool:
-    return sys.stderr.isatty() and not out.as_json
+    return terminal.is_terminal(error=True) and not out.as_json
 
 
 def _show_bar(out: Output, operation: Json) -> None:
@@ -45,7 +42,7 @@ def _show_bar(out: Output, operation: Json) -> None:
     done, total = int(metadata.get("done", 0)), int(metadata.get("total", 0))
     full = _BAR * min(done, total) // total if total else 0
     rate = f"{metadata.get('ratePerSecond', 0):.0f} a second"
-    click.echo(f"{_ERASED}[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}, {rate}", err=True, nl=False)
+    terminal.write_status(f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}, {rate}")
 
 
 def finished(out: Output, operation: Json) -> int:

@@ -1,20 +1,21 @@
 """How commands print: tables and colours on a terminal, plain text elsewhere, and JSON for programs."""
 
 import json
-import os
-import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import click
+from rich.color import ColorSystem
 from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from broker.cli import terminal
 from broker.cli.client.table_layout import Column, Layout, lay_out
-from broker.cli.client.words import printable, value_text
+from broker.cli.client.words import value_text
 
 ENDLESS = 100_000  # columns of what is no terminal: a program cuts lines better than it joins them
 _NARROWEST = 40
@@ -36,6 +37,7 @@ _STYLES = {
     "delete": "red",
     "error": "red",
     "RESOURCE_ERROR": "red",
+    "DENIED": "red",
     "ENDPOINT_FAILING": "red",
     "FAILING": "red",
     "NO_CONSUMERS": "red",
@@ -63,20 +65,19 @@ class Shown:
     minor: Sequence[str] = ()
     fields: Mapping[str, Any] | None = None
     line: str = ""
+    lines: Sequence[str] = ()
     script: str = ""  # for another program: as it is
     nothing: str = ""  # is said in place of a table without rows
 
 
 class Output:
-    """Where a command prints."""
+    """Lays out what a command prints; terminal.py writes it."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self.is_terminal = sys.stdout.isatty()
-        width = max(_NARROWEST, _columns()) if self.is_terminal else ENDLESS
+        self.is_terminal = terminal.is_terminal()
         self.console = Console(
-            file=sys.stdout,
-            width=width,
+            width=max(_NARROWEST, terminal.columns()) if self.is_terminal else ENDLESS,
             force_terminal=self.is_terminal,
             highlight=False,
             markup=False,
@@ -87,11 +88,12 @@ class Output:
     def show(self, shown: Shown) -> None:
         """The whole answer of a command."""
         if self.as_json:
-            click.echo(json.dumps(shown.data, indent=2, ensure_ascii=False))
+            terminal.write_json(json.dumps(shown.data, indent=2, ensure_ascii=False))
         elif shown.script:
-            click.echo(shown.script, nl=not shown.script.endswith("\n"))
-        elif shown.line:
-            self._print(Text(shown.line))
+            terminal.write_script(shown.script)
+        elif shown.line or shown.lines:
+            for line in shown.lines or [shown.line]:
+                terminal.write_line(line)
         elif shown.fields is not None:
             self._print(_fields(shown.fields))
         elif shown.rows:
@@ -102,21 +104,16 @@ class Output:
     def row(self, data: Any, text: str) -> None:
         """A line of a stream; at once.  A terminal shows as much of it as fits."""
         if self.as_json:
-            click.echo(json.dumps(data, ensure_ascii=False))
+            terminal.write_json(json.dumps(data, ensure_ascii=False))
         else:
-            line = Text(text)
+            line = Text(terminal.printable(text))
             if self.is_terminal:  # by columns, of which some characters take two
                 line.truncate(self.console.width, overflow="ellipsis")
-            click.echo(line.plain)
-        sys.stdout.flush()
-
-    def clear(self, codes: str) -> None:
-        """Of a terminal, before it shows the same anew."""
-        click.echo(codes, nl=False)
+            terminal.write_line(line.plain)
 
     def styled(self, text: str, state: str) -> None:
         """A line for people that looks as the state does."""
-        self._print(Text(text, style=_STYLES.get(state, "")), wraps=True)
+        self._print(Text(terminal.printable(text), style=_STYLES.get(state, "")))
 
     def note(self, text: str) -> None:
         """For people only: on standard error, so that it is not in the way of what was asked for."""
@@ -124,7 +121,8 @@ class Output:
             return
         wraps = self.is_terminal and len(text) > self.console.width
         lines = textwrap.wrap(text, self.console.width, break_on_hyphens=False) if wraps else [text]
-        click.echo("\n".join(lines), err=True)
+        for line in lines:
+            terminal.write_line(line, error=True)
 
     def _print_table(self, shown: Shown) -> None:
         """As wide as the terminal, or wider where its columns need that.  What is left out is said."""
@@ -137,18 +135,26 @@ class Output:
             columns = ", ".join(name.upper() for name in layout.left_out)
             self.note(f"Not shown on {width} columns: {columns}; --json has all.")
 
-    def _print(self, what: Text | Table, *, wraps: bool = False) -> None:
-        with self.console.capture() as printed:
-            self.console.print(what, soft_wrap=isinstance(what, Text) and not wraps)
-        for line in printed.get().splitlines():
-            click.echo(line.rstrip())
+    def _print(self, what: Text | Table) -> None:
+        for line in self.console.render_lines(what, pad=False):
+            terminal.write_spans(self._spans(line))
 
+    def _spans(self, line: Sequence[Segment]) -> Iterable[terminal.Span]:
+        """Leaves out blanks at the end of a line."""
+        whole = "".join(segment.text for segment in line)
+        left = len(whole.rstrip())
+        for text, style, _ in line:
+            shown, left = text[:left], left - len(text[:left])
+            if shown:
+                yield terminal.Span(shown, self._style(style))
 
-def _columns() -> int:
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except OSError:
-        return 80
+    def _style(self, style: Style | None) -> str:
+        if style is None or self.console.color_system is None:
+            return ""
+        if self.console.no_color:
+            style = style.without_color
+        codes, _, _ = style.render("\0", color_system=ColorSystem.STANDARD).partition("\0")
+        return codes.removeprefix("\x1b[").removesuffix("m")
 
 
 def _table(shown: Shown, width: int) -> tuple[Table, Layout]:
@@ -183,7 +189,7 @@ def _table(shown: Shown, width: int) -> tuple[Table, Layout]:
 
 
 def cell(text: str) -> Text:
-    return Text(printable(text), style=_STYLES.get(text, ""))
+    return Text(terminal.printable(text), style=_STYLES.get(text, ""))
 
 
 def _fields(fields: Mapping[str, Any]) -> Table:
@@ -191,7 +197,7 @@ def _fields(fields: Mapping[str, Any]) -> Table:
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     for name, value in flat(fields).items():
-        table.add_row(name, cell(value_text(value)))
+        table.add_row(terminal.printable(name), cell(value_text(value)))
     return table
 
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import click
-
+from broker.cli import terminal
 from broker.cli.stop import Misuse
 from broker.domain.durations import format_units
 
@@ -68,7 +67,8 @@ def _with_zone(moment: datetime, option: str) -> datetime:
     if moment.tzinfo:
         return moment
     local = moment.astimezone()
-    click.echo(f"broker: {option} {moment.isoformat()} has no time zone; taken as {local.isoformat()}", err=True)
+    said = f"{option} {moment.isoformat()} has no time zone; taken as {local.isoformat()}"
+    terminal.write_line(f"broker: {said}", error=True)
     return local
 
 
@@ -157,15 +157,3 @@ def value_text(value: Any) -> str:
         case list() | dict():
             return json.dumps(value, ensure_ascii=False)
     return str(value)
-
-
-def printable(text: str) -> str:
-    """In one line, without what a terminal would take for commands: whoever published it is a stranger."""
-    return "".join(one if one.isprintable() else _ESCAPES.get(one, _escaped(one)) for one in text)
-
-
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def _escaped(one: str) -> str:
-    return one.encode("unicode_escape").decode("ascii")

@@ -43,6 +43,7 @@ from broker.front.rest.handlers import (
     standing_messages,
     tail,
     topic_messages,
+    topic_publishers,
     transforms,
 )
 from broker.front.rest.handlers import service_accounts as accounts
@@ -195,6 +196,7 @@ ROUTES = [
     Route("GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage", fates.get_subscription_message),
     Route("GET", f"{SUBSCRIPTION}:tail", "TailSubscription", tail.tail_subscription, ("startTime",)),
     Route("GET", f"{TOPIC}:tail", "TailTopic", tail.tail_topic, ("filter",)),
+    Route("GET", f"{TOPIC}:publishers", "ListTopicPublishers", topic_publishers.list_publishers, _PAGE),
     Route(
         "GET",
         f"{TOPIC}/messages",

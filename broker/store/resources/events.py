@@ -16,12 +16,14 @@ from broker.store.driver.locks import TELLING_EVENTS
 from broker.store.resources.push_states import list_failing
 from broker.store.schema.event_tables import event_conditions, project_settings, waiting_events
 from broker.store.schema.tables import subscriptions
+from broker.store.schema.tick_tables import schedules
 
 _FIND_CONDITIONS = statements.load("find_conditions")
+_LIST_DEAD_LETTER_POLICIES = statements.load("list_dead_letter_policies")
 _COUNT_NEW_DEAD_LETTERS = statements.load("count_new_dead_letters")
 _OUR_LOOK = text("SELECT try_lock(:lock)")
 
-_NO_SUBSCRIPTION: tuple[Kind, ...] = ("quota", "disk")  # kinds whose subjects are no subscriptions
+_NO_RESOURCE: tuple[Kind, ...] = ("quota", "disk")  # kinds whose subjects cannot be deleted
 
 LATE = timedelta(seconds=15)  # so long after its publish time a dead letter may be committed
 KEPT = timedelta(days=1)  # for which an event that cannot be published is tried
@@ -31,6 +33,15 @@ class WaitingEvent(NamedTuple):
     event_id: int
     project: str
     body: Mapping[str, Any]
+
+
+class WatchedPolicy(NamedTuple):
+    """A dead-letter policy of a project that wants events, whose topic may be missing or another project's."""
+
+    project: str
+    subscription: str
+    topic: str
+    has_topic: bool
 
 
 async def read_event_topic(connection: ResourceConnection, *, project: str) -> str:
@@ -76,13 +87,19 @@ async def find_conditions(connection: ResourceConnection, *, now: datetime, late
     ]
 
 
+async def list_dead_letter_policies(connection: ResourceConnection) -> list[WatchedPolicy]:
+    """Those whose topic is missing, or of another project, in the projects that want events."""
+    rows = await connection.exec_driver_sql(_LIST_DEAD_LETTER_POLICIES)
+    return [WatchedPolicy(row.project, row.subscription, row.topic, row.has_topic) for row in rows]
+
+
 async def read_told(connection: ResourceConnection, *, kinds: Collection[Kind]) -> list[Told]:
     """What was told of, of these kinds, and did not end."""
     condition = event_conditions.c
-    there = exists().where(subscriptions.c.name == condition.subject)
-    query = select(event_conditions, condition.kind.not_in(_NO_SUBSCRIPTION) & ~there).where(
-        condition.kind.in_(kinds)
-    )
+    subscription = exists().where(subscriptions.c.name == condition.subject)
+    schedule = exists().where(schedules.c.name == condition.subject)
+    is_gone = condition.kind.not_in(_NO_RESOURCE) & ~subscription & ~schedule
+    query = select(event_conditions, is_gone).where(condition.kind.in_(kinds))
     rows = await connection.execute(query)
     return [
         Told(Subject(project, kind, subject), since, found_at, amount, gone)

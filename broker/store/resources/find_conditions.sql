@@ -12,6 +12,12 @@ JOIN subscriptions s USING (subscription_id)
 JOIN watched w ON w.project_id = split_part(s.name, '/', 2) AND w.event_topic <> s.topic
 WHERE p.paused_reason <> ''
 UNION ALL
+SELECT w.project, 'schedule', s.name, true, t.reason
+FROM watched w
+JOIN schedules s ON s.name > w.project || '/schedules/' COLLATE "C" AND s.name < w.project || '/schedules0' COLLATE "C"
+JOIN schedule_ticks t ON t.schedule = s.name AND t.number = s.ticks
+WHERE s.last_outcome = 'REFUSED' AND s.next_at IS NOT NULL AND s.definition ->> 'topic' <> w.event_topic
+UNION ALL
 SELECT w.project, 'expiry', s.name, true,
     format('nobody has used it since %%s; it is deleted after %%s without use', to_char(
         s.last_active_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.expiration_ttl)

@@ -21,6 +21,7 @@ schedules = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False),
     Index("schedules_next_idx", "next_at", postgresql_where=text("next_at IS NOT NULL")),
+    Index("schedules_topic_idx", text("(definition ->> 'topic')")),
 )
 
 # What became of the last ticks of each.

@@ -28,8 +28,8 @@ class CopyKind:
         self._counters = counters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
-        """Raises NotFound (a topic was deleted), FailedPrecondition (the target has transforms), Aborted (it is
-        frozen just now, or a quota is used up).
+        """Raises NotFound (a topic was deleted), PermissionDenied, FailedPrecondition (the target has
+        transforms), Aborted (it is frozen just now, or a quota is used up).
         """
         meant = meant_from(operation.request["meant"])
         source = await self._targets.topic(operation.target, meant.source_id)
@@ -37,7 +37,7 @@ class CopyKind:
         after = next_look(meant, operation.progress, source.shard_ids)
         if after is None:
             return Step(progress=operation.progress, ended=True)
-        self._targets.check_open(target, operation.started_by)
+        await self._targets.check_open(target, operation)
         most = step_size(operation)
         found, read = await read_copied(connection, meant=meant, after=after, max_messages=most)
         messages = for_topic(_as_published(found), target)

@@ -169,7 +169,7 @@ class RedriveKind:
         if "targetTopic" not in operation.request:
             return None
         topic = await self._targets.topic(operation.request["targetTopic"], operation.request["targetId"])
-        self._targets.check_open(topic, operation.started_by)
+        await self._targets.check_open(topic, operation)
         return _Recipient(self._targets, topic, operation.started_by)
 
     def committed(self, operation: Operation, step: Step) -> None:

@@ -6,9 +6,11 @@ from broker.domain.copying import SCHEMA_KEYS, check_takes_copies
 from broker.domain.errors import Aborted, InvalidArgument, QuotaExceeded
 from broker.domain.message import NewMessage
 from broker.domain.names import project_of
+from broker.domain.operation import Operation
 from broker.domain.publish_limits import check_messages
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
@@ -34,28 +36,36 @@ class Targets:
     """One for a process."""
 
     def __init__(
-        self, clock: DatabaseClock, resources: ResourceCache, quotas: Quotas, schemas: SchemaChecks
+        self,
+        clock: DatabaseClock,
+        resources: ResourceCache,
+        quotas: Quotas,
+        schemas: SchemaChecks,
+        check_publisher: CheckPublisher = allow_any_publisher,
     ) -> None:
         self._clock = clock
         self._resources = resources
         self._quotas = quotas
         self._schemas = schemas
+        self._check_publisher = check_publisher
 
     async def topic(self, name: str, topic_id: int) -> Topic:
         """Raises NotFound: it was deleted, perhaps there is another of that name."""
         return await self._resources.topic_meant(name, topic_id)
 
-    def check_open(self, topic: Topic, started_by: str) -> None:
-        """Raises FailedPrecondition (it has transforms), Aborted (it is frozen just now, or a quota of whoever
-        started the operation is used up: it waits, as it does while there is no room).
+    async def check_open(self, topic: Topic, operation: Operation) -> None:
+        """Raises PermissionDenied (the project of the operation may not publish there), FailedPrecondition (it has
+        transforms), Aborted (it is frozen just now, or a quota of whoever started the operation is used up: it
+        waits, as it does while there is no room), Unavailable.
         """
+        await self._check_publisher(operation.project, topic.name)
         self.check_room()
         if topic.freeze is not None:
             raise Aborted(topic.freeze.refusal(topic.name).message)
         check_takes_copies(topic)
         if self._quotas.on:
             try:
-                gauge = self._quotas.publishing(project_of(topic.name), started_by)
+                gauge = self._quotas.publishing(project_of(topic.name), operation.started_by)
                 gauge.check(self._quotas.ticks())
             except QuotaExceeded as error:
                 raise Aborted(error.message) from error

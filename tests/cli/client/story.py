@@ -176,6 +176,7 @@ broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'
 broker schedule create beat '{{tick}}' --topic jobs --every 90s --template
 # broker schedule create nightly 'Close.' --topic jobs --cron '30 2 * * *' --time-zone Europe/Berlin
 broker schedule list
+broker topic publishers jobs
 broker schedule show nightly
 broker schedule next nightly --max 3
 broker schedule run nightly

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from broker.cli import terminal
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.confirming import (
     YES,
@@ -22,7 +23,7 @@ from broker.cli.client.declarations.plan import Change, Step
 from broker.cli.client.declarations.reading import read_declarations
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Output, Shown
-from broker.cli.client.words import leaf, printable, value_text
+from broker.cli.client.words import leaf, value_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse, Stop
 
@@ -90,7 +91,7 @@ def _confirm_deletions(session: Session, steps: Sequence[Step]) -> None:
     for step in steps:
         find = of_kind.get(step.kind)
         for lost in determine_losses(find(session.api, step.name) if find else ()):
-            click.echo(f"  {step.kind} {leaf(step.name)}: {lost}", err=True)
+            terminal.write_line(f"  {step.kind} {leaf(step.name)}: {lost}", error=True)
     if steps:
         confirm(f"Delete {len(steps)} with all that they hold?", yes=False)
 
@@ -147,7 +148,7 @@ def _shift(change: Change, project: str) -> str:
 
 
 def _value(value: Any, project: str) -> str:
-    return printable(value_text(value)).removeprefix(f"{project}/topics/").removeprefix(f"{project}/schemas/")
+    return value_text(value).removeprefix(f"{project}/topics/").removeprefix(f"{project}/schemas/")
 
 
 def _show_json(out: Output, plan: Sequence[Step]) -> None:

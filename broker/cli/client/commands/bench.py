@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import click
 
+from broker.cli import terminal
 from broker.cli.client.api import Api, Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.exit_codes import DONE
@@ -172,4 +173,4 @@ def _clean_up(api: Api, topic: str, subscription: str) -> None:
         try:
             api.call("DELETE", name)
         except Stop as error:
-            click.echo(f"broker: {name} is left: {error}", err=True)
+            terminal.write_line(f"broker: {name} is left: {error}", error=True)

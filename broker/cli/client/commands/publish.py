@@ -1,20 +1,21 @@
 """`broker publish`."""
 
 import base64
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.delays import AT, DELAY, TTL, attributes_of, check_delayed, check_expiring, life_of
+from broker.cli.client.files import read_bytes, read_lines
+from broker.cli.client.json_text import NotJson, parse_json
 from broker.cli.client.output import Output
 from broker.cli.client.priorities import PRIORITY, check_prioritized, prioritized, urgency_of
 from broker.cli.client.words import as_typed, pairs
@@ -26,6 +27,8 @@ _FIELDS = {"data", "text", "attributes", "orderingKey", "priority"}
 _IGNORED = {"messageId", "publishTime"}  # which a message has that was printed by another command
 _MOST = 1000  # of a publish, by Google's limits
 _MOST_BYTES = 5_000_000
+_MOST_LINE_BYTES = 20_000_000  # more than the largest message takes in base64
+_MOST_LIST_BYTES = 500_000_000  # of a list of messages, which is read as a whole
 
 
 @calling(
@@ -166,24 +169,30 @@ def _read(files: tuple[str, ...], form: str) -> Iterator[Json]:
     for file in files:
         where = "standard input" if file == "-" else file
         try:
-            with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines:
-                if form == "whole":
-                    yield _message(lines.read())
-                elif form == "json":
-                    yield from _documents(lines, where)
+            if form == "whole":
+                yield _message(read_bytes(file, "--file", most=_MOST_LINE_BYTES))
+                continue
+            with sys.stdin.buffer if file == "-" else Path(file).open("rb") as opened:
+                if form == "json":
+                    yield from _documents(cast(BinaryIO, opened), where)
                 else:
+                    lines = read_lines(cast(BinaryIO, opened), where, most=_MOST_LINE_BYTES)
                     yield from (_message(text) for line in lines if (text := line.rstrip(b"\r\n")))
         except OSError as error:
             raise Misuse(f"--file {file}: {error.strerror or error}") from None
 
 
-def _documents(lines: Iterable[bytes], where: str) -> Iterator[Json]:
+def _documents(opened: BinaryIO, where: str) -> Iterator[Json]:
     """A message in each line, or a list of them, as `peek`, `pull` and `topic browse` print it."""
-    numbered = iter(enumerate(lines, 1))
-    for number, line in numbered:
+    lines = read_lines(opened, where, most=_MOST_LINE_BYTES)
+    for number, line in enumerate(lines, 1):
         if line.lstrip().startswith(b"["):
-            whole = line + b"".join(rest for _, rest in numbered)
-            for one in _loaded(whole, where):
+            rest = opened.read(_MOST_LIST_BYTES)
+            if len(rest) == _MOST_LIST_BYTES:
+                raise Misuse(
+                    f"{where} has a list of {_MOST_LIST_BYTES:,} bytes or more: give a message in each line"
+                )
+            for one in _loaded(line + rest, where):
                 yield _checked(one, where)
         elif line.strip():
             at = f"line {number} of {where}"
@@ -192,8 +201,8 @@ def _documents(lines: Iterable[bytes], where: str) -> Iterator[Json]:
 
 def _loaded(text: bytes, where: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return parse_json(text, sendable=True)
+    except NotJson as error:
         raise Misuse(f"{where} is not JSON: {error}") from None
 
 

@@ -1,7 +1,6 @@
 """`broker schema`."""
 
 import base64
-import sys
 from pathlib import Path
 
 import click
@@ -9,6 +8,7 @@ import click
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.confirming import YES, confirm
+from broker.cli.client.files import read_bytes
 from broker.cli.client.output import Shown
 from broker.cli.client.words import as_typed, leaf, short_time
 from broker.cli.command_line import Group
@@ -105,7 +105,7 @@ def check(
     given = list(schema_and_message)
     body: Json = {"encoding": encoding.upper()}
     body |= {"schema": _definition(file, kind)} if file else {"name": session.schema(given.pop(0))}
-    data = _read(message_file, "--message-file") if message_file else as_typed(given.pop(0))
+    data = read_bytes(message_file, "--message-file") if message_file else as_typed(given.pop(0))
     body["message"] = base64.b64encode(data).decode()
     answer = session.api.call("POST", f"{session.project}/schemas:validateMessage", body)
     return Shown(data=answer, line="The message is valid.")
@@ -163,17 +163,9 @@ def _definition(file: str, kind: str | None) -> Json:
     if type_ is None:
         raise Misuse(f"--file {file}: give --type avro or --type proto, as its name does not say which it is")
     try:
-        return {"type": type_, "definition": _read(file, "--file").decode()}
+        return {"type": type_, "definition": read_bytes(file, "--file").decode()}
     except UnicodeDecodeError:
         raise Misuse(f"--file {file} must be text in UTF-8") from None
-
-
-def _read(file: str, option: str) -> bytes:
-    """Raises Misuse."""
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise Misuse(f"{option} {file}: {error.strerror or error}") from None
 
 
 def _shown(found: list[Json], *, nothing: str, first: str) -> Shown:

@@ -135,21 +135,21 @@ def set_filter(session: Session, *, subscription: str, filter_text: str, dry_run
     name = session.subscription(subscription)
     asked = {"filter": filter_text} | ({"validateOnly": True} if dry_run else {})
     answer = session.api.call("POST", f"{name}:setFilter", asked)
-    return Shown(data=answer, line=_change_text(name, answer))
+    return Shown(data=answer, lines=_change_lines(name, answer))
 
 
-def _change_text(name: str, answer: Json) -> str:
+def _change_lines(name: str, answer: Json) -> list[str]:
     if not answer["changed"]:
-        return f"{name} has this filter already."
+        return [f"{name} has this filter already."]
     if (preview := answer.get("preview")) is None:
-        return f"Changed the filter of {name}\nfor messages published from {answer['effectiveTime']} on."
-    return (
-        f"Nothing was changed. Of the newest {preview['scannedMessageCount']:,} messages\n"
-        f"  {preview['previouslyMatchedMessageCount']:,} match the present filter\n"
-        f"  {preview['matchedMessageCount']:,} match the new filter\n"
-        f"  {preview['newlyMatchedMessageCount']:,} match the new filter alone\n"
-        f"  {preview['noLongerMatchedMessageCount']:,} match the present filter alone"
-    )
+        return [f"Changed the filter of {name}", f"for messages published from {answer['effectiveTime']} on."]
+    return [
+        f"Nothing was changed. Of the newest {preview['scannedMessageCount']:,} messages",
+        f"  {preview['previouslyMatchedMessageCount']:,} match the present filter",
+        f"  {preview['matchedMessageCount']:,} match the new filter",
+        f"  {preview['newlyMatchedMessageCount']:,} match the new filter alone",
+        f"  {preview['noLongerMatchedMessageCount']:,} match the present filter alone",
+    ]
 
 
 @calling(COMMANDS, "delete", "broker sub delete audit")

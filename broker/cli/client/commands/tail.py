@@ -8,7 +8,7 @@ from broker.cli.client.api import Event, Refused
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
 from broker.cli.client.messages import message_line
-from broker.cli.client.words import printable, short_time, time_text
+from broker.cli.client.words import short_time, time_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
@@ -65,8 +65,8 @@ def _line(event: Event) -> str:
         ids = " ".join(_ids(one) for one in data.get("messages", []))
         who = " ".join(data[name] for name in ("principal", "client", "answer") if name in data)
         texts = (short_time(data["time"])[11:], data["event"], ids, attempt, who)
-        return printable("  ".join(text for text in texts if text))
-    return printable(message_line(data))
+        return "  ".join(text for text in texts if text)
+    return message_line(data)
 
 
 def _ids(run: dict[str, str]) -> str:

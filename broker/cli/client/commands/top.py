@@ -4,6 +4,7 @@ import time
 
 import click
 
+from broker.cli import terminal
 from broker.cli.client.api import Json, NotReached, Refused
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.commands.lag import COLUMNS, MINOR, lag_rows
@@ -13,7 +14,6 @@ from broker.cli.client.words import seconds_of
 from broker.cli.command_line import Group
 
 _OWN = Group("top")
-_HOME = "\x1b[H\x1b[J"  # the cursor to the upper left corner, and nothing on the screen
 _ROWS = 18  # of a terminal of 24 lines, where verdicts may take two
 
 
@@ -37,7 +37,7 @@ def top(session: Session, *, every: str, most: int | None) -> int:
         except (NotReached, Refused) as error:
             if looks == 0 or error.exit_code != NOT_REACHED:
                 raise
-            click.echo(f"broker: could not be read, and is tried again: {error}", err=True)
+            terminal.write_line(f"broker: could not be read, and is tried again: {error}", error=True)
         else:
             now = time.monotonic()
             rates = _rates(found, before, now - looked_at)
@@ -67,7 +67,7 @@ def _show(session: Session, found: list[Json], rates: list[float | None]) -> Non
         session.out.row({"subscriptions": lines}, "")
         return
     if session.out.is_terminal:
-        session.out.clear(_HOME)
+        terminal.clear_screen()
     rows = [
         [*row[:4], "" if rate is None else f"{rate:+.0f}", *row[4:]]
         for row, rate in zip(lag_rows(found), rates, strict=True)

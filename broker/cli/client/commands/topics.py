@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from broker.cli import terminal
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
 from broker.cli.client.commands import topic_messages
@@ -133,6 +134,30 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
     return shown_messages(found, [message_row(one) for one in found], nothing="No such message is retained.")
 
 
+@calling(COMMANDS, "publishers", "broker topic publishers jobs")
+@_topic
+def publishers(session: Session, *, topic: str) -> Shown:
+    """List what publishes on a topic without a caller: schedules, dead-letter policies, operations, events.
+
+    What belongs to another project publishes as the service agent of that project, and only while this has a role
+    on the topic: `broker auth policy remove` with that agent ends it. Needs this broker.
+    """
+    name = session.topic(topic)
+    found = session.api.all_of(f"{name}:publishers", "publishers")
+    rows = [
+        [one["name"], one["kind"], one["state"], one.get("serviceAgent", ""), one.get("createdBy", "")]
+        for one in found
+    ]
+    return Shown(
+        data=found,
+        columns=("name", "kind", "state", "service agent", "created by"),
+        rows=rows,
+        whole=("kind", "state"),
+        minor=("created by",),
+        nothing=f"Nothing publishes on {leaf(name)} by itself.",
+    )
+
+
 @calling(
     COMMANDS,
     "copy",
@@ -181,6 +206,8 @@ def copy(session: Session, *, topic: str, target: str, dry_run: bool, no_wait: b
 @click.option("--codec", type=click.Choice(["null", "deflate"]), help="Of avro: how blocks are compressed.")
 def export(session: Session, *, topic: str, filter_text: str, format_: str, codec: str | None, **times: Any) -> int:
     """Print what a topic retains, as import takes it: lines of JSON or a file of Avro. Needs this broker."""
+    if format_ == "avro" and terminal.is_terminal():
+        raise Misuse("--format avro is binary, which no terminal can show: redirect it, as in `> FILE`")
     now, name = machine_time(), f"{session.topic(topic)}:export"
     body = {
         "filter": filter_text,
@@ -190,8 +217,12 @@ def export(session: Session, *, topic: str, filter_text: str, format_: str, code
         "codec": codec.upper() if codec else None,
     }
     given_ones = {name: part for name, part in body.items() if part}
-    for piece in (session.api.pieces if format_ == "avro" else session.api.lines)(name, given_ones):
-        click.echo(piece, nl=False)
+    if format_ == "avro":
+        for piece in session.api.pieces(name, given_ones):
+            terminal.write_bytes(piece)
+    else:
+        for line in session.api.lines(name, given_ones):
+            terminal.write_json_line(line)
     return DONE
 
 

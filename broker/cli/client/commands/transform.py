@@ -10,6 +10,7 @@ from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.declarations.yaml_documents import read_documents
 from broker.cli.client.exit_codes import DONE, REFUSED
+from broker.cli.client.files import read_text
 from broker.cli.client.output import Shown
 from broker.cli.client.words import as_typed, body_text, pairs, pairs_text
 from broker.cli.command_line import Group
@@ -87,12 +88,9 @@ def _step(step: Json) -> list[str]:
 
 def _transforms(file: str) -> list[Json]:
     """Raises Misuse."""
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-        if file.endswith(".js"):
-            return [_of_javascript(text, file)]
-    except (OSError, ValueError) as error:
-        raise Misuse(f"{file} cannot be read: {error}") from None
+    text = read_text(file, "--file")
+    if file.endswith(".js"):
+        return [_of_javascript(text, file)]
     documents = read_documents(text, file)
     found: Any = documents[0].value if len(documents) == 1 else None
     found = found.get("messageTransforms", found) if isinstance(found, dict) else found

@@ -1,9 +1,7 @@
 """What files declare."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -12,6 +10,7 @@ from broker.cli.client.api import Json
 from broker.cli.client.declarations.form import MARK, short, whole
 from broker.cli.client.declarations.json_schema import json_schema
 from broker.cli.client.declarations.yaml_documents import Document, read_documents
+from broker.cli.client.files import read_text
 from broker.cli.stop import Misuse
 
 COLLECTIONS = ("schemas", "topics", "subscriptions", "schedules")  # in the order in which they are made
@@ -34,18 +33,12 @@ def read_declarations(files: Sequence[str], project: str) -> Declared:
             if document.value is None:
                 continue
             _check_form(validator, document, file)
-            _add(declared, document.value, file, project)
+            _add(declared, document, file, project)
     return declared
 
 
 def _documents(file: str) -> list[Document]:
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise Misuse(f"--file {file}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise Misuse(f"{file} cannot be read: {error}") from None
-    return read_documents(text, file)
+    return read_documents(read_text(file, "--file"), file)
 
 
 def _check_form(validator: Any, document: Document, file: str) -> None:
@@ -53,7 +46,7 @@ def _check_form(validator: Any, document: Document, file: str) -> None:
     try:
         error = next(validator.iter_errors(document.value), None)
     except ValueError as refused:
-        raise Misuse(f"{file} cannot be read: {refused}") from None
+        raise Misuse(f"{file}{document.line_of(())}: it cannot be read: {refused}") from None
     if error is None:
         return
     path = error.instance_path
@@ -63,19 +56,22 @@ def _check_form(validator: Any, document: Document, file: str) -> None:
     raise Misuse(f"{file}{document.line_of(path)}: {said}")
 
 
-def _add(declared: Declared, document: Json, file: str, project: str) -> None:
-    if "policy" in document:
+def _add(declared: Declared, document: Document, file: str, project: str) -> None:
+    """Raises Misuse."""
+    value: Json = document.value
+    if "policy" in value:
         if declared.policy is not None:
-            raise Misuse(f"{file}: the policy of the project is declared twice")
-        declared.policy = document["policy"] or {}
+            raise Misuse(f"{file}{document.line_of(['policy'])}: the policy of the project is declared twice")
+        declared.policy = value["policy"] or {}
     for collection in COLLECTIONS:
         known = declared.resources[collection]
-        for given, fields in (document.get(collection) or {}).items():
+        for given, fields in (value.get(collection) or {}).items():
+            where = f"{file}{document.line_of([collection, given])}"
             name = whole(given, collection, project)
             if not name.startswith(f"{project}/{collection}/"):
-                raise Misuse(f"{file}: {collection} has {given!r}, which is not of {project}")
+                raise Misuse(f"{where}: {collection} has {given!r}, which is not of {project}")
             if name in known:
-                raise Misuse(f"{file}: {collection}.{short(name, collection, project)} is declared twice")
+                raise Misuse(f"{where}: {collection}.{short(name, collection, project)} is declared twice")
             if MARK in ((fields or {}).get("labels") or {}):
-                raise Misuse(f"{file}: {collection}.{given}: the label {MARK} is what `apply` marks things with")
+                raise Misuse(f"{where}: {collection}.{given}: the label {MARK} is what `apply` marks things with")
             known[name] = dict(fields or {})

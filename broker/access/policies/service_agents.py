@@ -1,0 +1,29 @@
+"""What projects may publish without a caller: their service agents need the permission at each use."""
+
+from broker.access.policies.authorizer import Authorizer, Required
+from broker.domain.errors import PermissionDenied
+from broker.domain.names import project_of
+from broker.domain.service_agent import service_agent
+
+_PUBLISH = "pubsub.topics.publish"
+
+
+class ServiceAgents:
+    """Decisions are cached by the authorizer, for as long as no access changes in the project of the topic."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    async def check_publisher(self, project: str, topic: str) -> None:
+        """A project may always publish on its own topics.  Raises PermissionDenied, Unavailable."""
+        if project_of(topic) == project:
+            return
+        agent = service_agent(project)
+        try:
+            await self._authorizer.check(agent, [Required(_PUBLISH, topic)])
+        except PermissionDenied as error:
+            raise PermissionDenied(
+                f"The service agent of {project} may not publish on {topic}: {agent.member} needs a role there "
+                f"with {_PUBLISH}, such as roles/pubsub.publisher.",
+                details=error.details,
+            ) from None

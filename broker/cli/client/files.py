@@ -1,0 +1,45 @@
+"""Files that a command line names, read up to a limit: a name may be that of a device without an end."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from broker.cli.stop import Misuse
+
+MAX_TEXT_BYTES = 10_000_000  # of a file of declarations, transforms or a schema
+MAX_KEY_BYTES = 1_000_000  # of a file with a key, or with contexts
+
+
+def read_bytes(file: str, option: str, *, most: int = MAX_TEXT_BYTES) -> bytes:
+    """Reads a whole file; "-" is standard input.  Raises Misuse."""
+    try:
+        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as opened:
+            content = opened.read(most + 1)
+    except OSError as error:
+        raise Misuse(f"{option} {file}: {error.strerror or error}") from None
+    except ValueError as error:  # such as a name with a NUL
+        raise Misuse(f"{option} {file!r}: {error}") from None
+    if len(content) > most:
+        raise Misuse(f"{option} {file} has more than {most:,} bytes")
+    return content
+
+
+def read_text(file: str, option: str, *, most: int = MAX_TEXT_BYTES) -> str:
+    """Reads a whole file, which is UTF-8.  Raises Misuse."""
+    content = read_bytes(file, option, most=most)
+    try:
+        return content.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Misuse(f"{file} line {line}: the byte {content[error.start]:#04x} is not UTF-8") from None
+
+
+def read_lines(opened: BinaryIO, where: str, *, most: int) -> Iterator[bytes]:
+    """Reads the lines of a file, with their ends.  Raises Misuse for one that is longer than `most` bytes."""
+    number = 0
+    while line := opened.readline(most + 1):
+        number += 1
+        if len(line) > most:
+            raise Misuse(f"{where} line {number}: it has more than {most:,} bytes")
+        yield line

@@ -1,0 +1,10 @@
+"""Whether a project may publish on a topic without a caller, as its schedules and dead-letter policies do."""
+
+from collections.abc import Awaitable, Callable
+
+# Given a project and the name of a topic.  Raises PermissionDenied; Unavailable: that cannot be known now.
+CheckPublisher = Callable[[str, str], Awaitable[None]]
+
+
+async def allow_any_publisher(_project: str, _topic: str) -> None:
+    """Where anybody may do anything."""
