@@ -225,7 +225,8 @@ class ScheduleTicker:
             if topic.extensions.priorities is not None:
                 levels_of([message], topic.extensions.priorities)
             settings = topic.schema_settings
-            shared = () if settings is None else await self._schemas.check(settings, [message])
+            project = project_of(topic.name)
+            shared = () if settings is None else await self._schemas.check(project, settings, [message])
             encode_messages([message], (), times_to_live([message]) if topic.extensions.expiry else None)
         except Unavailable:
             raise
