@@ -30,7 +30,7 @@ _AT_ONCE_SECONDS = 0.005  # then others have their turn
 
 
 class SchemaChecks:
-    """One for a process.  `project` ("projects/p"): whose turns the checks take in the processes that are shared."""
+    """One for a process.  `project` ("projects/p"): whose turns the checks take in processes that are shared."""
 
     def __init__(self, resources: ResourceCache, counters: Counters | None = None) -> None:
         self._resources = resources
