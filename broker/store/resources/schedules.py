@@ -1,6 +1,6 @@
 """Rows of `schedules`, and of what became of their ticks (J2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnec
 from broker.store.driver.statements import BEGIN
 from broker.store.schema.tick_tables import schedule_ticks, schedules
 
+_FIND_DUE_PROJECTS = statements.hot("find_due_projects")
 _LOCK_DUE_SCHEDULE = statements.hot("lock_due_schedule")
 _LOCK_SCHEDULE = statements.hot("lock_schedule")
 _WRITE_SCHEDULE = statements.hot("write_schedule")
@@ -25,6 +26,8 @@ _READ_NEXT_TICK = statements.hot("read_next_tick")
 _ONE_AT_A_TIME = text(
     "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' schedules ' || :project, 4711003))"
 )
+
+MAX_FOUND = 1_000  # due schedules whose projects one query returns
 
 _definition = msgspec.json.Decoder(Definition).decode
 _encode = msgspec.json.Encoder().encode
@@ -38,11 +41,25 @@ class UnreadableSchedule(Exception):
         self.name = name
 
 
-async def lock_due(connection: HotConnection, *, now: datetime, but: Sequence[str] = ()) -> Schedule | None:
-    """Begin a transaction and lock a schedule that is due, none of the names `but`; None: there is none, nor a
-    transaction.
+async def find_due_projects(
+    connection: HotConnection, *, now: datetime, known: Collection[str], but: Sequence[str] = ()
+) -> list[str]:
+    """Projects ("projects/p") with schedules that are due, none in `known`, and for no schedule of the names `but`.
+
+    At most MAX_FOUND, those whose schedules have been due for longest.
     """
-    return await _locked(connection, (_LOCK_DUE_SCHEDULE, {"now": now, "but": list(but)}))
+    parameters = {"now": now, "known": list(known), "but": list(but), "most": MAX_FOUND}
+    [rows] = await connection.run((_FIND_DUE_PROJECTS, parameters))
+    return [row.project for row in rows]
+
+
+async def lock_due(
+    connection: HotConnection, *, now: datetime, project: str, but: Sequence[str] = ()
+) -> Schedule | None:
+    """Begin a transaction and lock a schedule of the project that is due, none of the names `but`; None: there is
+    none, nor a transaction.
+    """
+    return await _locked(connection, (_LOCK_DUE_SCHEDULE, {"now": now, "project": project, "but": list(but)}))
 
 
 async def lock_for_tick(connection: HotConnection, *, name: str) -> Schedule | None:
