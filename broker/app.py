@@ -193,7 +193,7 @@ class Broker:
     def _services(self, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
         database, clock, wake_ups, quotas = self._database, self._clock, self._wake_ups, self.quotas
         changed, checks = self._access_changed, self._schemas
-        can, shards = self.transforms.checks, self._config.shards_per_topic
+        can, shards, room = self.transforms.checks, self._config.shards_per_topic, self.answers.has_room
         topics = TopicService(database, clock, wake_ups, quotas, can, shards_per_topic=shards)
         subscriptions = self._subscription_service()
         snapshots = SnapshotService(database, clock, self._activity, quotas)
@@ -208,7 +208,7 @@ class Broker:
             pull=self._pull_service(),
             streaming_pull=self._streaming_pull_service(),
             acknowledge=AcknowledgeService(self._resources, quotas, acks, self._activity),
-            looking=make_looking(database, self.looks, clock, self.tails, self.records, self.counters),
+            looking=make_looking(database, self.looks, clock, self.tails, self.records, self.counters, room),
             pushes=PushService(database, clock, self.pusher),
             service_accounts=accounts,
             api_keys=ApiKeyService(database, clock, changed=changed),

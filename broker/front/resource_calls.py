@@ -1,10 +1,10 @@
 """Calls that are not hot (topics, subscriptions, snapshots, …): a few at a time, and so long."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from typing import ParamSpec
 
 from broker.domain.names import project_within
+from broker.runtime.resource_turns import ResourceTurns
 
 P = ParamSpec("P")
 
@@ -36,17 +36,19 @@ UNBOUNDED = HOT | LOOKING | WAITING
 class ResourceCalls:
     """Bounds the handlers that it wraps, all together, of whichever door."""
 
-    def __init__(self, turn_of: Callable[[str], AbstractAsyncContextManager[None]]) -> None:
-        """A turn of a project lasts while a call of it is under way (runtime/resource_turns.py)."""
-        self._turn_of = turn_of
+    def __init__(self, turns: ResourceTurns) -> None:
+        """A turn of a project lasts while a call of it is under way."""
+        self._turns = turns
 
     def bounded(
-        self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str]
+        self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str], *, is_short: bool = False
     ) -> Callable[P, Awaitable[bytes]]:
-        """`handler`, once the project of the resource has a turn; Unavailable past the limits."""
+        """`handler`, once the project of the resource has a turn; Unavailable past the limits.  `is_short`: as of
+        ResourceTurns.of.
+        """
 
         async def call_within_limits(*call: P.args, **options: P.kwargs) -> bytes:
-            async with self._turn_of(project_within(resource_of(*call, **options))):
+            async with self._turns.of(project_within(resource_of(*call, **options)), is_short=is_short):
                 return await handler(*call, **options)
 
         return call_within_limits
