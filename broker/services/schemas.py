@@ -70,6 +70,7 @@ class SchemaService:
         Raises InvalidArgument for a project that cannot be, unless it has schemas.
         """
         async with self._database.transaction() as connection:
+            page = await payload_schemas.cut_page_of_schemas(connection, project=project, page=page)
             found = await payload_schemas.list_schemas(connection, project=project, page=page)
         if not found:
             check_project(project)

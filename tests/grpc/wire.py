@@ -36,7 +36,10 @@ REQUEST = [
 
 
 def request_headers(method: str = "Echo", **extra: str) -> list[tuple[bytes, bytes]]:
-    """The headers of a call; `grpc_timeout="1S"` adds one of that name.  `method` is of SERVICE, or names its own."""
+    """The headers of a call; `grpc_timeout="1S"` adds one of that name.
+
+    `method` is of SERVICE, or names its service, too.
+    """
     path = f"/{method}" if "/" in method else f"/{SERVICE}/{method}"
     headers = [(name, path.encode() if name == b":path" else value) for name, value in REQUEST]
     return [*headers, *((name.replace("_", "-").encode(), value.encode()) for name, value in extra.items())]

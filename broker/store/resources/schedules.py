@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import Text, cast, delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from broker.domain.page import Page
@@ -14,6 +14,7 @@ from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.driver.statements import BEGIN
+from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
 from broker.store.schema.tick_tables import schedule_ticks, schedules
 
 _FIND_DUE_PROJECTS = statements.hot("find_due_projects")
@@ -135,6 +136,13 @@ async def list_schedules(connection: ResourceConnection, *, project: str, page: 
     query = select(schedules).where(_is_of(project), schedules.c.name > page.after)
     rows = await connection.execute(query.order_by(schedules.c.name).limit(page.size + 1))
     return [_schedule(row._mapping) for row in rows]
+
+
+async def cut_page_of_schedules(connection: ResourceConnection, *, project: str, page: Page) -> Page:
+    """A page that is not too large in bytes."""
+    sizes = select(bytes_of(cast(schedules.c.definition, Text)))
+    listed = sizes.where(_is_of(project), schedules.c.name > page.after).order_by(schedules.c.name)
+    return await cut_to_bytes(connection, listed, page)
 
 
 async def write_schedule(connection: ResourceConnection, *, schedule: Schedule) -> None:
