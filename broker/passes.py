@@ -25,7 +25,6 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.table_sizes import PASS_SECONDS as TABLE_SIZE_SECONDS
 from broker.runtime.table_sizes import TableSizes
 from broker.runtime.transforms import TopicTransforms
-from broker.runtime.turn_counts import TurnCounts
 from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
@@ -86,9 +85,7 @@ class Passes:
         self.next_due, self.next_tick = NextDue(), NextDue()
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states, storage)
         self.ticker = ScheduleTicker(*parts, resources, wake_ups, quotas, schemas, transforms, states, counters)
-        self.schedules = ScheduleWorker(
-            clock, self.ticker, self.next_tick, counts=TurnCounts(counters, "schedule"), company=company
-        )
+        self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick, counters, company)
         self.relay = _make_relay(*parts, resources, wake_ups, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states, storage)
         self.janitor = RetentionJanitor(*parts, states, counters, **_retention(config))

@@ -197,12 +197,11 @@ class ScheduleTicker:
             if number > first and time() > until:  # the rest has another turn
                 next_at = moment
                 break
-            message = made_by(schedule, number, moment)
             at = None if by_hand else moment
             if topic is None:
                 ticks.append(_Tick(at, TickOutcome.REFUSED, why))
             else:
-                ticks.append(await self._prepared(topic, message, at))
+                ticks.append(await self._prepared(topic, made_by(schedule, number, moment), at))
         found, shard_ids = await self._append(connection, topic, schedule, ticks)
         ids = iter(found)
         records = [

@@ -10,6 +10,7 @@ from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.next_due import NextDue
 from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.turn_counts import TurnCounts
+from broker.telemetry.metrics.counters import Counters
 
 AT_ONCE = 3  # schedules that tick at the same time, each with a connection to the database
 LONG_SECONDS = (
@@ -45,15 +46,14 @@ class ScheduleWorker:
         clock: DatabaseClock,
         ticker: ScheduleTicker,
         next_tick: NextDue,
-        *,
-        counts: TurnCounts,
+        counters: Counters,
         company: Company | None = None,
     ) -> None:
         """`company`: while other projects use the process as well, half of the time is left to them."""
         self._clock = clock
         self._ticker = ticker
         self._next_tick = next_tick
-        self._counts = counts
+        self._counts = TurnCounts(counters, "schedule")
         self._company = company
         self._turns = FairTurns[_Asking](AT_ONCE, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS, company=company)
         self._known: set[str] = set()  # projects that wait for a turn, or have one

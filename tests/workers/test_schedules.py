@@ -26,7 +26,6 @@ from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.tasks import Tasks
 from broker.runtime.transforms import Programs, TopicTransforms
-from broker.runtime.turn_counts import TurnCounts
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
@@ -135,8 +134,7 @@ class Office:
         return cls(*parts, states, counters, **seconds)
 
     def worker(self, ticker: ScheduleTicker | None = None) -> ScheduleWorker:
-        counts = TurnCounts(Counters(), "schedule")
-        return ScheduleWorker(self.clock, ticker or self.ticker(), NextDue(), counts=counts)
+        return ScheduleWorker(self.clock, ticker or self.ticker(), NextDue(), Counters())
 
     async def put(self, missed: Missed = Missed.ONE, name: str = NAME, **fields: Any) -> Schedule:
         fields = {"interval_seconds": 1, "is_template": True, "data": b"{{time}}"} | fields

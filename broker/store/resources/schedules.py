@@ -28,7 +28,7 @@ _ONE_AT_A_TIME = text(
     "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' schedules ' || :project, 4711003))"
 )
 
-MAX_FOUND = 1_000  # due schedules whose projects one query returns
+MAX_DUE_ROWS = 1_000  # due schedules whose projects one query returns
 
 _definition = msgspec.json.Decoder(Definition).decode
 _encode = msgspec.json.Encoder().encode
@@ -47,9 +47,9 @@ async def find_due_projects(
 ) -> list[str]:
     """Projects ("projects/p") with schedules that are due, none in `known`, and for no schedule of the names `but`.
 
-    At most MAX_FOUND, those whose schedules have been due for longest.
+    At most MAX_DUE_ROWS, those whose schedules have been due for longest.
     """
-    parameters = {"now": now, "known": list(known), "but": list(but), "most": MAX_FOUND}
+    parameters = {"now": now, "known": list(known), "but": list(but), "most": MAX_DUE_ROWS}
     [rows] = await connection.run((_FIND_DUE_PROJECTS, parameters))
     return [row.project for row in rows]
 
