@@ -6,12 +6,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.domain.errors import Unavailable
-from broker.domain.schema import Schema
+from broker.domain.errors import ResourceExhausted, Unavailable
+from broker.domain.message import NewMessage
+from broker.domain.schema import Schema, SchemaSettings
 from broker.payload_schemas.apart import Answer, Check
 from broker.payload_schemas.json_schema import JsonSchema
+from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.schema_processes import TOO_LONG, SchemaProcesses
+from broker.runtime.tasks import Tasks
+from broker.store.resources.payload_schemas import insert_schema
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.metrics.families import TURNS
+from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.broker import eventually
+from tests.fixtures.log import Log
 
 # Each level of a message is looked at twice, and so is each within it: 40 levels take for ever.
 _TWICE = [{"type": "array", "items": {"$ref": "#"}, "minItems": least} for least in (2, 1)]
@@ -94,6 +104,26 @@ async def test_one_whose_turn_does_not_come_is_told_to_try_again() -> None:
     finally:
         await _cancel([first])
         await processes.close()
+
+
+async def test_a_request_whose_messages_take_too_long_is_refused_with_how_many_were_checked(
+    log: Log, tasks: Tasks
+) -> None:
+    name, counters = f"{_GOOD}/schemas/s", Counters()
+    wanted = Schema(name=name, type="JSON", definition=_DEFINITION, revision_id="0123abcd", created_at=log.start)
+    async with log.database.transaction() as connection:
+        schema = await insert_schema(connection, schema=wanted)
+    assert schema is not None
+    checks = SchemaChecks(ResourceCache(log.database, tasks, DeadLetterNews(StateChanges()), counters), counters)
+    settings = SchemaSettings(schema=name, encoding="JSON", schema_id=schema.schema_id)
+    messages = [NewMessage(_QUICK)] * 2
+    try:
+        assert len(await checks.check(_GOOD, settings, messages)) == 2
+        with pytest.raises(ResourceExhausted, match="0 of 2 messages were checked within -1 s"):
+            await checks.check(_GOOD, settings, messages, seconds=-1)
+    finally:
+        await checks.close()
+    assert counters.project(_GOOD)[TURNS["schema"]] == 2
 
 
 async def _cancel(tasks: list[asyncio.Task[Answer]]) -> None:
