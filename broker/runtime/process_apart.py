@@ -84,8 +84,9 @@ class ProcessApart:
             reason = f"The process that {self._what} cannot be started ({error.strerror})."
             raise Unavailable(reason) from error
         if self._niceness:
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + self._niceness
             with suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, self._niceness)
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
         return self._process
 
 

@@ -49,13 +49,13 @@ class ScheduleWorker:
         counters: Counters,
         company: Company | None = None,
     ) -> None:
-        """`company`: while other projects use the process as well, half of the time is left to them."""
+        """`company`: while several projects call this process, each rests after a tick for as long as it took."""
         self._clock = clock
         self._ticker = ticker
         self._next_tick = next_tick
         self._counts = TurnCounts(counters, "schedule")
         self._company = company
-        self._turns = FairTurns[_Asking](AT_ONCE, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS, company=company)
+        self._turns = FairTurns[_Asking](AT_ONCE, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS)
         self._known: set[str] = set()  # projects that wait for a turn, or have one
         self._long: set[str] = set()  # projects whose last tick took long
         self._left: dict[str, float] = {}  # projects whose due schedules others have locked, until then

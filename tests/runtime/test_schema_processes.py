@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
+import psutil
 import pytest
 
 from broker.domain.errors import ResourceExhausted, Unavailable
@@ -55,7 +56,8 @@ async def test_a_project_waits_for_none_of_the_slow_messages_of_another(processe
     await processes.run(_GREEDY, check(_ENDLESS, number=1))
     slow = [asyncio.create_task(processes.run(_GREEDY, check(_ENDLESS, number=1))) for _ in range(6)]
     try:
-        await eventually(lambda: processes._slow._turns.under_way == 1)
+        await eventually(lambda: processes._slow._process.pid is not None)
+        assert psutil.Process(processes._slow._process.pid).nice() == min(psutil.Process().nice() + 10, 19)
         for _ in range(20):
             assert (await processes.run(_GOOD, check(_QUICK, number=2))).error == ""
         assert not any(task.done() for task in slow)
