@@ -27,10 +27,11 @@ _MAX_LONG = 10_000
 
 @dataclass(slots=True)
 class _Asking:
-    """A project that waits for a turn."""
+    """A project that waits for a turn; `again`: right after another one."""
 
     project: str
     since: float
+    again: bool
 
 
 class ScheduleWorker:
@@ -49,7 +50,7 @@ class ScheduleWorker:
         counters: Counters,
         company: Company | None = None,
     ) -> None:
-        """`company`: while several projects call this process, each rests after a tick for as long as it took."""
+        """`company`: while other projects use the process, one with many due schedules has half of the time."""
         self._clock = clock
         self._ticker = ticker
         self._next_tick = next_tick
@@ -117,10 +118,10 @@ class ScheduleWorker:
             self._long.clear()
         self._long.add(project)
 
-    def _ask(self, project: str) -> None:
+    def _ask(self, project: str, *, again: bool = False) -> None:
         self._known.add(project)
         path = (_LONG, project) if project in self._long else (project, "")
-        self._turns.ask(path, _Asking(project, asyncio.get_running_loop().time()))
+        self._turns.ask(path, _Asking(project, asyncio.get_running_loop().time(), again))
 
     async def _have_turn(self, turn: Turn[_Asking]) -> None:
         time, project = asyncio.get_running_loop().time, turn.item.project
@@ -130,13 +131,23 @@ class ScheduleWorker:
             more = await self._ticker.tick_due(project) is not None
             held = time() - began
             self._learn(project, is_long=held >= LONG_SECONDS)
-            if more and self._company is not None and self._company.is_there():
-                await asyncio.sleep(held)
+            if more and turn.item.again:
+                await self._rest(project, held)
         finally:
             self._turns.end(turn, held)
             if more:
                 self._counts.ended(project, waited=began - turn.item.since, held=held)
-                self._ask(project)
+                self._ask(project, again=True)
             else:
                 self._known.discard(project)
                 self._left[project] = time() + _NOT_YET_SECONDS
+
+    async def _rest(self, project: str, seconds: float) -> None:
+        """A project with several due schedules leaves as much time to others, if any use the process.
+
+        One tick now and then is no use of the process that others would have to be bounded for.
+        """
+        if self._company is not None:
+            self._company.had_turn(project)
+            if self._company.is_there():
+                await asyncio.sleep(seconds)
