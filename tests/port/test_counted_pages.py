@@ -14,8 +14,8 @@ SIZE = 8_000_000  # more than sockets take by themselves
 
 
 async def _pages(scope: Any, receive: Any, send: Any) -> None:
-    """/app/small, and others that are large."""
-    size = 10 if scope["path"] == "/app/small" else SIZE
+    """/app-small, and others that are large."""
+    size = 10 if scope["path"] == "/app-small" else SIZE
     headers = [(b"content-length", b"%d" % size)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"x" * size})
@@ -47,20 +47,20 @@ def _read(connection: socket.socket) -> int:
 async def test_a_page_counts_until_it_is_taken_and_no_more_of_its_path_are_sent_meanwhile() -> None:
     answers = AnswerMemory(SIZE + 1)
     async with serving(CountedPages(_pages, answers)) as served:
-        with await asyncio.to_thread(_connected, served, "/app/large") as unread:
+        with await asyncio.to_thread(_connected, served, "/app-large") as unread:
             assert await _status(unread) == b"HTTP/1.1 200"
             assert answers.held == SIZE
             for path, status in (
-                ("/app/large", b"HTTP/1.1 503"),
-                ("/app/small", b"HTTP/1.1 200"),
-                ("/app/other", b"HTTP/1.1 200"),
+                ("/app-large", b"HTTP/1.1 503"),
+                ("/app-small", b"HTTP/1.1 200"),
+                ("/app-other", b"HTTP/1.1 200"),
             ):
                 with await asyncio.to_thread(_connected, served, path) as another:
                     assert await _status(another) == status, path
             await eventually(lambda: answers.held == SIZE)  # whoever has gone holds nothing
             assert await asyncio.to_thread(_read, unread) > SIZE
             await eventually(lambda: answers.held == 0)
-        with await asyncio.to_thread(_connected, served, "/app/large") as again:
+        with await asyncio.to_thread(_connected, served, "/app-large") as again:
             assert await _status(again) == b"HTTP/1.1 200"
             assert await asyncio.to_thread(_read, again) > SIZE
     assert answers.held == 0
