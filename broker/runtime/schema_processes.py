@@ -66,10 +66,16 @@ class SchemaProcesses:
     async def _run(self, project: str, number: int, job: Job) -> Answer:
         """Raises Died, Unavailable."""
         costs = self._costs
-        if not costs.is_slow(project, number, self._clock()):
+
+        def is_slow() -> bool:
+            return costs.is_slow(project, number, self._clock())
+
+        if not is_slow():
             path = (project, "") if costs.is_proven(project, number) else (_UNPROVEN, project)
             try:
-                answer = await self._quick.run(project, path, job)
+                answer = await self._quick.run(project, path, job, unless=is_slow)
+            except _FoundSlow:
+                pass
             except Died as death:
                 costs.learn(project, number, QUICK_SECONDS, self._clock())
                 if death.code != _OUT_OF_TIME:
@@ -86,6 +92,10 @@ class SchemaProcesses:
         await self._slow.close()
 
 
+class _FoundSlow(Exception):
+    """While a job waited for its turn its schema was found to be slow."""
+
+
 class _SharedProcess:
     """A process, and the turns of those who wait for it."""
 
@@ -98,8 +108,10 @@ class _SharedProcess:
         )
         self._turns = FairTurns[asyncio.Future[Turn[Any]]](1, long=inf)
 
-    async def run(self, project: str, path: Path, job: Job) -> Answer:
-        """Raises Died, Unavailable."""
+    async def run(
+        self, project: str, path: Path, job: Job, *, unless: Callable[[], bool] = lambda: False
+    ) -> Answer:
+        """The answer, unless `unless()` when the turn has come.  Raises Died, Unavailable, _FoundSlow."""
         asked = perf_counter()
         try:
             turn = await self._turn(path)
@@ -108,6 +120,8 @@ class _SharedProcess:
             raise
         began = perf_counter()
         try:
+            if unless():
+                raise _FoundSlow
             return ANSWERS.decode(await self._process.ask(encode(Bounded(job, self._job_seconds))))
         finally:
             held = perf_counter() - began

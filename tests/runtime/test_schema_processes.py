@@ -65,6 +65,24 @@ async def test_a_project_waits_for_none_of_the_slow_messages_of_another(processe
         await _cancel(slow)
 
 
+async def test_jobs_that_wait_while_their_schema_is_found_to_be_slow_do_not_end_the_process_again(
+    processes: SchemaProcesses,
+) -> None:
+    """Six callers come at once: the first of them shows what the others would cost."""
+    await processes.run(_GOOD, check(_QUICK, number=2))
+    slow = [asyncio.create_task(processes.run(_GREEDY, check(_ENDLESS, number=1))) for _ in range(6)]
+    try:
+        pids = {processes._quick._process.pid}
+        for _ in range(20):
+            assert (await processes.run(_GOOD, check(_QUICK, number=2))).error == ""
+            pids.add(processes._quick._process.pid)
+        assert len(pids) == 2
+        assert processes._slow._turns.under_way == 1
+        assert len(processes._slow._turns) == 5
+    finally:
+        await _cancel(slow)
+
+
 async def test_what_is_unknown_of_a_project_with_a_slow_schema_is_taken_to_be_slow(
     processes: SchemaProcesses,
 ) -> None:
