@@ -58,6 +58,10 @@ class ProcessApart:
             await self.end()  # it would answer the next with this one's answer
             raise
 
+    async def start(self) -> None:
+        """Start it if it does not run, so that whoever asks next waits for less.  Raises Unavailable."""
+        await self._started()
+
     async def end(self) -> None:
         """It is started again when it is asked."""
         process, self._process = self._process, None

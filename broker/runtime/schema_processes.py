@@ -123,6 +123,9 @@ class _SharedProcess:
             if unless():
                 raise _FoundSlow
             return ANSWERS.decode(await self._process.ask(encode(Bounded(job, self._job_seconds))))
+        except Died:
+            await self._process.start()
+            raise
         finally:
             held = perf_counter() - began
             self._counts.ended(project, waited=began - asked, held=held)
