@@ -3,7 +3,7 @@
 The good one publishes a message, pulls it and acks it, over and over, and another subscription of the topic is
 pushed: first alone, then beside each attack (benchmarks/attacks), on a broker of its own.  What is pushed is a
 subscription that was made after the attack began: nothing is known of its endpoint.  The memory of the broker's
-Python processes is sampled meanwhile.  Beside schedules the good one has a schedule whose ticks are measured, too.
+Python processes is sampled meanwhile.  Beside schedules the good one has some whose ticks are measured, too.
 """
 
 import base64
@@ -33,14 +33,15 @@ _MESSAGE_BYTES = 32
 _CODE = "function f(message, metadata) { message.attributes.seen = 'yes'; return message; }"
 _FUNCTION = {"javascriptUdf": {"functionName": "f", "code": _CODE}}  # the good one has one beside hostile ones
 _SCHEMAS, _SCHEDULES = "slow schemas", "schedules"  # the good one has a schema, or a schedule, too
-_SCHEDULE, _TICKED = f"{_PROJECT}/schedules/each-second", f"{_PROJECT}/topics/ticks"
+_TICKED = f"{_PROJECT}/topics/ticks"
+_EACH = [f"{_PROJECT}/schedules/each-second-{number}" for number in range(20)]
 _SCHEMA = {"type": "JSON", "definition": '{"type": "integer"}'}
 _EACH_SECOND = {"topic": _TICKED, "interval": "1s", "message": {"data": "eA=="}}
 _RESOURCES: Mapping[str, Sequence[bytes]] = {
     _SCHEMAS: [build_request("POST", f"/v1/{_PROJECT}/schemas?schemaId=whole", json.dumps(_SCHEMA).encode())],
     _SCHEDULES: [
         build_request("PUT", f"/v1/{_TICKED}"),
-        build_request("PUT", f"/v1/{_SCHEDULE}", json.dumps(_EACH_SECOND).encode()),
+        *(build_request("PUT", f"/v1/{name}", json.dumps(_EACH_SECOND).encode()) for name in _EACH),
     ],
 }
 _TOPIC_OPTIONS: Mapping[str, object] = {
@@ -164,9 +165,9 @@ def _live(server: Server, sink: Sink, seconds: float, attack: str) -> _Taken:
 def _ticks(server: Server, since: datetime) -> list[float]:
     """How late each tick was that was planned after a time: seconds."""
     connection = Connection(server.host, server.port)
-    answer = connection.call(build_request("GET", f"/v1/{_SCHEDULE}/ticks?pageSize=100"))
+    answers = [connection.call(build_request("GET", f"/v1/{name}/ticks?pageSize=100")) for name in _EACH]
     connection.close()
-    entries = json.loads(answer).get("ticks", [])
+    entries = [entry for answer in answers for entry in json.loads(answer).get("ticks", [])]
     planned = [
         (datetime.fromisoformat(each["tickTime"]), datetime.fromisoformat(each["runTime"])) for each in entries
     ]
