@@ -17,6 +17,7 @@ LONG_SECONDS = (
     0.1  # projects whose ticks take so long share the turns of one, and leave the last free one to others
 )
 MOST_CHARGED_SECONDS = 2.0  # for a turn
+BUSY_SECONDS = 1.0  # of ticks without a break, after which a project is behind with them
 _LOOK = timedelta(seconds=1)  # how soon a process notices what another one has made, or left
 _NOT_YET_SECONDS = 0.02  # until another process, which has locked what is due, may be done with it
 _FIND_SECONDS = 0.02  # between two queries for projects with due schedules, while there are ticks
@@ -27,11 +28,11 @@ _MAX_LONG = 10_000
 
 @dataclass(slots=True)
 class _Asking:
-    """A project that waits for a turn; `again`: right after another one."""
+    """A project that waits for a turn `since` then.  It has had due schedules without a break `busy_since` then."""
 
     project: str
     since: float
-    again: bool
+    busy_since: float
 
 
 class ScheduleWorker:
@@ -50,7 +51,7 @@ class ScheduleWorker:
         counters: Counters,
         company: Company | None = None,
     ) -> None:
-        """`company`: while other projects use the process, one with many due schedules has half of the time."""
+        """`company`: while other projects use the process, one that is behind with its ticks leaves them half the time."""
         self._clock = clock
         self._ticker = ticker
         self._next_tick = next_tick
@@ -118,10 +119,11 @@ class ScheduleWorker:
             self._long.clear()
         self._long.add(project)
 
-    def _ask(self, project: str, *, again: bool = False) -> None:
+    def _ask(self, project: str, *, busy_since: float | None = None) -> None:
+        now = asyncio.get_running_loop().time()
         self._known.add(project)
         path = (_LONG, project) if project in self._long else (project, "")
-        self._turns.ask(path, _Asking(project, asyncio.get_running_loop().time(), again))
+        self._turns.ask(path, _Asking(project, now, now if busy_since is None else busy_since))
 
     async def _have_turn(self, turn: Turn[_Asking]) -> None:
         time, project = asyncio.get_running_loop().time, turn.item.project
@@ -131,21 +133,21 @@ class ScheduleWorker:
             more = await self._ticker.tick_due(project) is not None
             held = time() - began
             self._learn(project, is_long=held >= LONG_SECONDS)
-            if more and turn.item.again:
+            if more and began - turn.item.busy_since > BUSY_SECONDS:
                 await self._rest(project, held)
         finally:
             self._turns.end(turn, held)
             if more:
                 self._counts.ended(project, waited=began - turn.item.since, held=held)
-                self._ask(project, again=True)
+                self._ask(project, busy_since=turn.item.busy_since)
             else:
                 self._known.discard(project)
                 self._left[project] = time() + _NOT_YET_SECONDS
 
     async def _rest(self, project: str, seconds: float) -> None:
-        """A project with several due schedules leaves as much time to others, if any use the process.
+        """A project that is behind with its ticks leaves as much time to others, if any use the process.
 
-        One tick now and then is no use of the process that others would have to be bounded for.
+        A few ticks now and then are no use of the process that others would have to be bounded for.
         """
         if self._company is not None:
             self._company.had_turn(project)
