@@ -94,7 +94,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,
-        "resource_calls": ResourceCalls(turns),
+        "resource_calls": ResourceCalls(turns.of),
         "hot_calls": HotCalls(broker.company.is_there),
         "calls": broker.calls,
         "gate": broker.gate,

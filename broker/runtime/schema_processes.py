@@ -74,7 +74,7 @@ class SchemaProcesses:
             path = (project, "") if costs.is_proven(project, number) else (_UNPROVEN, project)
             try:
                 answer = await self._quick.run(project, path, job, unless=is_slow)
-            except _FoundSlow:
+            except _IsSlow:
                 pass
             except Died as death:
                 costs.learn(project, number, QUICK_SECONDS, self._clock())
@@ -92,7 +92,7 @@ class SchemaProcesses:
         await self._slow.close()
 
 
-class _FoundSlow(Exception):
+class _IsSlow(Exception):
     """While a job waited for its turn its schema was found to be slow."""
 
 
@@ -111,7 +111,7 @@ class _SharedProcess:
     async def run(
         self, project: str, path: Path, job: Job, *, unless: Callable[[], bool] = lambda: False
     ) -> Answer:
-        """The answer, unless `unless()` when the turn has come.  Raises Died, Unavailable, _FoundSlow."""
+        """The answer, unless `unless()` when the turn has come.  Raises Died, Unavailable, _IsSlow."""
         asked = perf_counter()
         try:
             turn = await self._turn(path)
@@ -121,7 +121,7 @@ class _SharedProcess:
         began = perf_counter()
         try:
             if unless():
-                raise _FoundSlow
+                raise _IsSlow
             return ANSWERS.decode(await self._process.ask(encode(Bounded(job, self._job_seconds))))
         except Died:
             await self._process.start()

@@ -51,7 +51,7 @@ class ScheduleWorker:
         counters: Counters,
         company: Company | None = None,
     ) -> None:
-        """`company`: while other projects use the process, one that is behind with its ticks leaves them half the time."""
+        """`company`: while others use the process, a project that is behind with its ticks leaves half the time."""
         self._clock = clock
         self._ticker = ticker
         self._next_tick = next_tick

@@ -284,7 +284,7 @@ def make_door(service: Service) -> GrpcDoor:
         service.methods(),
         requests=service.requests,
         answers=service.answers,
-        resource_calls=ResourceCalls(ResourceTurns(has_room=service.answers.has_room)),
+        resource_calls=ResourceCalls(ResourceTurns(has_room=service.answers.has_room).of),
         hot_calls=HotCalls(lambda: False),
         calls=CallLog(StateChanges()),
         turn_of=LoopTurns().call,
