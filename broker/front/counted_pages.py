@@ -55,6 +55,8 @@ class _Counted:
 
 async def _refuse(send: Send) -> None:
     answer = encode_error(Unavailable("Too much is on its way to slow readers; try again."))
-    headers = [(b"content-type", b"application/json; charset=UTF-8"), (b"retry-after", b"%d" % answer.retry_after)]
+    headers = [(b"content-type", b"application/json; charset=UTF-8")]
+    if answer.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % answer.retry_after))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
