@@ -2,16 +2,19 @@
 
 The good one publishes a message, pulls it and acks it, over and over, and another subscription of the topic is
 pushed: first alone, then beside each attack (benchmarks/attacks), on a broker of its own.  What is pushed is a
-subscription that was made after the attack began: nothing is known of its endpoint.
+subscription that was made after the attack began: nothing is known of its endpoint.  The memory of the broker's
+Python processes is sampled meanwhile.  Beside schedules the good one has some whose ticks are measured, too.
 """
 
+import base64
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from benchmarks.attacks.__main__ import ATTACKS
 from benchmarks.bench import Bench, call_each, say
@@ -29,6 +32,24 @@ _PULL = build_request("POST", f"/v1/{_SUBSCRIPTION}:pull", b'{"maxMessages":10}'
 _MESSAGE_BYTES = 32
 _CODE = "function f(message, metadata) { message.attributes.seen = 'yes'; return message; }"
 _FUNCTION = {"javascriptUdf": {"functionName": "f", "code": _CODE}}  # the good one has one beside hostile ones
+_SCHEMAS, _SCHEDULES = "slow schemas", "schedules"  # the good one has a schema, or a schedule, too
+_TICKED = f"{_PROJECT}/topics/ticks"
+_EACH = [f"{_PROJECT}/schedules/each-second-{number}" for number in range(20)]
+_SCHEMA = {"type": "JSON", "definition": '{"type": "integer"}'}
+_EACH_SECOND = {"topic": _TICKED, "interval": "1s", "message": {"data": "eA=="}}
+_RESOURCES: Mapping[str, Sequence[bytes]] = {
+    _SCHEMAS: [build_request("POST", f"/v1/{_PROJECT}/schemas?schemaId=whole", json.dumps(_SCHEMA).encode())],
+    _SCHEDULES: [
+        build_request("PUT", f"/v1/{_TICKED}"),
+        *(build_request("PUT", f"/v1/{name}", json.dumps(_EACH_SECOND).encode()) for name in _EACH),
+    ],
+}
+_TOPIC_OPTIONS: Mapping[str, object] = {
+    "hostile functions": {"messageTransforms": [_FUNCTION]},
+    _SCHEMAS: {"schemaSettings": {"schema": f"{_PROJECT}/schemas/whole", "encoding": "JSON"}},
+}
+_CHECKED_BYTES = 150_000
+_SAMPLE_SECONDS = 0.5
 _LONGER = 5  # a measure lasts so many times --seconds
 _PAUSE_SECONDS = 0.005
 _ARRIVE_SECONDS = 5.0  # for the last pushes, after the last publish
@@ -46,6 +67,8 @@ class _Taken:
     pushes: Sequence[float]
     refused: int
     not_pushed: int
+    memory: int  # the most bytes
+    ticks: Sequence[float] = ()  # how late each was
 
 
 @dataclass(slots=True)
@@ -56,6 +79,7 @@ class _Calls:
     published: int = 0
     refused: int = 0
     words: str = ""  # of the last refusal
+    memory: int = 0
 
 
 def neighbours(bench: Bench) -> list[Row]:
@@ -88,15 +112,19 @@ def _beside(bench: Bench, sink: Sink, attack: str) -> list[Row]:
 def _measure(bench: Bench, broker: Broker, sink: Sink, attack: str) -> tuple[_Taken, _Taken]:
     seconds = bench.options.seconds * _LONGER
     body = json.dumps({"topic": _TOPIC}).encode()
-    topic = json.dumps({"messageTransforms": [_FUNCTION]} if attack == "hostile functions" else {}).encode()
+    topic = json.dumps(_TOPIC_OPTIONS.get(attack, {})).encode()
     call_each(
         broker,
-        [build_request("PUT", f"/v1/{_TOPIC}", topic), build_request("PUT", f"/v1/{_SUBSCRIPTION}", body)],
+        [
+            *_RESOURCES.get(attack, ()),
+            build_request("PUT", f"/v1/{_TOPIC}", topic),
+            build_request("PUT", f"/v1/{_SUBSCRIPTION}", body),
+        ],
     )
-    _live(broker, sink, bench.options.seconds)  # warms up
-    alone = _live(broker, sink, seconds)
+    _live(broker, sink, bench.options.seconds, attack)  # warms up
+    alone = _live(broker, sink, seconds, attack)
     with _attacked(broker, attack, elsewhere=bench.options.attackers_elsewhere):
-        return alone, _live(broker, sink, seconds)
+        return alone, _live(broker, sink, seconds, attack)
 
 
 @contextmanager
@@ -116,28 +144,58 @@ def _attacked(broker: Server, attack: str, *, elsewhere: bool) -> Iterator[None]
             process.kill()
 
 
-def _live(server: Server, sink: Sink, seconds: float) -> _Taken:
+def _live(server: Server, sink: Sink, seconds: float, attack: str) -> _Taken:
     """As the good one, for so long."""
+    began = datetime.now(UTC)
     lane = new_lane("neighbour")
     pushed = f"{_PROJECT}/subscriptions/{lane}"
     config = {"topic": _TOPIC, "pushConfig": {"pushEndpoint": sink.url(lane)}}
     call_each(server, [build_request("PUT", f"/v1/{pushed}", json.dumps(config).encode())])
-    calls = _call(server, seconds)
+    calls = _call(server, seconds, _whole_number if attack == _SCHEMAS else _small)
     sink.wait(lane, calls.published, _ARRIVE_SECONDS)
     arrived = sink.arrivals(lane, "/delays")
     call_each(server, [build_request("DELETE", f"/v1/{pushed}", b"")])
     if calls.refused:
         say(f"neighbours: {calls.refused:,} refused: {calls.words[:300]}")
-    return _Taken(calls.seconds, arrived.delays, calls.refused, calls.published - arrived.distinct)
+    ticks = _ticks(server, began) if attack == _SCHEDULES else ()
+    not_pushed = calls.published - arrived.distinct
+    return _Taken(calls.seconds, arrived.delays, calls.refused, not_pushed, calls.memory, ticks)
 
 
-def _call(server: Server, seconds: float) -> _Calls:
+def _ticks(server: Server, since: datetime) -> list[float]:
+    """How late each tick was that was planned after a time: seconds."""
+    connection = Connection(server.host, server.port)
+    answers = [connection.call(build_request("GET", f"/v1/{name}/ticks?pageSize=100")) for name in _EACH]
+    connection.close()
+    entries = [entry for answer in answers for entry in json.loads(answer).get("ticks", [])]
+    planned = [
+        (datetime.fromisoformat(each["tickTime"]), datetime.fromisoformat(each["runTime"])) for each in entries
+    ]
+    return [(ran - tick).total_seconds() for tick, ran in planned if tick > since]
+
+
+def _small(begun: float) -> bytes:
+    return stamped_publish(_TOPIC, _MESSAGE_BYTES, begun)
+
+
+def _whole_number(begun: float) -> bytes:
+    """A publish of a JSON number that is so long that it is checked apart."""
+    data = base64.b64encode(b"%d" % int(begun * 1e9) + b" " * _CHECKED_BYTES).decode()
+    return build_request("POST", f"/v1/{_TOPIC}:publish", json.dumps({"messages": [{"data": data}]}).encode())
+
+
+def _call(server: Server, seconds: float, publish: Callable[[float], bytes]) -> _Calls:
     """Publish, pull and ack, for so long."""
     calls = _Calls()
     connection = Connection(server.host, server.port)
     until = time.monotonic() + seconds
+    sample_at = 0.0
     while (begun := time.monotonic()) < until:
-        if _answer(connection, stamped_publish(_TOPIC, _MESSAGE_BYTES, begun), calls) is not None:
+        if begun > sample_at:
+            calls.memory = max(calls.memory, server.resident_bytes())
+            sample_at = time.monotonic() + _SAMPLE_SECONDS
+            continue
+        if _answer(connection, publish(begun), calls) is not None:
             calls.published += 1
             pulled = _answer(connection, _PULL, calls)
             ack_ids = ACK_ID.findall(pulled or b"")
@@ -162,6 +220,7 @@ def _rows(attack: str, alone: _Taken, beside: _Taken) -> list[Row]:
     kinds = (
         ("publish, pull, ack", alone.calls, beside.calls, f"{beside.refused:,} refused"),
         ("publish → push", alone.pushes, beside.pushes, f"{beside.not_pushed:,} not pushed"),
+        *([("lateness of ticks", alone.ticks, beside.ticks, "")] if beside.ticks else ()),
     )
     rows = []
     for kind, before, during, failed in kinds:
@@ -173,4 +232,7 @@ def _rows(attack: str, alone: _Taken, beside: _Taken) -> list[Row]:
             row.ratio = row.ours / alone_ms if row.ours and alone_ms else None
             row.note = f"ratio: beside : alone; {len(during):,} samples, {failed}"
             rows.append(row)
+    memory = Row(measure=f"memory beside {attack}", unit="MB", ours=beside.memory / 1e6)
+    memory.note = f"the most of the Python processes; {alone.memory / 1e6:.0f} MB alone"
+    rows.append(memory)
     return rows

@@ -160,6 +160,14 @@ class Server(ABC):
                 used[program] = used.get(program, 0) + memory
         return used
 
+    def resident_bytes(self) -> int:
+        """Memory of the server's Python processes; takes less time than `memory_bytes`."""
+        used = 0
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                used += process.memory_info().rss if _program(process) == "python" else 0
+        return used
+
     def _environment(self) -> Mapping[str, str]:
         """What the server's environment has besides this process's; asked for after the command."""
         return {}

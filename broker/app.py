@@ -119,7 +119,7 @@ class Broker:
         self._pull_claims, self._push_claims = make_claims(config, *parts, attempt_ids, jitter, *shared)
         self.quotas = make_quotas(config, *parts[:2], self.storage, processes=lambda: self._processes.count())
         self.long_poll, self._processes = self._long_poll(), self._running_processes()
-        self._outstanding, self._schema_checks = Outstanding(*parts[:2]), SchemaChecks(self._resources)
+        self._outstanding, self._schemas = Outstanding(*parts[:2]), SchemaChecks(self._resources, self.counters)
         self.readers, self.tails, self._operation_news = Readers(*parts[:2]), Tails(), OperationNews()
         self.retained_bytes = RetainedBytes(self._database, self._clock, self.quotas)
         self.access = make_access(config, self._database, self._secrets, now=self._clock.now, states=self.states)
@@ -138,7 +138,7 @@ class Broker:
 
     def _passes(self, attempt_ids: AttemptIds, acks: AckCoalescer) -> Passes:
         parts = self._database, self._clock, self._resources, self._wake_ups, self._publishes, self._activity
-        more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schema_checks
+        more = self._secrets, self.states, self.counters, attempt_ids, self.quotas, self._schemas
         shared = self.transforms.of_topics, self.company, self.loop_turns, acks, self.looks
         passes = Passes(self._config, *parts, *more, *shared, self._check_publisher)
         self._operation_news.wake_runner = passes.operations.wake
@@ -193,9 +193,10 @@ class Broker:
 
     def _services(self, acks: AckCoalescer, attempt_ids: AttemptIds) -> Services:
         database, clock, wake_ups, quotas = self._database, self._clock, self._wake_ups, self.quotas
-        changed, checks = self._access_changed, self._schema_checks
+        changed, checks = self._access_changed, self._schemas
         can, shards, url = self.transforms.checks, self._config.shards_per_topic, self._config.address
-        looking = self.looks, clock, self.tails, self.records, self.counters, self._check_publisher
+        told = self._check_publisher, self.answers.has_room
+        looking = self.looks, clock, self.tails, self.records, self.counters, *told
         return Services(
             loop_turns=self.loop_turns,
             topics=(topics := TopicService(database, clock, wake_ups, quotas, can, shards_per_topic=shards)),
@@ -230,7 +231,7 @@ class Broker:
         )
 
     def _publish_service(self) -> PublishService:
-        parts = self._resources, self.quotas, self._publishes, self._schema_checks, self.transforms.of_topics
+        parts = self._resources, self.quotas, self._publishes, self._schemas, self.transforms.of_topics
         room = ScheduledRoom(self._database, self._config.max_scheduled_messages, self._processes.count)
         return PublishService(*parts, self.counters, self._clock, self.passes.next_due, room)
 
@@ -245,7 +246,7 @@ class Broker:
 
     def _acting(self, ids: AttemptIds, operations: OperationService, publish: PublishService) -> ActingServices:
         parts = self._database, self._clock, self._wake_ups, ids, self._activity, self.quotas, self.states
-        more = self._resources, self._schema_checks, self.counters, *self.passes.told
+        more = self._resources, self._schemas, self.counters, *self.passes.told
         return make_acting(*parts, operations, publish, *more, allows_reset=self._config.allow_reset)
 
     def _operation_service(self) -> OperationService:
@@ -343,7 +344,7 @@ class Broker:
                 self.passes.dead_letter_forwarder.tell()
                 await self._finish_pushes()
                 await self._tasks.close()
-                await self._schema_checks.close()
+                await self._schemas.close()
                 await self.transforms.sandboxes.close()
                 if self.audit_trail is not None:
                     await self.audit_trail.close()

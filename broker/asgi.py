@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from broker.app import Broker
 from broker.app_config import AppConfig
+from broker.front.counted_pages import CountedPages
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
@@ -78,7 +79,7 @@ def serve_broker(
         *broker.well_known_routes(),
         *(token_routes(broker.access.exchange) if broker.access is not None else ()),
     ]
-    return Starlette(routes=routes, lifespan=lifespan)
+    return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers)
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:
@@ -87,7 +88,9 @@ def _metrics_app(broker: Broker) -> ASGIApp:
 
 def for_port(broker: Broker) -> dict[str, Any]:
     """What port/first_bytes.py finds in the state of the lifespan."""
-    turns = ResourceTurns(counts=TurnCounts(broker.counters, "resource"), company=broker.company)
+    turns = ResourceTurns(
+        counts=TurnCounts(broker.counters, "resource"), company=broker.company, has_room=broker.answers.has_room
+    )
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,

@@ -87,7 +87,7 @@ class Passes:
         self.next_due, self.next_tick, self.series_janitor = NextDue(), NextDue(), SeriesJanitor(database, counters)
         self.due_messages = DueMessages(*parts, wake_ups, self.next_due, counters, states, storage)
         self.ticker = ScheduleTicker(*shared, quotas, schemas, transforms, states, counters, check_publisher)
-        self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick)
+        self.schedules = ScheduleWorker(clock, self.ticker, self.next_tick, counters, company)
         self.relay = _make_relay(*shared, self.next_due, quotas, acks, states, counters)
         self.event_watch = EventWatch(*parts, resources, publishes, states, storage, check_publisher)
         self.janitor = RetentionJanitor(*parts, states, counters, **_retention(config))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 
 from benchmarks.attacks.acks import many_acks, single_extensions
+from benchmarks.attacks.answers import unread_answers
 from benchmarks.attacks.dead_letters import dead_letter_storm
 from benchmarks.attacks.filters import seek_and_filter
 from benchmarks.attacks.functions import hostile_functions
@@ -15,6 +16,8 @@ from benchmarks.attacks.processors import eight_threads, two_threads
 from benchmarks.attacks.publishes import large_bodies, publish_flood, refused_calls, used_up_quota
 from benchmarks.attacks.pulls import pulls_that_wait
 from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
+from benchmarks.attacks.schedules import many_schedules
+from benchmarks.attacks.schemas import slow_schemas
 from benchmarks.attacks.subscribers import ordering_keys, snapshots_and_seeks
 from benchmarks.attacks.trials import filters_on_trial
 
@@ -36,6 +39,9 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "ordering keys": ordering_keys,
     "snapshots and seeks": snapshots_and_seeks,
     "hostile functions": hostile_functions,
+    "unread answers": unread_answers,
+    "slow schemas": slow_schemas,
+    "schedules": many_schedules,
     "a machine with 2 busy threads": two_threads,
     "a machine with 8 busy threads": eight_threads,
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
 from broker.domain.message_id import parse_message_id
-from broker.domain.publish_limits import check_messages, named
+from broker.domain.publish_limits import check_messages, named, refuse_nul
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,6 @@ def check_edit(edit: LetterEdit) -> None:
     parse_message_id(edit.message_id)
     if both := sorted({*edit.remove_attributes} & edit.set_attributes.keys()):
         raise InvalidArgument(f"An attribute is both set and removed (attribute={both[0][:100]}).")
-    for name, value in edit.set_attributes.items():
-        if "\0" in name + value:
-            raise InvalidArgument(
-                f"setAttributes has the character U+0000, which cannot be stored (attribute={name[:100]!r})."
-            )
     with named("setAttributes", of="messages[0].attributes"):
         check_messages([NewMessage(b"-", dict(edit.set_attributes))])
+    refuse_nul("setAttributes", edit.set_attributes)

@@ -1,6 +1,6 @@
 """What a publish request may hold (A1).  Sources: Google's quotas page and messages seen from the service."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 
@@ -52,9 +52,9 @@ def _are_plain(messages: Sequence[NewMessage]) -> bool:
 def _check_each(messages: Sequence[NewMessage], first_key: str) -> None:
     for index, message in enumerate(messages):
         if not message.data and not message.attributes:
-            raise InvalidArgument(f"messages[{index}] is empty: a message needs data or at least one attribute.")
+            raise _is_empty(f"messages[{index}]")
         if message.attributes:
-            _check_attributes(index, message.attributes)
+            _check_attributes(f"messages[{index}].attributes", message.attributes)
         if message.ordering_key != first_key:
             raise FailedPrecondition(
                 "In a single publish request, all messages must have no ordering key or they must all have the "
@@ -104,10 +104,39 @@ def _field(length: int) -> int:
     return 1 + (max(length.bit_length(), 1) + 6) // 7 + length
 
 
-def _check_attributes(index: int, attributes: dict[str, str]) -> None:
-    where = f"messages[{index}].attributes"
+def check_returned(data: bytes, attributes: Mapping[str, str], *, had: Mapping[str, str]) -> None:
+    """Raises InvalidArgument for a message that a transform may not return: the limits of a publish hold.
+
+    What it `had` among its attributes before may stay as it was: attributes of the broker's own, which say where a
+    dead letter is from or which schema a message is like, go beyond these limits.
+    """
+    if not data and not attributes:
+        raise _is_empty("message")
+    if len(attributes) > len(had):
+        _check_count("message.attributes", attributes)
+    new = {key: value for key, value in attributes.items() if had.get(key) != value}
+    _check_attributes("message.attributes", new)
+    refuse_nul("message.attributes", new)
+
+
+def refuse_nul(where: str, attributes: Mapping[str, str]) -> None:
+    """Raises InvalidArgument for U+0000, which PostgreSQL's text cannot hold."""
+    for key, value in attributes.items():
+        if "\0" in key or "\0" in value:
+            raise InvalidArgument(f"{where} has the character U+0000, which cannot be stored (attribute={key!r}).")
+
+
+def _is_empty(where: str) -> InvalidArgument:
+    return InvalidArgument(f"{where} is empty: a message needs data or at least one attribute.")
+
+
+def _check_count(where: str, attributes: Mapping[str, str]) -> None:
     if len(attributes) > MAX_ATTRIBUTES:
         raise InvalidArgument(f"{where} has {len(attributes)} entries, the maximum is {MAX_ATTRIBUTES}.")
+
+
+def _check_attributes(where: str, attributes: Mapping[str, str]) -> None:
+    _check_count(where, attributes)
     for key, value in attributes.items():
         if not key:
             raise InvalidArgument(f"{where} has an empty key.")

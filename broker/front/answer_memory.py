@@ -1,7 +1,8 @@
-"""A budget for the bytes of large answers that are on their way to slow readers.
+"""A budget for the bytes of large answers that their readers have not taken yet.
 
-It is shared by project, then by resource, for an answer is of a subscription mostly (domain/fair_stock.py): whoever
-pulls and does not read gets nothing more, and others pull on (M1).
+It is shared by project, then by resource (domain/fair_stock.py): whoever asks for answers and does not read them
+gets no more, and others are answered as before (M1).  Every door and every kind of call counts.  Pulls ask for room
+before they claim (runtime/pull_queue.py), calls that read ask when their turn has come (runtime/resource_turns.py).
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ from contextlib import contextmanager
 
 from broker.domain.fair_stock import FairStock, Path
 from broker.domain.names import project_within
+
+LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
+LARGEST_ANSWER_BYTES = 14_000_000  # 10 MB of messages, as JSON
 
 
 class AnswerMemory:
@@ -25,10 +29,15 @@ class AnswerMemory:
         """By all."""
         return self._stock.total
 
-    def has_room(self, resource: str) -> bool:
-        """Whether more answers may be made about a resource ("projects/p/subscriptions/s")."""
+    def has_room(self, resource: str, *, is_short: bool = False) -> bool:
+        """Whether more answers may be made about a resource ("projects/p/subscriptions/s").
+
+        `is_short`: an answer that is no list and has no messages.  Those of calls that change something have some
+        more room: whoever is to take a role away from a reader must get through.
+        """
         stock, path = self._stock, _path(resource)
-        if not stock.held(path[:1]):
+        held = stock.held(path[:1])
+        if not held or (is_short and held < self._limit + LARGEST_ANSWER_BYTES):
             return stock.total < 2 * self._limit
         return stock.room(path) > 0
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import ParamSpec
+from typing import ParamSpec, Protocol
 
 from broker.domain.names import project_within
 
@@ -33,20 +33,28 @@ WAITING = frozenset({"Operations.WaitOperation"})  # which wait without a turn
 UNBOUNDED = HOT | LOOKING | WAITING
 
 
+class TurnOf(Protocol):
+    """A turn of a project (runtime/resource_turns.py); `is_short`: the answer is not large."""
+
+    def __call__(self, project: str, *, is_short: bool) -> AbstractAsyncContextManager[None]: ...
+
+
 class ResourceCalls:
     """Bounds the handlers that it wraps, all together, of whichever door."""
 
-    def __init__(self, turn_of: Callable[[str], AbstractAsyncContextManager[None]]) -> None:
-        """A turn of a project lasts while a call of it is under way (runtime/resource_turns.py)."""
+    def __init__(self, turn_of: TurnOf) -> None:
+        """A turn of a project lasts while a call of it is under way."""
         self._turn_of = turn_of
 
     def bounded(
-        self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str]
+        self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str], *, is_short: bool = False
     ) -> Callable[P, Awaitable[bytes]]:
-        """`handler`, once the project of the resource has a turn; Unavailable past the limits."""
+        """`handler`, once the project of the resource has a turn; Unavailable past the limits.  `is_short`: its
+        answer is not large.
+        """
 
         async def call_within_limits(*call: P.args, **options: P.kwargs) -> bytes:
-            async with self._turn_of(project_within(resource_of(*call, **options))):
+            async with self._turn_of(project_within(resource_of(*call, **options)), is_short=is_short):
                 return await handler(*call, **options)
 
         return call_within_limits

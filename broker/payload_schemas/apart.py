@@ -1,15 +1,18 @@
 """The process in which protobuf is compiled, and messages are read that could cost much: it may end at any time.
 
 `python -m broker.payload_schemas.apart` reads jobs from its input and writes an answer to each, and ends with its
-input.  Whatever it is given, it has so much memory and no more; its parent bounds the time.
+input.  Whatever it is given, it has so much memory and no more.  Each job says how much processor time it may take;
+the process ends (SIGPROF) when a job takes more.
 """
 
 import os
 import re
 import resource
+import signal
 import sys
 import tempfile
 from pathlib import Path
+from time import process_time
 
 import msgspec
 
@@ -52,14 +55,22 @@ class Compare(msgspec.Struct, tag=True):
 Job = Compile | Check | Compare
 
 
+class Bounded(msgspec.Struct):
+    """A job, and the seconds of processor time that it may take."""
+
+    job: Job
+    seconds: float
+
+
 class Answer(msgspec.Struct):
-    """`error`: what is wrong with what was given; empty: nothing."""
+    """`error`: what is wrong with what was given; empty: nothing.  `seconds` of processor time that it took."""
 
     error: str = ""
     data: bytes = b""
+    seconds: float = 0.0
 
 
-JOBS = msgspec.msgpack.Decoder(Job)
+JOBS = msgspec.msgpack.Decoder(Bounded)
 ANSWERS = msgspec.msgpack.Decoder(Answer)
 encode = msgspec.msgpack.Encoder().encode
 
@@ -134,9 +145,15 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(MAX_CALLS)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     worker = _Worker()
     while body := unframed(sys.stdin.buffer.read):
-        sys.stdout.buffer.write(frame(encode(worker.answer(JOBS.decode(body)))))
+        bounded, began = JOBS.decode(body), process_time()
+        signal.setitimer(signal.ITIMER_PROF, bounded.seconds)
+        answer = worker.answer(bounded.job)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        answer.seconds = process_time() - began
+        sys.stdout.buffer.write(frame(encode(answer)))
         sys.stdout.buffer.flush()
 
 

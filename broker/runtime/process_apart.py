@@ -23,13 +23,14 @@ class Died(Exception):
 class ProcessApart:
     """`python -m module`, started when it is asked and does not run.  It is asked one thing at a time."""
 
-    def __init__(self, module: str, *, what: str, seconds: float, bare: bool = False) -> None:
+    def __init__(self, module: str, *, what: str, seconds: float, bare: bool = False, niceness: int = 0) -> None:
         """`what` it does, for errors ("runs transforms"); `seconds` for an answer.  `bare`: it is not to know the
-        broker's environment.
+        broker's environment.  `niceness`: beyond 0, it gets less of the processors than the broker.
         """
         self._module = module
         self._what = what
         self._seconds = seconds
+        self._niceness = niceness
         self._environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TZ": "UTC"} if bare else None
         self._process: Process | None = None
 
@@ -57,6 +58,10 @@ class ProcessApart:
             await self.end()  # it would answer the next with this one's answer
             raise
 
+    async def start(self) -> None:
+        """Start it if it does not run, so that whoever asks next waits for less.  Raises Unavailable."""
+        await self._started()
+
     async def end(self) -> None:
         """It is started again when it is asked."""
         process, self._process = self._process, None
@@ -82,6 +87,10 @@ class ProcessApart:
         except OSError as error:
             reason = f"The process that {self._what} cannot be started ({error.strerror})."
             raise Unavailable(reason) from error
+        if self._niceness:
+            niceness = os.getpriority(os.PRIO_PROCESS, 0) + self._niceness
+            with suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
         return self._process
 
 

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
 from broker.domain.errors import Unavailable
+from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.consumer import Answer, claimant_of
 from broker.runtime.key_owners import KeyOwners
@@ -177,7 +178,8 @@ class PullQueue:
         self._changed = False
         self.serving = take(self.pulls)
         if not self._has_room(self.subscription.name):
-            raise Unavailable("Too much is on its way to slow readers; try again.")
+            project = project_of(self.subscription.name)
+            raise Unavailable(f"Too much is on its way to slow readers of {project}; try again.")
         subscription = self.subscription
         owners = [pull.terms.owner for pull in self.serving]
         ack_deadline = self.serving[0].terms.ack_deadline  # which is all of theirs

@@ -7,7 +7,7 @@ As many as the database has connections for them.  Who waits is next when his pr
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from broker.domain.errors import DeadlineExceeded, Unavailable
 from broker.domain.fair_stock import FairStock
@@ -25,6 +25,10 @@ MOST_CHARGED_SECONDS = 1.0  # for a call
 LONGEST_SECONDS = 20.0  # of a call, its wait included; past it the outcome is unknown
 
 
+class HasRoom(Protocol):
+    def __call__(self, resource: str, *, is_short: bool = False) -> bool: ...
+
+
 class ResourceTurns:
     """Of one process."""
 
@@ -35,7 +39,10 @@ class ResourceTurns:
         max_under_way: int = MAX_UNDER_WAY,
         counts: TurnCounts | None = None,
         company: Company | None = None,
+        has_room: HasRoom | None = None,
     ) -> None:
+        """`has_room(project, is_short=…)`: whether more answers of a project may be made; None: always."""
+        self._has_room = has_room
         self._counts = counts or TurnCounts(Counters(), "resource")
         self._stock = FairStock(max_under_way)
         self._turns = FairTurns[asyncio.Future[Any]](
@@ -44,13 +51,16 @@ class ResourceTurns:
 
     @asynccontextmanager
     async def of(
-        self, project: str, *, hung_up: Callable[[], Awaitable[None]] | None = None
+        self, project: str, *, hung_up: Callable[[], Awaitable[None]] | None = None, is_short: bool = False
     ) -> AsyncIterator[None]:
         """A turn of a project's ("projects/p"); begins when it has one.
 
         `hung_up()` completes when the caller has gone; it is only awaited while the call waits for its turn.
-        Raises Unavailable if there are too many, or after LONGEST_SECONDS; DeadlineExceeded, which nobody reads, if
-        the caller goes.  Unless its turn had come nothing was done then.
+        `is_short`: its answer is not large, or is read while it is made.
+
+        Raises Unavailable if there are too many, if answers that nobody reads have taken the project's share of
+        memory, or after LONGEST_SECONDS; DeadlineExceeded, which nobody reads, if the caller goes.  Unless its turn
+        had come nothing was done then.
         """
         over = self._stock.take((project,))
         if over is not None:
@@ -63,6 +73,7 @@ class ResourceTurns:
                 turn, waited = await self._waited_for(project, hung_up)
                 began = loop.time()
                 try:
+                    self._check_room(project, is_short=is_short)
                     yield
                 finally:
                     held = loop.time() - began
@@ -73,6 +84,10 @@ class ResourceTurns:
             raise Unavailable("The database does not answer; the call may or may not have worked.") from None
         finally:
             self._stock.give_back((project,))
+
+    def _check_room(self, project: str, *, is_short: bool) -> None:
+        if self._has_room is not None and not self._has_room(project, is_short=is_short):
+            raise Unavailable(f"Too much is on its way to slow readers of {project}; try again.")
 
     async def _waited_for(
         self, project: str, hung_up: Callable[[], Awaitable[None]] | None

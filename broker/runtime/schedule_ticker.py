@@ -4,8 +4,9 @@ The lock of the schedule's row says who is at it, as that of an operation does (
 not committed has not been, and whoever is killed holds nothing.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -38,6 +39,8 @@ from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import TICK_LATENESS, TICKS
 from broker.telemetry.state_changes import StateChanges
 
+TURN_SECONDS = 2.0
+MESSAGE_SECONDS = 6.0
 _TRIES = 3  # while a topic changes under a tick
 _LONGEST_REASON = 500  # characters
 _PASSED_BY = timedelta(seconds=20)  # so that the log has one line for as long as it lasts (QUIET_SECONDS)
@@ -78,7 +81,14 @@ class ScheduleTicker:
         states: StateChanges,
         counters: Counters,
         check_publisher: CheckPublisher = allow_any_publisher,
+        *,
+        turn_seconds: float = TURN_SECONDS,
+        message_seconds: float = MESSAGE_SECONDS,
     ) -> None:
+        """`turn_seconds`: after which a transaction begins no further tick of its schedule.  `message_seconds`: for
+        what a topic does to the message of a tick, and to check it.
+        """
+        self._turn_seconds, self._message_seconds = turn_seconds, message_seconds
         self._database = database
         self._clock = clock
         self._resources = resources
@@ -91,14 +101,25 @@ class ScheduleTicker:
         self._check_publisher = check_publisher
         self._tried_again: dict[str, datetime] = {}  # when those are that could not tick
 
-    async def tick_due(self) -> Sequence[TickRecord] | None:
-        """The ticks that are due of one schedule; None: no schedule is due that nobody else is at.
+    async def find_due_projects(self, *, known: Collection[str]) -> list[str]:
+        """Projects ("projects/p") that have schedules to tick now, none in `known`; some, if there are many."""
+        async with self._database.hot() as connection:
+            return await store.find_due_projects(
+                connection, now=self._clock.now(), known=known, but=self._passed_by()
+            )
+
+    async def tick_due(self, project: str) -> Sequence[TickRecord] | None:
+        """The due ticks of one schedule of the project; None: no other process left any.
 
         One that cannot tick holds up no other: it is passed by for some seconds.
         """
         now, but = self._clock.now(), self._passed_by()
+
+        async def lock(connection: HotConnection) -> Schedule | None:
+            return await store.lock_due(connection, now=now, project=project, but=but)
+
         try:
-            return await self._tick(lambda connection: store.lock_due(connection, now=now, but=but), by_hand=False)
+            return await self._tick(lock, by_hand=False)
         except _CannotTick as error:
             self._pass_by(error.name, error.why)
             return ()
@@ -173,13 +194,17 @@ class ScheduleTicker:
             next_at, planned = due.next_at, list(due.ticks)
             ticks += [] if due.missed is None else [_missed(*due.missed)]
         topic, why = (None, refusal) if refusal else await self._topic(schedule)
-        for number, moment in enumerate(planned, schedule.ticks + len(ticks) + 1):
-            message = made_by(schedule, number, moment)
+        time = asyncio.get_running_loop().time
+        until, first = time() + self._turn_seconds, schedule.ticks + len(ticks) + 1
+        for number, moment in enumerate(planned, first):
+            if number > first and time() > until:  # the rest has another turn
+                next_at = moment
+                break
             at = None if by_hand else moment
             if topic is None:
                 ticks.append(_Tick(at, TickOutcome.REFUSED, why))
             else:
-                ticks.append(await self._prepared(topic, message, at))
+                ticks.append(await self._prepared(topic, made_by(schedule, number, moment), at))
         found, shard_ids = await self._append(connection, topic, schedule, ticks)
         ids = iter(found)
         records = [
@@ -218,7 +243,17 @@ class ScheduleTicker:
         return topic, ""
 
     async def _prepared(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
-        """As a publish would be: what the transforms make of it is what the limits and the schema are about."""
+        """As a publish would be, within a time: other projects wait for their turns."""
+        seconds = self._message_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._as_published(topic, message, planned_at)
+        except TimeoutError:
+            why = f"DEADLINE_EXCEEDED: The topic's transforms and schema took longer than {seconds:g} s."
+            return _Tick(planned_at, TickOutcome.REFUSED, why)
+
+    async def _as_published(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
+        """What the transforms make of it is what the limits and the schema are about."""
         try:
             if topic.transforms and topic.transforms_messages:
                 [made] = await self._transforms.publish(topic, [message])
@@ -229,7 +264,8 @@ class ScheduleTicker:
             if topic.extensions.priorities is not None:
                 levels_of([message], topic.extensions.priorities)
             settings = topic.schema_settings
-            shared = () if settings is None else await self._schemas.check(settings, [message])
+            project = project_of(topic.name)
+            shared = () if settings is None else await self._schemas.check(project, settings, [message])
             encode_messages([message], (), times_to_live([message]) if topic.extensions.expiry else None)
         except Unavailable:
             raise

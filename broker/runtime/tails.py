@@ -3,15 +3,16 @@
     a publish, here or elsewhere ──wake-up of its shard──► the tails of the topic look into the log
     a change of a subscription ──► the tails of its journal look whether they may go on
 
-A publish pays a look into an empty dictionary.  Tails are bounded, in a process and of a project.
+A publish pays a look into an empty dictionary.  Tails are bounded, in a process and of a project, and shared by
+project (domain/fair_stock.py).
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from broker.domain.errors import ResourceExhausted
+from broker.domain.fair_stock import FairStock
 
 MAX_TAILS = 50  # of a process
 MAX_TAILS_OF_PROJECT = 10
@@ -43,29 +44,27 @@ class Tails:
     def __init__(self) -> None:
         self._open: set[Tail] = set()
         self._by_shard: dict[int, set[Tail]] = {}
-        self._projects: Counter[str] = Counter()
+        self._stock = FairStock(MAX_TAILS)
         self._stopping = False
 
     def open(self, project: str, shard_ids: Sequence[int], *, name: str = "") -> Tail:
         """Watch shards, or a subscription, or (an export) nothing; `close` ends it.  Raises ResourceExhausted."""
-        if self._projects[project] >= MAX_TAILS_OF_PROJECT or self._projects.total() >= MAX_TAILS:
+        path = (project,)
+        if self._stock.held(path) >= MAX_TAILS_OF_PROJECT or self._stock.take(path) is not None:
             raise ResourceExhausted(
                 f"Too many tails and exports are open in this process: {MAX_TAILS_OF_PROJECT} of a project and "
-                f"{MAX_TAILS} in all are the most; close one."
+                f"{MAX_TAILS} in all are the most, of which projects have shares; close one."
             )
         tail = Tail(project, shard_ids, name)
         tail.stopping = self._stopping
         self._open.add(tail)
-        self._projects[project] += 1
         for shard_id in shard_ids:
             self._by_shard.setdefault(shard_id, set()).add(tail)
         return tail
 
     def close(self, tail: Tail) -> None:
         self._open.discard(tail)
-        self._projects[tail.project] -= 1
-        if not self._projects[tail.project]:
-            del self._projects[tail.project]
+        self._stock.give_back((tail.project,))
         for shard_id in tail.shard_ids:
             tails = self._by_shard[shard_id]
             tails.discard(tail)

@@ -62,7 +62,7 @@ class ExportService:
         since = max(since, options.start_time or since)
         tail = self._tails.open(project_of(name), ())
         try:
-            async with self._turns.of(tail.project), self._database.hot() as connection:
+            async with self._turns.of(tail.project, is_short=True), self._database.hot() as connection:
                 ends = await read_shard_ends(connection, shard_ids=topic.shard_ids)
             yield self._read(tail, topic, ends, since, options.end_time or END_OF_TIME, paths)
         finally:
@@ -93,7 +93,7 @@ class ExportService:
     async def _look(
         self, tail: Tail, topic: Topic, after: LogPosition, paths: FilterPaths
     ) -> tuple[Messages, LogPosition]:
-        async with self._turns.of(tail.project):
+        async with self._turns.of(tail.project, is_short=True):
             now, _ = await self._existing(topic.name)
             if now.shard_ids != topic.shard_ids:
                 raise topic_not_found(topic.name)

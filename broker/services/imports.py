@@ -97,7 +97,7 @@ class ImportService:
         shared: Sequence[str] = ()
         if settings is not None:
             messages = [without_schema(message) for message in messages]
-            shared = await self._schemas.check(settings, messages)
+            shared = await self._schemas.check(project_of(topic.name), settings, messages)
         batches = encode_for_shards(topic, messages, shared)
         size = sum(request.size for requests in batches.values() for request in requests)
         check_request_size(topic.name, messages, size)

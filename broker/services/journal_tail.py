@@ -55,7 +55,7 @@ class JournalTailService:
         tail = self._tails.open(project_of(name), (), name=name)
         try:
             subscription_id = subscription.subscription_id
-            async with self._turns.of(tail.project), self._database.hot() as connection:
+            async with self._turns.of(tail.project, is_short=True), self._database.hot() as connection:
                 end = (await read_ends(connection)).number
                 if after is None and since is not None:
                     after = await find_written_since(connection, subscription_id=subscription_id, since=since)
@@ -86,7 +86,7 @@ class JournalTailService:
     async def _look(self, reader: _Reader) -> Sequence[Written]:
         """What is next, as far as nothing can come before it."""
         horizon = reader.horizon
-        async with self._turns.of(reader.tail.project), self._database.hot() as connection:
+        async with self._turns.of(reader.tail.project, is_short=True), self._database.hot() as connection:
             horizon.look(await read_ends(connection), asyncio.get_running_loop().time())
             if horizon.number <= reader.after:
                 return ()

@@ -6,7 +6,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.looks import Looks
 from broker.runtime.publish_rights import CheckPublisher
-from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.runtime.resource_turns import LOOKING_AT_ONCE, HasRoom, ResourceTurns
 from broker.runtime.tails import Tails
 from broker.runtime.turn_counts import TurnCounts
 from broker.services.consumers import ConsumerService
@@ -49,9 +49,10 @@ def make_looking(
     records: DeliveryRecords,
     counters: Counters,
     check_publisher: CheckPublisher,
+    has_room: HasRoom,
 ) -> LookingServices:
     """The services of one process; what is much they read by `looks`, and what is new, as tails do, themselves."""
-    turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=TurnCounts(counters, "look"))
+    turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=TurnCounts(counters, "look"), has_room=has_room)
     return LookingServices(
         dead_letters=DeadLetterService(database, looks, clock, turns),
         fates=FateService(database, clock, turns, records),

@@ -23,7 +23,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.scheduled_room import ScheduledRoom
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.shard_choice import ShardChoice
-from broker.runtime.transforms import TopicTransforms
+from broker.runtime.transforms import PUBLISH_SECONDS, TopicTransforms
 from broker.store.log.messages import Appended, EncodedMessages, Identified
 from broker.store.log.packing import Packing
 from broker.telemetry.metrics.counters import Counters
@@ -228,8 +228,7 @@ class PublishService:
         if topic.transforms and topic.transforms_messages:
             packing = await self._transform(topic, messages)
         else:
-            settings = topic.schema_settings
-            shared = () if settings is None else await self._schemas.check(settings, messages)
+            shared = await self._check_schema(topic, messages)
             due_ats = due_times(messages, self._clock.now()) if topic.extensions.delay else None
             ttls = times_to_live(messages) if topic.extensions.expiry else None
             packing = Packing(messages, messages, shared, due_ats, ttls)
@@ -246,14 +245,19 @@ class PublishService:
         """What the transforms make of them is what has to be as the limits and the schema say."""
         made = await self._transforms.publish(topic, messages)
         stored = [message for message in made if message is not None]
-        settings = topic.schema_settings
         shared: Sequence[str] = ()
         if stored:
             check_messages(stored)
-            shared = () if settings is None else await self._schemas.check(settings, stored)
+            shared = await self._check_schema(topic, stored)
         due_ats = due_times(made, self._clock.now()) if topic.extensions.delay else None
         ttls = times_to_live(made) if topic.extensions.expiry else None
         return Packing(made, stored, shared, due_ats, ttls)
+
+    async def _check_schema(self, topic: Topic, messages: Sequence[NewMessage]) -> Sequence[str]:
+        settings = topic.schema_settings
+        if settings is None:
+            return ()
+        return await self._schemas.check(project_of(topic.name), settings, messages, seconds=PUBLISH_SECONDS)
 
     def _scheduled(self, shard_id: int, batch: EncodedMessages, appended: Appended) -> list[str]:
         """The ids of a request's messages, of which some are to come later."""

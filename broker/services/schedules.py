@@ -74,6 +74,7 @@ class SchedulesService:
         """A page by name, and the token of the next.  Raises InvalidArgument."""
         check_project(project)
         async with self._database.transaction() as connection:
+            page = await store.cut_page_of_schedules(connection, project=project, page=page)
             found = await store.list_schedules(connection, project=project, page=page)
         return cut_page(found, page, lambda schedule: schedule.name)
 

@@ -49,7 +49,7 @@ class SchemaService:
     async def create_schema(self, wanted: Schema) -> Schema:
         """Raises InvalidArgument, AlreadyExists, ResourceExhausted (a quota, or the project has MAX_SCHEMAS)."""
         check_schema(wanted)
-        wanted = await self._checks.prepare(wanted)
+        wanted = await self._checks.prepare(project_of(wanted.name), wanted)
         async with self._database.transaction() as connection:
             schema = await payload_schemas.insert_schema(connection, schema=self._revision(wanted))
             if schema is not None:
@@ -70,6 +70,7 @@ class SchemaService:
         Raises InvalidArgument for a project that cannot be, unless it has schemas.
         """
         async with self._database.transaction() as connection:
+            page = await payload_schemas.cut_page_of_schemas(connection, project=project, page=page)
             found = await payload_schemas.list_schemas(connection, project=project, page=page)
         if not found:
             check_project(project)
@@ -96,7 +97,7 @@ class SchemaService:
         """
         name = _without_revision(name)
         check_definition(wanted)
-        wanted = await self._checks.prepare(wanted)
+        wanted = await self._checks.prepare(project_of(name), wanted)
         async with self._database.transaction() as connection:
             newest = await _existing(connection, name)
         await self._check_next(newest, wanted)
@@ -112,7 +113,7 @@ class SchemaService:
                 "which all its revisions have."
             )
         compatibility = wanted.compatibility or newest.compatibility or Compatibility.FULL_TRANSITIVE
-        await self._checks.check_compatible(wanted, revisions, compatibility)
+        await self._checks.check_compatible(project_of(newest.name), wanted, revisions, compatibility)
 
     async def rollback_schema(self, name: str, revision_id: str) -> Schema:
         """Make a new revision that is a copy of an older one.
@@ -165,7 +166,7 @@ class SchemaService:
         if schema.name:
             check_name(schema.name, "schemas")
         check_definition(schema)
-        wanted = await self._checks.prepare(schema)
+        wanted = await self._checks.prepare(project, schema)
         if not schema.name:
             return
         async with self._database.transaction() as connection:
@@ -189,9 +190,9 @@ class SchemaService:
             schema = await self.get_schema(name)
         else:
             check_definition(schema)
-            schema = await self._checks.prepare(schema)
+            schema = await self._checks.prepare(project, schema)
         try:
-            await self._checks.check_message(schema, message, encoding)
+            await self._checks.check_message(project, schema, message, encoding)
         except Mismatch as mismatch:
             raise InvalidArgument(
                 f"Invalid data in message: Message failed schema validation ({mismatch})."

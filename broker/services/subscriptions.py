@@ -216,6 +216,7 @@ class SubscriptionService:
         Raises InvalidArgument for a project that cannot be, unless it has subscriptions.
         """
         async with self._database.transaction() as connection:
+            page = await subscriptions.cut_page_of_subscriptions(connection, project=project, page=page)
             found = await subscriptions.list_subscriptions(connection, project=project, page=page)
         if not found:
             check_project(project)

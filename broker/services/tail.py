@@ -78,7 +78,7 @@ class TailService:
 
     async def _look(self, tail: Tail, after: LogPosition, paths: FilterPaths) -> tuple[News, LogPosition, bool]:
         """The next messages of a shard, the position that they were read to, and whether there are more."""
-        async with self._turns.of(tail.project), self._database.hot() as connection:
+        async with self._turns.of(tail.project, is_short=True), self._database.hot() as connection:
             ends = await read_shard_ends(connection, shard_ids=[after.shard_id])
             end = ends.get(after.shard_id, after)  # the topic may be deleted
             if end.seq - after.seq > MAX_BEHIND:

@@ -156,6 +156,7 @@ class TopicService:
         Raises InvalidArgument for a project that cannot be, unless it has topics.
         """
         async with self._database.transaction() as connection:
+            page = await topics.cut_page_of_topics(connection, project=project, page=page)
             found = await topics.list_topics(connection, project=project, page=page)
         if not found:
             check_project(project)

@@ -10,8 +10,12 @@ import signal
 import sys
 from time import perf_counter
 
+import msgspec
+
+from broker.domain.errors import InvalidArgument
 from broker.domain.field_transform import Fields
 from broker.domain.frames import frame, unframed
+from broker.domain.publish_limits import check_returned
 from broker.domain.transforms import Compression, Transforms
 from broker.transforms import compression
 from broker.transforms.fields import FieldEdits
@@ -25,6 +29,7 @@ RUN_SECONDS = 0.1  # after which a job is answered with what is done
 RUN_BYTES = 8_000_000  # and of what is made
 
 Step = Function | Compression | FieldEdits
+_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def _steps(transforms: Transforms) -> list[Step]:
@@ -100,18 +105,30 @@ def _check(job: Check) -> list[Outcome]:
 
 
 def _through(steps: list[Step], message: Message) -> Outcome:
-    outcome = Outcome(Ending.KEPT, message.data, message.attributes)
+    had = message.attributes
+    outcome = Outcome(Ending.KEPT, message.data, had)
     try:
         for step in steps:
             message.data, message.attributes = outcome.data, outcome.attributes
             outcome = compression.apply(step, message) if isinstance(step, Compression) else step.apply(message)
             if outcome.ending is not Ending.KEPT:
                 break
+            _check_limits(outcome, had)
+    except InvalidArgument as error:
+        return Outcome(Ending.FAILED, reason=f"what it returns breaks a limit: {error.message.rstrip('.')}")
     except MemoryError:
         return Outcome(Ending.FAILED, reason="it takes too much memory")
     except Refused as error:  # its world had to be made anew, which went well before
         return Outcome(Ending.FAILED, reason=str(error))
     return outcome
+
+
+def _check_limits(outcome: Outcome, had: str) -> None:
+    """`had`: the attributes of the message before.  Raises InvalidArgument."""
+    if outcome.attributes != had:
+        check_returned(outcome.data, _attributes(outcome.attributes), had=_attributes(had))
+    elif not outcome.data and had == "{}":
+        check_returned(b"", {}, had={})
 
 
 def confine() -> None:

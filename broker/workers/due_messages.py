@@ -1,11 +1,16 @@
 """Publishes messages when their time has come (J1)."""
 
+import asyncio
+from collections.abc import Collection
 from datetime import datetime, timedelta
+from math import inf
 
 from broker.domain.errors import Aborted, Unavailable
 from broker.domain.message_id import message_id
+from broker.domain.names import project_of
 from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.fair_turns import FairTurns
 from broker.runtime.next_due import NextDue
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.wake_ups import WakeUps
@@ -19,6 +24,7 @@ from broker.store.log.scheduled_messages import (
     find_scheduled_shards,
     move_scheduled,
 )
+from broker.store.resources.topics import find_topics_of_shards
 from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import LATENESS
@@ -27,11 +33,16 @@ from broker.telemetry.state_changes import StateChanges
 _LOOK = timedelta(seconds=1)  # how soon a process does what one that has died has left
 _STEP = timedelta(milliseconds=1)  # publish times have no finer one
 _PUT_OFF = timedelta(seconds=20)  # what cannot be published
+_FIND_SECONDS = 0.05  # of turns, until others that have come due meanwhile are let wait for one, too
+_MAX_PROJECTS = 20_000  # shards
 _NOT_YET = timedelta(milliseconds=20)  # until somebody else, who is at what is due, is done with it
 
 
 class DueMessages:
-    """Every process has one; of a shard one of them takes what is due, while the others pass it by."""
+    """Every process has one; of a shard one of them takes what is due, while the others pass it by.
+
+    Projects take turns, a batch of a shard each: thousands of topics with due messages delay no other project's.
+    """
 
     healthy_seconds = 30.0
 
@@ -53,6 +64,9 @@ class DueMessages:
         self._next_due = next_due
         self._counters = counters or Counters()
         self._states = states or StateChanges()
+        self._turns = FairTurns[int](1, long=inf)
+        self._waiting: set[int] = set()  # shards that wait for a turn
+        self._projects: dict[int, str] = {}  # by shard
 
     async def run(self) -> None:
         """Until an error, which is the supervisor's."""
@@ -61,22 +75,56 @@ class DueMessages:
             await self._next_due.wait(until, self._clock.now())
 
     async def run_once(self) -> datetime:
-        """Publish all that is due, the shards in turn.  Returns when to look again."""
-        appended = 1
-        while appended:
-            appended = 0
+        """Publish all that is due, projects in turn.  Returns when to look again."""
+        more = True
+        while more:
             now = whole_milliseconds(self._clock.now())
-            async with self._database.hot() as connection:
-                shards = await find_scheduled_shards(connection)
-            for shard in shards:
-                if not shard.open:
-                    async with self._database.hot() as connection:
-                        await delete_closed_schedules(connection, shard_id=shard.shard_id)
-                elif shard.due_at <= now and not self._storage.is_raised:
-                    appended += await self._append(shard.shard_id, now)
+            due_ats = await self._find(now)
+            more = await self._append_in_turn(now)
         if self._storage.is_raised:
             return now + _LOOK
-        return _look_again([shard.due_at for shard in shards if shard.open], now)
+        return _look_again(due_ats, now)
+
+    async def _find(self, now: datetime) -> list[datetime]:
+        """Let shards with due messages wait for a turn of their project.  When the first message of each is due."""
+        async with self._database.hot() as connection:
+            shards = await find_scheduled_shards(connection)
+        for shard in shards:
+            if not shard.open:
+                async with self._database.hot() as connection:
+                    await delete_closed_schedules(connection, shard_id=shard.shard_id)
+        if not self._storage.is_raised:
+            due = {shard.shard_id for shard in shards if shard.open and shard.due_at <= now} - self._waiting
+            await self._learn_projects(due - self._projects.keys())
+            for shard_id in sorted(due):
+                self._turns.ask((self._projects.get(shard_id, ""), shard_id), shard_id)
+            self._waiting |= due
+        return [shard.due_at for shard in shards if shard.open]
+
+    async def _learn_projects(self, shard_ids: Collection[int]) -> None:
+        if not shard_ids:
+            return
+        async with self._database.transaction() as connection:
+            found = await find_topics_of_shards(connection, shard_ids=list(shard_ids))
+        if len(self._projects) > _MAX_PROJECTS:
+            self._projects.clear()
+        self._projects |= {shard_id: project_of(topic) for shard_id, topic in found.items()}
+
+    async def _append_in_turn(self, now: datetime) -> bool:
+        """Have turns for a moment; whether there may be more that is due."""
+        time, appended = asyncio.get_running_loop().time, 0
+        until = time() + _FIND_SECONDS
+        while (turn := self._turns.begin()) is not None:
+            began = time()
+            self._waiting.discard(turn.item)
+            try:
+                if not self._storage.is_raised:
+                    appended += await self._append(turn.item, now)
+            finally:
+                self._turns.end(turn, time() - began)
+            if time() > until:
+                break
+        return appended > 0 or bool(self._waiting)
 
     async def _append(self, shard_id: int, now: datetime) -> int:
         """How many were.  If one cannot be it is found by halves, and put off for some seconds."""

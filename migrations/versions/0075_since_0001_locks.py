@@ -9,7 +9,7 @@ from alembic import op
 from sqlalchemy import text
 
 revision = "0075_since_0001"
-down_revision = "0072_since_0001"
+down_revision = "0074_since_0001"
 branch_labels = None
 depends_on = None
 

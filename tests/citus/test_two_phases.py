@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from itertools import count
 
 import psycopg
@@ -202,9 +203,9 @@ async def test_a_tick_is_one_message(killing: Killing, log: Log) -> None:
     office = schedules.Office(log, clock, tasks)
     await office.put()
     office.after(1.25)
-    await killing.in_the_midst_of(office.ticker().tick_due)
+    await killing.in_the_midst_of(partial(office.ticker().tick_due, schedules.PROJECT))
     ticker = office.ticker()
-    while await ticker.tick_due():
+    while await ticker.tick_due(schedules.PROJECT):
         pass
     assert await office.came() == [1] * killing.way.times
     assert [record.number for record in await office.history()] == [1]

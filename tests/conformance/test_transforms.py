@@ -144,7 +144,10 @@ async def test_a_message_that_a_transform_fails_for_fails_the_publish(rest: Rest
         ("return undefined;", "it must return a message or null, not undefined"),
         ("return {attributes: {}};", "it must return data that is a string"),
         ("return {data: 'x', attributes: {a: 1}};", "it must return a message whose data is a string and"),
-        ("return {data: '', attributes: {}};", "messages[0] is empty"),
+        (
+            "return {data: '', attributes: {}};",
+            "failed for messages[0]: what it returns breaks a limit: message is empty",
+        ),
         ("return {data: 'x', attributes: {'googA': '1'}};", "keys may not start with 'goog'"),
         ("return {data: 'x'.repeat(10000001)};", "what it returns is over 10000000 bytes"),
     ],
@@ -233,6 +236,27 @@ async def test_a_message_that_a_transform_fails_for_is_nacked_and_others_are_not
     [dead] = await eventually(letter)
     assert text(dead) == "13"
     assert dead["message"]["attributes"]["broker-dead-letter-reason"] == "transform"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (let n = 0; n < 2e5; n++) message.attributes[n] = 'x'; return message;",
+        "message.attributes['\\0'] = 'x'; return message;",
+        "message.attributes[''] = 'x'; return message;",
+        "message.attributes['k'.repeat(70000)] = 'x'; return message;",
+        "message.attributes.googclient_schemaname = 'x'; return message;",
+    ],
+)
+async def test_what_a_subscription_hands_out_is_within_the_limits_of_a_publish(rest: Rest, body: str) -> None:
+    beyond = udf(f"if (message.data !== 'bad') return message; {body}")
+    await both(rest, subscription=[beyond])
+    await rest.publish("good", "bad", "better")
+    assert sorted(texts(await rest.pull())) == ["better", "good"]
+    message_ = {"data": base64.b64encode(b"bad").decode()}
+    trial = {"subscription": rest.subscription(), "message": message_}
+    answer = await rest.ok("POST", f"{rest.project}:testMessageTransforms", trial)
+    assert "what it returns breaks a limit" in json.dumps(answer)
 
 
 async def test_without_a_retry_policy_what_fails_comes_again_after_a_while(rest: Rest) -> None:

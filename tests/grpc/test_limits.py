@@ -12,8 +12,11 @@ from google.rpc.code_pb2 import DEADLINE_EXCEEDED, UNAVAILABLE
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.front.answer_memory import AnswerMemory
+from broker.front.generated.messages import ListTopicsRequest
 from broker.front.grpc import unary
 from broker.front.grpc.messages import MessageReader
+from broker.front.grpc.methods import PUBLISHER
 from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.grpc.wire import Answer, Served, Service, packed, request_headers, serving, until
 
@@ -22,6 +25,11 @@ from tests.grpc.wire import Answer, Served, Service, packed, request_headers, se
 async def served() -> AsyncIterator[Served]:
     async with serving() as server:
         yield server
+
+
+def project(name: str) -> bytes:
+    request: bytes = ListTopicsRequest(project=f"projects/{name}").SerializeToString()
+    return request
 
 
 def retry_delay(answer: Answer) -> float:
@@ -71,6 +79,31 @@ async def test_an_answer_counts_until_it_is_taken(served: Served, method: str) -
     peer.send(window_update(1, 100_000))
     await peer.answer(1)
     await until(lambda: served.service.answers.held == 0)
+
+
+async def test_whoever_does_not_take_answers_gets_no_more_and_others_do(served: Served) -> None:
+    """Of a budget of 100 KB; each connection has a window for 1 KB."""
+    service = served.service
+    service.answers = AnswerMemory(100_000)
+    service.answer = b"a" * 90_000
+    async with serving(service=service) as small:
+        greedy, good = await small.connect(s4=1_000), await small.connect(s4=1_000)
+        greedy.call(1, project("greedy"), method=f"{PUBLISHER}/ListTopics")
+        await until(lambda: service.answers.held == 90_000)
+        greedy.call(3, project("greedy"), method=f"{PUBLISHER}/ListTopics")
+        refused = await greedy.answer(3)
+        assert refused.status == UNAVAILABLE
+        assert 0.5 <= retry_delay(refused) <= 1.5
+        service.answer = b"short"
+        greedy.call(5, project("greedy"), method=f"{PUBLISHER}/DeleteTopic")
+        assert (await greedy.answer(5)).message == b"short"
+        good.call(1, project("good"), method=f"{PUBLISHER}/ListTopics")
+        assert (await good.answer(1)).message == b"short"
+        greedy.send(window_update(0, 100_000), window_update(1, 100_000))
+        await greedy.answer(1)
+        await until(lambda: service.answers.held == 0)
+        greedy.call(7, project("greedy"), method=f"{PUBLISHER}/ListTopics")
+        assert (await greedy.answer(7)).message == b"short"
 
 
 @pytest.mark.parametrize("method", ["Echo", "Chat"])

@@ -12,7 +12,7 @@ import hpack
 from broker.front.answer_memory import AnswerMemory
 from broker.front.call_log import CallLog
 from broker.front.grpc.call import StreamingCall, UnaryCall
-from broker.front.grpc.methods import Method
+from broker.front.grpc.methods import PUBLISHER, Method
 from broker.front.grpc.server import GrpcDoor
 from broker.front.hot_calls import HotCalls
 from broker.front.request_memory import RequestMemory
@@ -36,8 +36,12 @@ REQUEST = [
 
 
 def request_headers(method: str = "Echo", **extra: str) -> list[tuple[bytes, bytes]]:
-    """The headers of a call; `grpc_timeout="1S"` adds a header of that name."""
-    headers = [(name, f"/{SERVICE}/{method}".encode() if name == b":path" else value) for name, value in REQUEST]
+    """The headers of a call; `grpc_timeout="1S"` adds one of that name.
+
+    `method` is of SERVICE, or names its service, too.
+    """
+    path = f"/{method}" if "/" in method else f"/{SERVICE}/{method}"
+    headers = [(name, path.encode() if name == b":path" else value) for name, value in REQUEST]
     return [*headers, *((name.replace("_", "-").encode(), value.encode()) for name, value in extra.items())]
 
 
@@ -240,6 +244,8 @@ class Service:
         }
         return [
             *(Method(SERVICE, name, handler) for name, handler in unary.items()),
+            Method(PUBLISHER, "ListTopics", self.give),
+            Method(PUBLISHER, "DeleteTopic", self.give),
             Method(SERVICE, "Chat", streaming=self.chat),
         ]
 
@@ -278,7 +284,7 @@ def make_door(service: Service) -> GrpcDoor:
         service.methods(),
         requests=service.requests,
         answers=service.answers,
-        resource_calls=ResourceCalls(ResourceTurns().of),
+        resource_calls=ResourceCalls(ResourceTurns(has_room=service.answers.has_room).of),
         hot_calls=HotCalls(lambda: False),
         calls=CallLog(StateChanges()),
         turn_of=LoopTurns().call,

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 import httpx
@@ -157,6 +157,49 @@ async def test_pulls_are_refused_while_slow_readers_of_their_project_hold_too_mu
             return (await _pull(small)).status_code == 200
 
         await eventually(again)
+
+
+@pytest.mark.parametrize("settings", [{"BROKER_REQUEST_MEMORY_MB": "8"}])
+@pytest.mark.parametrize("path", ["messages?pageSize=100", "messages?pageSize=100&order=oldest"])
+async def test_lists_that_nobody_reads_are_refused_to_their_project_and_cost_no_other_one_anything(
+    small: Rest, broker: BrokerProcess, path: str
+) -> None:
+    [worker] = broker.workers()
+    for _ in range(9):
+        assert (await _publish(small, 900_000)).status_code == 200
+    neighbour = Rest(small.client, f"{small.project}-neighbour")
+    await neighbour.create_topic()
+    await neighbour.create_subscription()
+    before = worker.memory_info().rss
+    with ExitStack() as stack:
+        readers = [stack.enter_context(_unread(broker, f"GET /v1/{small.topic()}/{path}")) for _ in range(30)]
+        statuses = []
+        for reader in readers:
+            statuses.append(await asyncio.to_thread(reader.recv, 12, socket.MSG_PEEK))
+            await neighbour.publish("m")
+            [received] = await neighbour.pull(wait=True)
+            await neighbour.acknowledge([received])
+        assert statuses[0] == b"HTTP/1.1 200"
+        assert set(statuses) == {b"HTTP/1.1 200", b"HTTP/1.1 503"}
+        assert statuses.count(b"HTTP/1.1 200") <= 3
+        assert worker.memory_info().rss - before < 150 * MEGABYTE
+        _assert_hint(await small.call("GET", f"{small.topic()}/messages"), 503, "UNAVAILABLE")
+        assert (await small.call("DELETE", small.subscription())).status_code == 200  # changes go on
+
+    async def again() -> bool:
+        return (await small.call("GET", f"{small.topic()}/messages")).status_code == 200
+
+    await eventually(again)
+
+
+def _unread(broker: BrokerProcess, request: str) -> socket.socket:
+    """A connection that asks and reads nothing."""
+    url = urlsplit(broker.url)
+    reader = socket.socket()
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    reader.connect((url.hostname, url.port))
+    reader.sendall(f"{request} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return reader
 
 
 async def test_far_more_publishers_than_a_stalled_database_serves_are_answered_soon(

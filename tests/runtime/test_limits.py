@@ -11,7 +11,7 @@ from broker.domain.ack_id import AttemptName
 from broker.domain.errors import NotFound, ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
 from broker.front.admission import admission_of
-from broker.front.answer_memory import AnswerMemory
+from broker.front.answer_memory import LARGEST_ANSWER_BYTES, AnswerMemory
 from broker.front.request_memory import RequestMemory
 from broker.runtime import ack_coalescer, publish_coalescer
 from broker.runtime.ack_coalescer import AckCoalescer
@@ -418,6 +418,16 @@ def test_readers_who_are_slow_leave_room_for_others_and_another_project_has_some
                 assert not memory.has_room(other)
         assert memory.has_room(beside)
     assert memory.held == 0
+
+
+def test_short_answers_have_room_for_longer_than_others_and_not_for_ever() -> None:
+    """Who is to take a role away from readers that do not read must get through."""
+    memory = AnswerMemory(100)
+    with memory.holding("projects/p/topics/t", 90):
+        assert not memory.has_room("projects/p")
+        assert memory.has_room("projects/p", is_short=True)
+        with memory.holding("projects/p", 10 + LARGEST_ANSWER_BYTES):
+            assert not memory.has_room("projects/p", is_short=True)
 
 
 def test_large_requests_of_one_sender_leave_room_for_those_of_others_and_for_its_own_acks() -> None:

@@ -52,6 +52,28 @@ async def test_who_comes_is_next_though_many_of_another_project_wait() -> None:
         task.cancel()
 
 
+async def test_a_call_that_reads_is_refused_while_its_project_has_no_room_for_answers() -> None:
+    """It is asked when the turn has come: what was being made before counts by then."""
+    full: set[str] = set()
+
+    def has_room(resource: str, *, is_short: bool = False) -> bool:
+        return is_short or resource not in full
+
+    calls = Calls(turns := ResourceTurns(at_once=1, has_room=has_room))
+    first, waits, other = calls.call(GREEDY), calls.call(GREEDY), calls.call(GOOD)
+    await settled()
+    full.add(GREEDY)
+    await calls.end_first()
+    await calls.end_first()
+    assert calls.begun == [GREEDY, GOOD]
+    await first
+    await other
+    with pytest.raises(Unavailable, match=f"slow readers of {GREEDY}"):
+        await waits
+    async with turns.of(GREEDY, is_short=True):
+        pass
+
+
 async def test_one_project_has_a_few_at_once_while_another_uses_the_process_for_whatever_it_is() -> None:
     company = Company()
     calls = Calls(ResourceTurns(at_once=8, company=company))

@@ -1,13 +1,16 @@
 """Functions that mean no good, and what they cost: their own messages a failure, and nobody else anything."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
 
+import msgspec
 import psutil
 import pytest
 
+from broker.domain.field_transform import Fields
 from broker.domain.transforms import JavascriptUdf, Transform, Transforms
 from broker.runtime.sandboxes import DIED, Program, Sandboxes
 from broker.runtime.tasks import Tasks
@@ -73,6 +76,53 @@ async def test_a_hostile_function_fails_and_says_why(sandboxes: Sandboxes, code:
     assert bool(outcome.reason) == (outcome.ending is Ending.FAILED) == bool(expected)
     if "typeof" in code:
         assert outcome.data == b"undefined,undefined,undefined,undefined"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("for (let n = 0; n < 1e5; n++) m.attributes[n] = ''; return m;", "has 100003 entries, the maximum is 100"),
+        ("m.attributes[''] = 'x'; return m;", "has an empty key"),
+        ("m.attributes['k'.repeat(70000)] = 'x'; return m;", "has a key over 256 bytes"),
+        ("m.attributes.k = 'x'.repeat(1025); return m;", "['k'] is too long: 1025 bytes, the maximum is 1024"),
+        ("m.attributes.k = 'a\\0'; return m;", "has the character U+0000"),
+        ("m.attributes['\\0'] = 'a'; return m;", "has the character U+0000"),
+        ("m.attributes.googclient_deliveryattempt = '1'; return m;", "keys may not start with 'goog'"),
+        ("m.attributes.googclient_schemaname = 'other'; return m;", "keys may not start with 'goog'"),
+        ("return {data: '', attributes: {}};", "message is empty"),
+        ("m.data = ''; return m;", ""),
+        ("return m;", ""),
+        ("m.attributes = {googclient_schemaname: m.attributes.googclient_schemaname, a: 'b'}; return m;", ""),
+        ("for (let n = 3; n < 100; n++) m.attributes['k' + n] = 'v'; return m;", ""),
+        ("for (let n = 3; n < 101; n++) m.attributes['k' + n] = 'v'; return m;", "has 101 entries"),
+    ],
+)
+async def test_what_a_function_returns_is_within_the_limits_of_a_publish(
+    sandboxes: Sandboxes, code: str, expected: str
+) -> None:
+    """An attribute that no publisher could have given it, but the broker has, may stay."""
+    had = {"googclient_schemaname": "s", "k1": "v", "k2": "v"}
+    made = await sandboxes.run(program(f"function f(m) {{ {code} }}"), [Message(b"1", json.dumps(had))], seconds=60)
+    assert expected in made[0].reason
+    assert bool(made[0].reason) == (made[0].ending is Ending.FAILED) == bool(expected)
+    if expected:
+        assert made[0].reason.startswith("what it returns breaks a limit: message")
+        assert made[0].attributes == "{}"
+
+
+async def test_a_message_with_more_attributes_than_a_publish_may_have_may_keep_them(sandboxes: Sandboxes) -> None:
+    """As a dead letter has."""
+    had = [Message(b"1", json.dumps({f"k{n}": "v" for n in range(106)}))]
+    [outcome] = await sandboxes.run(program("function f(m) { m.attributes.k1 = ''; return m; }"), had, seconds=60)
+    assert outcome.ending is Ending.KEPT
+    [outcome] = await sandboxes.run(program("function f(m) { m.attributes.x = ''; return m; }"), had, seconds=60)
+    assert "has 107 entries" in outcome.reason
+
+
+async def test_what_fields_make_is_within_the_limits_of_a_publish(sandboxes: Sandboxes) -> None:
+    made = Transform(msgspec.convert({"set": {"attributes.googclient_x": "1"}}, Fields))
+    [outcome] = await sandboxes.run(Program("projects/p", "fields", (made,)), messages("1"), seconds=60)
+    assert "keys may not start with 'goog'" in outcome.reason
 
 
 async def test_what_a_function_changes_of_its_world_is_not_anothers(sandboxes: Sandboxes) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from broker.runtime.next_due import NextDue
 from broker.runtime.wake_ups import WakeUps
 from broker.store.log.scheduled_messages import find_scheduled_shards
 from broker.workers.due_messages import DueMessages
-from tests.fixtures.log import SECOND, Log, texts
+from tests.fixtures.log import SECOND, Log, make_log, texts
 from tests.fixtures.relaying import Hand
 from tests.store.test_scheduled_messages import schedule
 
@@ -59,6 +60,35 @@ async def test_one_who_starts_in_the_middle_of_due_times_goes_on_where_the_last_
         assert until > clock.moment
         found.append(await came(log, clock))
     assert found == [["1", "2", "3"], [], ["4", "5", "6", "7"], ["8", "9", "10"]]
+
+
+class Noting(DueMessages):
+    """Notes the shards that it appends to, in their order."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.appended: list[int] = []
+
+    async def _append(self, shard_id: int, now: datetime) -> int:
+        count = await super()._append(shard_id, now)
+        self.appended += [shard_id] * (count > 0)
+        return count
+
+
+async def test_a_project_with_due_messages_of_many_topics_delays_none_of_another(log: Log, clock: Hand) -> None:
+    """By the numbers of their shards all of them would come first."""
+    greedy = [log, *[await make_log(log.database, log.start, f"t{number}") for number in range(20)]]
+    good = await make_log(log.database, log.start, "good")
+    await log.execute("UPDATE topics SET name = 'projects/good/topics/t' WHERE name LIKE '%/good'")
+    for each in (*greedy, good):
+        await schedule(each, ("due", 1))
+    clock.moment = log.start + 2 * SECOND
+    wake_ups = WakeUps(log.database, wake=lambda *_: None, drop=lambda _: None)
+    due = Noting(log.database, clock, wake_ups, NextDue())
+    await due.run_once()
+    assert sorted(due.appended) == sorted(each.shard_id for each in (*greedy, good))
+    assert max(due.appended) == good.shard_id
+    assert due.appended.index(good.shard_id) <= 2
 
 
 async def test_one_that_cannot_be_published_holds_up_no_other_and_is_told_once(

@@ -3,17 +3,19 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from broker.domain.errors import Unavailable
+from broker.domain.names import project_of
 from broker.domain.quota import ProjectQuotas
 from broker.domain.schedule import KEPT_TICKS, Definition, Missed, Schedule, TickRecord, take_due
+from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.next_due import NextDue
@@ -30,12 +32,17 @@ from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.resources import schedules as store
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.state_changes import StateChanges
-from broker.workers.schedules import ScheduleWorker
+from broker.workers.schedules import AT_ONCE, ScheduleWorker
+from tests.fixtures.broker import eventually
 from tests.fixtures.log import Log, texts
 
-NAME = "projects/p/schedules/every-second"
+PROJECT = "projects/p"
+NAME = f"{PROJECT}/schedules/every-second"
+GREEDY, GOOD = "projects/greedy", "projects/good"
 SECOND = timedelta(seconds=1)
 SEED = 20261124
+
+T = TypeVar("T", bound=ScheduleTicker)
 
 
 class Hand(DatabaseClock):
@@ -72,6 +79,27 @@ class Dying(ScheduleTicker):
         super()._tell(schedule, records)
 
 
+class Noting(ScheduleTicker):
+    """Notes whose schedules tick, in their order.  Those of `held` projects wait for `go`."""
+
+    def __init__(self, *parts: Any, **seconds: float) -> None:
+        super().__init__(*parts, **seconds)
+        self.ticked: list[str] = []
+        self.held: set[str] = set()
+        self.go = asyncio.Event()
+        self.then: Callable[[], None] = lambda: None
+
+    async def _topic(self, schedule: Schedule) -> tuple[Topic | None, str]:
+        if project_of(schedule.name) in self.held:
+            await self.go.wait()
+        return await super()._topic(schedule)
+
+    def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
+        super()._tell(schedule, records)
+        self.ticked.append(project_of(schedule.name))
+        self.then()
+
+
 class Careless(Dying):
     """Commits the message in a transaction of its own."""
 
@@ -93,14 +121,20 @@ class Office:
     tasks: Tasks
     got: list[str] = field(default_factory=list)
 
-    def ticker(self, cls: type[ScheduleTicker] = ScheduleTicker) -> ScheduleTicker:
+    def ticker(self, **seconds: float) -> ScheduleTicker:
+        return self.make(ScheduleTicker, **seconds)
+
+    def make(self, cls: type[T], **seconds: float) -> T:
         database, clock, counters, states = self.log.database, self.clock, Counters(), StateChanges()
         resources = ResourceCache(database, self.tasks, DeadLetterNews(states), counters)
         wake_ups = WakeUps(database, wake=lambda *_: None, drop=lambda _: None)
         quotas = Quotas(database, clock, defaults=ProjectQuotas(), processes=lambda: 1)
         transforms = TopicTransforms(Sandboxes(self.tasks, counters), Programs(), clock, counters)
         parts = database, clock, resources, wake_ups, quotas, SchemaChecks(resources), transforms
-        return cls(*parts, states, counters)
+        return cls(*parts, states, counters, **seconds)
+
+    def worker(self, ticker: ScheduleTicker | None = None) -> ScheduleWorker:
+        return ScheduleWorker(self.clock, ticker or self.ticker(), NextDue(), Counters())
 
     async def put(self, missed: Missed = Missed.ONE, name: str = NAME, **fields: Any) -> Schedule:
         fields = {"interval_seconds": 1, "is_template": True, "data": b"{{time}}"} | fields
@@ -143,12 +177,12 @@ async def _run_until(office: Office, seconds: int, *tickers: ScheduleTicker) -> 
             idle = 0
             for ticker in tickers:
                 with suppress(Unavailable):
-                    idle += await ticker.tick_due() is None
+                    idle += await ticker.tick_due(PROJECT) is None
 
 
 async def test_each_tick_is_one_message_however_often_brokers_die(office: Office) -> None:
     await office.put()
-    dying = [office.ticker(Dying) for _ in range(2)]
+    dying = [office.make(Dying) for _ in range(2)]
     await _run_until(office, 40, *dying)
     # While the dead one's session still has its lock, ticks gather: a loaded machine has fewer deaths.
     assert sum(ticker.deaths for ticker in dying if isinstance(ticker, Dying)) >= 5
@@ -160,7 +194,7 @@ async def test_each_tick_is_one_message_however_often_brokers_die(office: Office
 
 async def test_a_message_that_has_a_transaction_of_its_own_is_found_out(office: Office) -> None:
     await office.put()
-    await _run_until(office, 40, office.ticker(Careless))
+    await _run_until(office, 40, office.make(Careless))
     came = await office.came()
     assert len(came) > len(set(came)) == 40
 
@@ -168,7 +202,7 @@ async def test_a_message_that_has_a_transaction_of_its_own_is_found_out(office: 
 async def test_two_brokers_at_once_double_nothing(office: Office) -> None:
     for number in range(10):
         await office.put(name=f"projects/p/schedules/s{number}", data=b"{{time}}")
-    workers = [ScheduleWorker(office.clock, office.ticker(), NextDue()) for _ in range(2)]
+    workers = [office.worker() for _ in range(2)]
     for second in range(1, 6):
         office.after(second)
         await asyncio.gather(*(worker.run_once() for worker in workers))
@@ -182,7 +216,7 @@ async def test_a_clock_that_steps_back_ticks_nothing_again_and_one_that_steps_on
     ticker = office.ticker()
     for seconds in (5, 2, 4, 6, 30, 1, 31):
         office.after(seconds)
-        while await ticker.tick_due() is not None:
+        while await ticker.tick_due(PROJECT) is not None:
             pass
     assert await office.came() == list(range(1, 32))
 
@@ -200,7 +234,7 @@ async def test_what_was_missed_while_no_broker_ran(office: Office, missed: Misse
     await office.put(missed)
     office.after(200)
     ticker = office.ticker()
-    while await ticker.tick_due() is not None:
+    while await ticker.tick_due(PROJECT) is not None:
         pass
     assert await office.came() == came
     history = await office.history()
@@ -239,7 +273,7 @@ async def test_one_that_cannot_tick_holds_up_no_other_and_is_told_once(
     await office.log.execute(f"UPDATE schedules SET definition = {broken}")
     office.after(0.5)
     await office.put()
-    worker = ScheduleWorker(office.clock, office.ticker(), NextDue())
+    worker = office.worker()
     with caplog.at_level(logging.WARNING):
         for seconds in (2, 3, 25, 26):
             office.after(seconds)
@@ -261,9 +295,9 @@ async def test_a_topic_that_cannot_be_read_just_now_has_refused_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(ticker._resources, "topic", away)
-        assert await ticker.tick_due() == ()
+        assert await ticker.tick_due(PROJECT) == ()
     office.after(2)
-    while await ticker.tick_due() is not None:
+    while await ticker.tick_due(PROJECT) is not None:
         pass
     assert await office.came() == [1.0, 2.0]
 
@@ -287,10 +321,98 @@ async def test_one_whose_topic_cannot_be_read_just_now_holds_up_no_other(
         return await real(name)
 
     monkeypatch.setattr(ticker._resources, "topic", topic)
-    worker = ScheduleWorker(office.clock, ticker, NextDue())
+    worker = office.worker(ticker)
     with caplog.at_level(logging.WARNING):
         for seconds in range(2, 6):
             office.after(seconds)
             assert await worker.run_once() > office.clock.moment
     assert sorted(await office.came()) == [n + 0.5 for n in range(1, 5)]
     assert len([line for line in caplog.messages if f"{slow} cannot tick" in line]) == 1
+
+
+# --- projects take turns -------------------------------------------------------------------------------------
+
+
+async def _put_many(office: Office, count: int) -> None:
+    for number in range(count):
+        await office.put(name=f"{GREEDY}/schedules/s{number:03}")
+
+
+async def test_a_project_with_many_due_schedules_delays_no_ticks_of_another(office: Office) -> None:
+    """They are due at the same time, and would all be first by the names or by the time."""
+    await _put_many(office, 40)
+    await office.put(name=f"{GOOD}/schedules/one")
+    await office.log.execute(f"UPDATE schedules SET next_at = next_at + '1 ms' WHERE name LIKE '{GOOD}/%'")
+    office.after(1.5)
+    ticker = office.make(Noting)
+    await office.worker(ticker).run_once()
+    assert sorted(ticker.ticked) == [GOOD] + [GREEDY] * 40
+    assert ticker.ticked.index(GOOD) <= 2 * AT_ONCE
+
+
+async def test_a_tick_that_comes_due_meanwhile_waits_for_a_turn_and_not_for_the_backlog(office: Office) -> None:
+    await _put_many(office, 150)
+    await office.put(name=f"{GOOD}/schedules/one")
+    await office.log.execute(f"UPDATE schedules SET next_at = next_at + '9 s' WHERE name LIKE '{GOOD}/%'")
+    ticker = office.make(Noting)
+
+    def later() -> None:
+        if len(ticker.ticked) == 20:
+            office.after(10.5)
+
+    ticker.then = later
+    office.after(1.5)
+    await office.worker(ticker).run_once()
+    assert ticker.ticked.index(GOOD) < len(ticker.ticked) - 1
+    assert ticker.ticked.count(GREEDY) >= 150
+
+
+async def test_projects_whose_ticks_take_long_leave_a_turn_to_others(office: Office) -> None:
+    """As many of them as there are turns hang: they are known to take long."""
+    greedy = {f"{GREEDY}{number}" for number in range(AT_ONCE)}
+    for project in greedy:
+        await office.put(name=f"{project}/schedules/s")
+    ticker = office.make(Noting)
+    ticker.held = greedy
+    worker = office.worker(ticker)
+    worker._long = set(greedy)
+    await office.put(name=f"{GOOD}/schedules/one")
+    office.after(1.5)
+    running = asyncio.create_task(worker.run_once())
+    try:
+        await eventually(lambda: ticker.ticked == [GOOD])
+        assert not running.done()
+    finally:
+        ticker.go.set()
+        await running
+    assert set(ticker.ticked) == {GOOD, *greedy}
+
+
+async def test_a_transaction_that_takes_long_leaves_its_other_ticks_to_the_next_one(office: Office) -> None:
+    await office.put(Missed.ALL)
+    office.after(70)
+    ticker = office.ticker(turn_seconds=0.0)
+    turns = 0
+    while (records := await ticker.tick_due(PROJECT)) is not None:
+        assert len(records) == 1
+        turns += 1
+    assert turns == 70
+    assert await office.came() == list(range(1, 71))
+
+
+async def test_a_tick_whose_message_takes_too_long_is_refused_and_says_so(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await office.put()
+    ticker = office.ticker(message_seconds=0.01)
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(ticker, "_as_published", never)
+    office.after(1)
+    while await ticker.tick_due(PROJECT) is not None:
+        pass
+    [record] = await office.history()
+    assert record.outcome == "REFUSED"
+    assert "took longer than 0.01 s" in record.reason

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.front.admission import Admission, admission_of
 from broker.front.answer_memory import AnswerMemory
-from broker.front.auditor import Auditor
+from broker.front.auditor import Auditor, is_use
 from broker.front.call_log import CallLog, resource_of
 from broker.front.gate import OPEN_SERVICES, WAITING_RPCS, Gate
 from broker.front.grpc.call import UnaryCall
@@ -174,8 +174,9 @@ class GrpcDoor:
 def _bounded(method: Method, resource_calls: ResourceCalls, hot_calls: HotCalls) -> Unary | None:
     if method.unary is None or not (method.is_bounded or method.rpc in BOUNDED):
         return method.unary
-    calls = resource_calls if method.is_bounded else hot_calls
-    return calls.bounded(method.unary, _resource_of)
+    if method.is_bounded:
+        return resource_calls.bounded(method.unary, _resource_of, is_short=not is_use(method.rpc))
+    return hot_calls.bounded(method.unary, _resource_of)
 
 
 def _resource_of(_: UnaryCall, body: bytes) -> str:

@@ -14,7 +14,7 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.front.admission import Admission, admission_of
-from broker.front.answer_memory import AnswerMemory
+from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
 from broker.front.auditor import Auditor, is_use
 from broker.front.call_log import CallLog
 from broker.front.changes import changed_in_json
@@ -40,7 +40,6 @@ PREFIX = "/v1/"
 _PREFIX = PREFIX.encode()
 _OK = 200
 _HEADERS = b"content-type: application/json; charset=UTF-8\r\n"
-LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
 MAX_KNOWN_PATHS = 20_000  # some 10 MB
 MAX_KNOWN_PATH = 512  # bytes
 
@@ -117,7 +116,7 @@ class RestDoor:
             else:
                 arriving = self._bodies.read(exchange, target.admission, name)
                 body, held, large = await (_noted(arriving) if began else arriving)
-                call = Call(self._services, name, reading.query, body, exchange, large=large)
+                call = Call(self._services, name, reading.query, body, exchange, self._answers, large=large)
                 answer = await reading.handler(call)
         except BrokerError as error:
             self._calls.refused(error, exchange.request_id)
@@ -159,7 +158,8 @@ class RestDoor:
                 caller = await _caller(gate, exchange, target.rpc)
                 if target.is_of_path:
                     required = await gate.allow(caller, target.rpc, name)
-            call = Call(self._services, name, reading.query, body, exchange, caller, gate, large, required)
+            answers = self._answers
+            call = Call(self._services, name, reading.query, body, exchange, answers, caller, gate, large, required)
             if gate is not None and target.waits:
                 answer = await _held(gate, reading.handler, call)
             else:
@@ -263,7 +263,7 @@ def _targets(
     def bounded(route: Route) -> Handler:
         if route.rpc in UNBOUNDED:
             return hot_calls.bounded(route.handler, _resource_of) if route.rpc in BOUNDED else route.handler
-        return resource_calls.bounded(route.handler, _resource_of)
+        return resource_calls.bounded(route.handler, _resource_of, is_short=not is_use(route.rpc))
 
     return {
         (route.method, route.path): _Target(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.names import project_within
+from broker.front.answer_memory import AnswerMemory
 from broker.front.gate import Gate
 from broker.front.rest.body import LargeBody
 from broker.front.steps import R, Steps
@@ -19,8 +20,8 @@ _SECONDS = re.compile(rb"[0-9]{1,9}(?:\.[0-9]{0,9})?")
 @dataclass(slots=True)
 class Call:
     """`name` is the resource that the path names, decoded once: "projects/p/topics/t", or the parent of a
-    collection.  `query` has one value for each parameter.  `body` is decompressed.  `caller` is ANONYMOUS where
-    authentication is off.
+    collection.  `query` has one value for each parameter.  `body` is decompressed.  An answer that is sent in parts
+    counts in `answers`.  `caller` is ANONYMOUS where authentication is off.
     """
 
     services: Services
@@ -28,6 +29,7 @@ class Call:
     query: Mapping[str, str]
     body: bytes
     exchange: Exchange
+    answers: AnswerMemory
     caller: Caller = ANONYMOUS
     gate: Gate | None = None
     large: LargeBody | None = None

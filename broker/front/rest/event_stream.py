@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from broker.front.rest.call import Call
 from broker.port.http1.exchange import Exchange
 
 READ_SECONDS = 30.0  # within which a reader takes what was written, but for the last 64 KB
@@ -14,10 +15,11 @@ _HEAD = b"content-type: %b\r\ncache-control: no-store\r\nx-accel-buffering: no\r
 
 
 class EventStream:
-    """The answer to one exchange; `begin` comes first.  Events are complete, with their blank lines."""
+    """The answer to a call; `begin` comes first.  Events are complete, with their blank lines."""
 
-    def __init__(self, exchange: Exchange, content_type: bytes = b"text/event-stream") -> None:
-        self._exchange = exchange
+    def __init__(self, call: Call, content_type: bytes = b"text/event-stream") -> None:
+        self._call = call
+        self._exchange = call.exchange
         self._head = _HEAD % content_type
 
     def begin(self) -> None:
@@ -28,8 +30,9 @@ class EventStream:
         exchange = self._exchange
         exchange.send(events)
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                await exchange.taken()
+            with self._call.answers.holding(self._call.name, len(events)):
+                async with asyncio.timeout(READ_SECONDS):
+                    await exchange.taken()
         except TimeoutError:
             exchange.cut_off()
         return not (exchange.gone or exchange.answered)

@@ -82,7 +82,7 @@ class _Call:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        await self._exchange.taken()
+        """Returns once the caller has taken what the application has sent, but for the last 64 KB, or is gone."""
         kind = message["type"]
         if self._exchange.gone:
             return
@@ -90,6 +90,7 @@ class _Call:
             self._start = message
         elif kind == "http.response.body" and self._start and not self._exchange.answered:
             self._send_body(message.get("body", b""), more=message.get("more_body", False))
+            await self._exchange.taken()
         else:
             raise RuntimeError(f"{kind} has no place here.")
 

@@ -18,6 +18,7 @@ from psycopg.errors import CheckViolation
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
+from broker.domain.publish_limits import refuse_nul
 from broker.store.driver import statements
 from broker.store.driver.binary import OIDS, array
 from broker.store.driver.hot_connection import Bound, HotConnection
@@ -141,7 +142,8 @@ def encode_messages(
         texts = [_encode_json(of_message) if of_message else b"" for of_message in each]
         attributes = b"".join([_LENGTH(len(text) + 1) + _JSONB_VERSION + text if text else _NULL for text in texts])
         if b"\\u0000" in attributes:
-            _refuse_nul(messages)
+            for index, message in enumerate(messages):
+                refuse_nul(f"messages[{index}].attributes", message.attributes)
         sizes = [_size(m, length, text) for m, length, text in zip(messages, lengths, texts, strict=True)]
     data = list(chain.from_iterable(zip(map(_LENGTH, lengths), bodies, strict=True)))
     size = sum(sizes)
@@ -218,16 +220,6 @@ def _parts(sizes: Sequence[int]) -> list[tuple[int, int]]:
     length = max(1, min(MAX_BATCH, most))
     parts = [sizes[start : start + length] for start in range(0, len(sizes), length)]
     return [(len(part), sum(part)) for part in parts]
-
-
-def _refuse_nul(messages: Sequence[NewMessage]) -> None:
-    for index, message in enumerate(messages):
-        for key, value in message.attributes.items():
-            if "\0" in key or "\0" in value:
-                raise InvalidArgument(
-                    f"messages[{index}].attributes has the character U+0000, which cannot be stored "
-                    f"(attribute={key!r})."
-                )
 
 
 @dataclass(slots=True)

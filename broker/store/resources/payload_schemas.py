@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from broker.domain.page import Page
 from broker.domain.schema import Compatibility, Schema
 from broker.store.driver.database import ResourceConnection
+from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
 from broker.store.schema.payload_schema_tables import payload_schema_revisions, payload_schemas
 from broker.store.schema.tables import topics
 
@@ -108,10 +109,20 @@ async def find_all_revisions(
 
 async def list_schemas(connection: ResourceConnection, *, project: str, page: Page) -> list[Schema]:
     """Up to one schema more than a page of a project's, by name, each at its newest revision."""
-    within = and_(_SCHEMAS.name > max(page.after, f"{project}/schemas/"), _SCHEMAS.name < f"{project}/schemas0")
-    query = _SCHEMA.where(within, _REVISIONS.number == _NEWEST)
-    rows = await connection.execute(query.order_by(_SCHEMAS.name).limit(page.size + 1))
+    rows = await connection.execute(_listed(_SCHEMA, project, page).limit(page.size + 1))
     return [_schema(row) for row in rows]
+
+
+async def cut_page_of_schemas(connection: ResourceConnection, *, project: str, page: Page) -> Page:
+    """A page that is not too large in bytes."""
+    sizes = _SCHEMA.with_only_columns(bytes_of(_REVISIONS.definition, _REVISIONS.compiled))
+    return await cut_to_bytes(connection, _listed(sizes, project, page), page)
+
+
+def _listed(query: Select[Any], project: str, page: Page) -> Select[Any]:
+    """Of the schemas of a project from a page on, by name, each at its newest revision."""
+    within = and_(_SCHEMAS.name > max(page.after, f"{project}/schemas/"), _SCHEMAS.name < f"{project}/schemas0")
+    return query.where(within, _REVISIONS.number == _NEWEST).order_by(_SCHEMAS.name)
 
 
 async def delete_revision(connection: ResourceConnection, *, number: int) -> None:

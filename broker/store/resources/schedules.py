@@ -1,11 +1,11 @@
 """Rows of `schedules`, and of what became of their ticks (J2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, select
+from sqlalchemy import Text, cast, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from broker.domain.page import Page
@@ -15,14 +15,18 @@ from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.driver.locks import lock_name
 from broker.store.driver.statements import BEGIN
+from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
 from broker.store.schema.tick_tables import schedule_ticks, schedules
 
+_FIND_DUE_PROJECTS = statements.hot("find_due_projects")
 _LOCK_DUE_SCHEDULE = statements.hot("lock_due_schedule")
 _LOCK_SCHEDULE = statements.hot("lock_schedule")
 _WRITE_SCHEDULE = statements.hot("write_schedule")
 _INSERT_SCHEDULE_TICK = statements.hot("insert_schedule_tick")
 _DELETE_OLD_SCHEDULE_TICKS = statements.hot("delete_old_schedule_ticks")
 _READ_NEXT_TICK = statements.hot("read_next_tick")
+
+MAX_DUE_ROWS = 1_000  # due schedules whose projects one query returns
 
 _definition = msgspec.json.Decoder(Definition).decode
 _encode = msgspec.json.Encoder().encode
@@ -36,11 +40,25 @@ class UnreadableSchedule(Exception):
         self.name = name
 
 
-async def lock_due(connection: HotConnection, *, now: datetime, but: Sequence[str] = ()) -> Schedule | None:
-    """Begin a transaction and lock a schedule that is due, none of the names `but`; None: there is none, nor a
-    transaction.
+async def find_due_projects(
+    connection: HotConnection, *, now: datetime, known: Collection[str], but: Sequence[str] = ()
+) -> list[str]:
+    """Projects ("projects/p") with schedules that are due, none in `known`, and for no schedule of the names `but`.
+
+    At most MAX_DUE_ROWS, those whose schedules have been due for longest.
     """
-    return await _locked(connection, (_LOCK_DUE_SCHEDULE, {"now": now, "but": list(but)}))
+    parameters = {"now": now, "known": list(known), "but": list(but), "most": MAX_DUE_ROWS}
+    [rows] = await connection.run((_FIND_DUE_PROJECTS, parameters))
+    return [row.project for row in rows]
+
+
+async def lock_due(
+    connection: HotConnection, *, now: datetime, project: str, but: Sequence[str] = ()
+) -> Schedule | None:
+    """Begin a transaction and lock a schedule of the project that is due, none of the names `but`; None: there is
+    none, nor a transaction.
+    """
+    return await _locked(connection, (_LOCK_DUE_SCHEDULE, {"now": now, "project": project, "but": list(but)}))
 
 
 async def lock_for_tick(connection: HotConnection, *, name: str) -> Schedule | None:
@@ -116,6 +134,13 @@ async def list_schedules(connection: ResourceConnection, *, project: str, page: 
     query = select(schedules).where(_is_of(project), schedules.c.name > page.after)
     rows = await connection.execute(query.order_by(schedules.c.name).limit(page.size + 1))
     return [_schedule(row._mapping) for row in rows]
+
+
+async def cut_page_of_schedules(connection: ResourceConnection, *, project: str, page: Page) -> Page:
+    """A page that is not too large in bytes."""
+    sizes = select(bytes_of(cast(schedules.c.definition, Text)))
+    listed = sizes.where(_is_of(project), schedules.c.name > page.after).order_by(schedules.c.name)
+    return await cut_to_bytes(connection, listed, page)
 
 
 async def write_schedule(connection: ResourceConnection, *, schedule: Schedule) -> None:

@@ -4,7 +4,22 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Select, Text, and_, any_, delete, exists, func, literal, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Row,
+    Select,
+    Text,
+    and_,
+    any_,
+    delete,
+    exists,
+    func,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,6 +35,7 @@ from broker.store.log.letter_retention import resolve_in_shards
 from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.resources.exact_durations import exact_texts, exactly
 from broker.store.resources.filter_changes import decode_earlier, newest_filter
+from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
 from broker.store.resources.shard_levels import (
     PRIORITIES,
     of_subscription,
@@ -306,12 +322,21 @@ async def _lock_and_resolve(connection: AsyncConnection, subscription_id: int) -
 
 async def list_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> list[Subscription]:
     """Up to one subscription more than a page of a project's subscriptions, by name."""
-    prefix = f"{project}/subscriptions/"
-    query = _SUBSCRIPTION.where(
-        subscriptions.c.name > max(page.after, prefix), subscriptions.c.name < f"{project}/subscriptions0"
-    )
-    rows = await connection.execute(query.order_by(subscriptions.c.name).limit(page.size + 1))
+    query = _SUBSCRIPTION.where(*_listed(project, page)).order_by(subscriptions.c.name)
+    rows = await connection.execute(query.limit(page.size + 1))
     return [_subscription(row) for row in rows]
+
+
+async def cut_page_of_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> Page:
+    """A page that is not too large in bytes."""
+    sizes = select(bytes_of(subscriptions.c.message_transforms)).where(*_listed(project, page))
+    return await cut_to_bytes(connection, sizes.order_by(subscriptions.c.name), page)
+
+
+def _listed(project: str, page: Page) -> tuple[ColumnElement[bool], ...]:
+    """The subscriptions of a project from a page on."""
+    name, prefix = subscriptions.c.name, f"{project}/subscriptions/"
+    return name > max(page.after, prefix), name < f"{project}/subscriptions0"
 
 
 async def list_push_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:

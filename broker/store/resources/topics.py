@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, literal, select, update
+from sqlalchemy import ARRAY, ColumnElement, Row, Select, Text, any_, delete, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +18,7 @@ from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.driver.database import driver_of
 from broker.store.log.in_doubt import wait_until_heard
 from broker.store.resources.exact_durations import exact_texts, exactly
+from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
 from broker.store.resources.shard_levels import (
     insert_shards,
     made_shards,
@@ -199,10 +200,21 @@ async def delete_topic(connection: AsyncConnection, *, topic: Topic) -> Sequence
 
 async def list_topics(connection: AsyncConnection, *, project: str, page: Page) -> list[Topic]:
     """Up to one topic more than a page of a project's topics, by name."""
-    prefix = f"{project}/topics/"
-    query = _TOPIC.where(topics.c.name > max(page.after, prefix), topics.c.name < f"{project}/topics0")
-    rows = await connection.execute(query.order_by(topics.c.name).limit(page.size + 1))
+    rows = await connection.execute(
+        _TOPIC.where(*_listed(project, page)).order_by(topics.c.name).limit(page.size + 1)
+    )
     return [_topic(row) for row in rows]
+
+
+async def cut_page_of_topics(connection: AsyncConnection, *, project: str, page: Page) -> Page:
+    """A page that is not too large in bytes."""
+    sizes = select(bytes_of(topics.c.message_transforms)).where(*_listed(project, page)).order_by(topics.c.name)
+    return await cut_to_bytes(connection, sizes, page)
+
+
+def _listed(project: str, page: Page) -> tuple[ColumnElement[bool], ...]:
+    """The topics of a project from a page on."""
+    return topics.c.name > max(page.after, f"{project}/topics/"), topics.c.name < f"{project}/topics0"
 
 
 async def find_topic_of_shard(connection: AsyncConnection, *, shard_id: int) -> str | None:

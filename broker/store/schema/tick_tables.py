@@ -22,6 +22,12 @@ schedules = Table(
     Column("updated_at", DateTime(timezone=True), nullable=False),
     Index("schedules_next_idx", "next_at", postgresql_where=text("next_at IS NOT NULL")),
     Index("schedules_topic_idx", text("(definition ->> 'topic')")),
+    Index(
+        "schedules_project_idx",
+        text("split_part(name, '/schedules/', 1)"),
+        "next_at",
+        postgresql_where=text("next_at IS NOT NULL"),
+    ),
 )
 
 # What became of the last ticks of each.

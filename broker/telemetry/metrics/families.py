@@ -120,7 +120,7 @@ OPEN_STREAMS: Final = SUBSCRIPTION.gauge(
     "pubsub_subscription_open_streaming_pulls", "StreamingPull streams that are open."
 )
 
-TURN_KINDS: Final = ("ack", "claim", "look", "publish", "push", "resource")
+TURN_KINDS: Final = ("ack", "claim", "look", "publish", "push", "resource", "schedule", "schema")
 PROJECT: Final = Layout()
 TURNS: Final = PROJECT.counters(
     "pubsub_turns", "Turns that a project has had at what a process shares between projects.", "kind", TURN_KINDS

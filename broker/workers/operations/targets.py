@@ -98,7 +98,8 @@ class Targets:
     async def _check(self, topic: Topic, messages: Sequence[NewMessage]) -> list[str]:
         for message in messages:
             check_messages([message])
-        return [] if topic.schema_settings is None else await self._schemas.check(topic.schema_settings, messages)
+        settings = topic.schema_settings
+        return [] if settings is None else await self._schemas.check(project_of(topic.name), settings, messages)
 
     async def append(
         self,

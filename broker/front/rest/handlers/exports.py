@@ -20,7 +20,7 @@ async def export_topic(call: Call) -> bytes:
     """Until there is no more, or the caller goes, does not read, or may not read any more."""
     options, form = decode_export(call.body, token_bytes(SYNC_BYTES))
     async with call.services.looking.exports.export(call.name, options) as pages:
-        stream = EventStream(call.exchange, form.content_type)
+        stream = EventStream(call, form.content_type)
         stream.begin()
         with spending("messages"):
             await while_there(call.exchange, _send(call, stream, form, pages))

@@ -32,7 +32,7 @@ async def tail_subscription(call: Call) -> bytes:
 
 async def _stream(call: Call, news: AsyncIterator[T], encode: Callable[[T], bytes]) -> bytes:
     """Until the caller goes, does not read, or may not read any more (the gate has answered for it then)."""
-    stream = EventStream(call.exchange)
+    stream = EventStream(call)
     stream.begin()
     if await stream.send(ALIVE):
         with spending("messages"):
