@@ -99,7 +99,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
     }
     return {
         HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
-        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, turn_of=broker.loop_turns.call, **limits),
+        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, turns=broker.loop_turns, **limits),
         WEB_PAGES: broker.web_pages,
         STATES: broker.states,
     }

@@ -281,7 +281,7 @@ def make_door(service: Service) -> GrpcDoor:
         resource_calls=ResourceCalls(ResourceTurns().of),
         hot_calls=HotCalls(lambda: False),
         calls=CallLog(StateChanges()),
-        turn_of=LoopTurns().call,
+        turns=LoopTurns(),
     )
 
 
