@@ -12,7 +12,7 @@ from google.rpc.code_pb2 import DEADLINE_EXCEEDED, UNAVAILABLE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.front.grpc import unary
+from broker.front.grpc import session
 from broker.front.grpc.messages import MessageReader
 from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.grpc.wire import Answer, Served, Service, packed, request_headers, serving, until
@@ -77,7 +77,7 @@ async def test_an_answer_counts_until_it_is_taken(served: Served, method: str) -
 async def test_an_answer_that_is_never_taken_is_given_up(
     served: Served, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unary, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(session, "ANSWER_SECONDS", 0.05)
     peer = await served.connect(s4=1_000)
     peer.call(1, b"a" * 60_000, method=method)
     answer = await peer.answer(1)
@@ -212,7 +212,7 @@ def test_a_message_that_comes_in_tiny_pieces_takes_no_more_than_its_bytes() -> N
         assert tracemalloc.get_traced_memory()[1] < 4 * len(whole)
     finally:
         tracemalloc.stop()
-    assert reader.feed(whole[-1:]) == [whole[5:]]
+    assert reader.feed(whole[-1:]) == [(whole[5:], None)]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=12), st.lists(st.integers(1, 30), min_size=1, max_size=9))
@@ -222,7 +222,7 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(messages: list[b
     while body:
         size = cuts[turn % len(cuts)]
         piece, body, turn = body[:size], body[size:], turn + 1
-        read += reader.feed(piece)
+        read += [message.data for message in reader.feed(piece)]
     assert read == messages
     assert not reader.is_within_message
 
