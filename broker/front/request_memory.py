@@ -20,13 +20,14 @@ class RequestMemory:
     Those of requests that are not complete may be three quarters of the limit, so that senders who are slow, or who
     never end, do not take all of it from those who send at once.
 
-    `unpacked` and `decoded` are the bytes that were decompressed, and handed to handlers, since the start.
+    `received`, `unpacked` and `decoded` are the bytes of requests that came, that were decompressed, and that were
+    handed to handlers, which decode them, since the start.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
-        self.unpacked = self.decoded = 0
+        self.received = self.unpacked = self.decoded = 0
         self._large = FairStock(limit)
         self._arriving = FairStock(limit * 3 // 4)
         self._unadmitted = FairStock(limit // 16)

@@ -22,7 +22,7 @@ from broker.front.generated.messages import request_of
 from broker.front.grpc.elements import check_elements
 from broker.front.grpc.held import Holder
 from broker.front.grpc.messages import BEGINNING_BYTES, Message, MessageReader
-from broker.front.grpc.session import Session, Target, caller_of
+from broker.front.grpc.session import Session, Target, caller_of, warm_caller
 from broker.front.grpc.wire import Buffer, find_text
 from broker.front.permissions import NAMELESS, NEEDS
 from broker.front.steps import LONG_BODY, Steps
@@ -101,6 +101,19 @@ class ArrivingCall(Holder):
     async def _caller(self, gate: Gate) -> Caller:
         """Raises Unauthenticated, Unavailable."""
         return await caller_of(gate, self._session, self._stream, self._target.rpc)
+
+    def _enter_if_known(self) -> None:
+        """Admit a large request at once if the same call was let in a moment ago.
+
+        Otherwise many that begin together would meet the limit of those that are not admitted.
+        """
+        gate, message = self._target.gate, self._first or self._reader.arriving
+        caller = warm_caller(gate, self._stream) if gate is not None else None
+        if gate is None or caller is None or message is None or not NEEDS.get(self._target.rpc):
+            return
+        name = _name_in(self._target.rpc, message.beginning)
+        if name is not None and gate.passed(caller, self._target.rpc, name) is not None:
+            self._admit(arriving=self._arriving)
 
     async def _enter(self, gate: Gate, caller: Caller) -> Sequence[Required]:
         """Let the call in; what it needed.  Nothing if there is no request: the handler, or the end, says so.

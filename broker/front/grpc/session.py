@@ -84,20 +84,19 @@ def shown(stream: Stream) -> str:
     return stream.headers.fields[b":path"].decode("latin-1")
 
 
-def is_warm(gate: Gate, stream: Stream) -> bool:
-    """Whether it is known without a look who opened the stream."""
-    return gate.warm(stream.headers.fields.get(b"authorization", b"")) is not None
+def warm_caller(gate: Gate, stream: Stream) -> Caller | None:
+    """Who opened the stream, if that is known without a look."""
+    return gate.warm(stream.headers.fields.get(b"authorization", b""))
 
 
 async def caller_of(gate: Gate, session: Session, stream: Stream, rpc: str) -> Caller:
     """Who opened it, to call `rpc`.  Raises Unauthenticated, Unavailable."""
-    fields = stream.headers.fields
-    authorization = fields.get(b"authorization", b"")
-    known = gate.warm(authorization)
+    known = warm_caller(gate, stream)
     if known is not None:
         return known
-    shown = Shown(authorization, fields.get(b"x-goog-api-key", b""), session.certificate())
-    return await gate.caller(shown, rpc)
+    fields = stream.headers.fields
+    authorization, api_key = fields.get(b"authorization", b""), fields.get(b"x-goog-api-key", b"")
+    return await gate.caller(Shown(authorization, api_key, session.certificate()), rpc)
 
 
 async def taken(stream: Stream, answers: AnswerMemory, resource: str, size: int) -> bool:

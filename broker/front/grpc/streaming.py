@@ -14,6 +14,7 @@ from broker.front.grpc.held import BODY_TICKS
 from broker.front.grpc.messages import Message, pack_message
 from broker.front.grpc.responses import OK, beginning, error_block
 from broker.front.grpc.session import Session, Target, shown, taken
+from broker.front.request_memory import LARGE_BYTES
 from broker.port.http2.stream import Stream
 from broker.services.services import Services
 
@@ -61,6 +62,7 @@ class StreamingRpc(ArrivingCall):
         if self._error is not None or self._is_over:
             return
         self._charged += len(payload)
+        self._budget.requests.received += len(payload)
         if not self._reader.is_within_message:
             self._ticks = 0
         try:
@@ -160,6 +162,8 @@ class StreamingRpc(ArrivingCall):
 
     def _hold_all(self) -> None:
         arriving = self._reader.held
+        if arriving + self._queued > LARGE_BYTES and not self._admitted:
+            self._enter_if_known()
         self._hold(self._queued + arriving, arriving=arriving)
 
     def _begin(self) -> None:

@@ -15,7 +15,8 @@ from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.held import BODY_TICKS
 from broker.front.grpc.messages import Message, pack_message
 from broker.front.grpc.responses import OK, beginning, error_block, ok_block
-from broker.front.grpc.session import Session, Target, is_warm, shown, taken
+from broker.front.grpc.session import Session, Target, shown, taken, warm_caller
+from broker.front.request_memory import LARGE_BYTES
 from broker.front.response_masks import mask_of, partial_answer
 from broker.port.http2.frames import Code
 from broker.port.http2.stream import Stream
@@ -64,7 +65,7 @@ class UnaryRpc(ArrivingCall):
             deadline = loop.time() + timeout
             self._deadline = loop.call_later(timeout, self._too_late)
         self._call = UnaryCall(session.services, deadline, session.peer, stream.headers.fields)
-        if target.gate is not None and not is_warm(target.gate, stream):
+        if target.gate is not None and warm_caller(target.gate, stream) is None:
             self._start()
 
     # --- the stream's receiver ---------------------------------------------------------------------------
@@ -72,13 +73,17 @@ class UnaryRpc(ArrivingCall):
     def data(self, payload: bytes) -> None:
         if self._is_over:
             return
+        self._budget.requests.received += len(payload)
         try:
             for message in self._reader.feed(payload):
                 if self._message is not None:
                     raise Internal("The call has more than one request.")
                 self._message = message
             arriving = self._reader.held
-            self._hold(arriving + (len(self._message.data) if self._message is not None else 0), arriving=arriving)
+            size = arriving + (len(self._message.data) if self._message is not None else 0)
+            if size > LARGE_BYTES and not self._admitted:
+                self._enter_if_known()
+            self._hold(size, arriving=arriving)
         except BrokerError as error:
             self._fail(error)
             return

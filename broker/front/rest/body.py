@@ -82,6 +82,7 @@ class LargeBody:
                 more = True
                 while more:
                     piece, more = await _read(exchange)
+                    memory.received += len(piece)
                     self._admission.arrive(memory, sender, len(piece), own=arriving)
                     arriving += len(piece)
                     self.take(len(piece))
@@ -114,6 +115,7 @@ class BodyReader:
         more = False
         if (body := exchange.take()) is None:
             body, more = await _read(exchange)
+        self._memory.received += len(body)
         encoding = exchange.head.encoding if body or more else b""
         if not (more or encoding or admission.unpacks):
             if len(body) <= LARGE_BYTES:
