@@ -76,7 +76,7 @@ def serve_broker(
         *openapi_routes(),
         *metrics_routes(broker.passes.scrapes.scrape, broker.passes.scrapes.projects, broker.gate),
         *broker.well_known_routes(),
-        *(token_routes(broker.access.exchange) if broker.access is not None else ()),
+        *(token_routes(broker.access.exchange, broker.requests) if broker.access is not None else ()),
     ]
     return Starlette(routes=routes, lifespan=lifespan)
 
