@@ -9,24 +9,27 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from benchmarks.attacks.__main__ import ATTACKS
+from benchmarks.access import token_of
+from benchmarks.attacks.__main__ import ATTACKS, GUARDED
 from benchmarks.bench import Bench, call_each, say
 from benchmarks.calls import ACK_ID, acknowledge, stamped_publish
 from benchmarks.generators import REPOSITORY
 from benchmarks.latency import percentile
 from benchmarks.push import new_lane
+from benchmarks.refusals import refusals
 from benchmarks.report import Row
-from benchmarks.servers import Broker, Server, Sink
-from benchmarks.wire import Connection, LoadFailed, build_request
+from benchmarks.servers import Broker, GuardedBroker, Server, Sink
+from benchmarks.wire import Connection, LoadFailed, build_request, showing
 
 _PROJECT = "projects/good"
 _TOPIC, _SUBSCRIPTION = f"{_PROJECT}/topics/neighbour", f"{_PROJECT}/subscriptions/neighbour"
-_PULL = build_request("POST", f"/v1/{_SUBSCRIPTION}:pull", b'{"maxMessages":10}')
+_PULL = b'{"maxMessages":10}'
 _MESSAGE_BYTES = 32
+_LARGE_BYTES: Mapping[str, int] = {"unfinished requests": 100_000}  # what the good one publishes beside it
 _CODE = "function f(message, metadata) { message.attributes.seen = 'yes'; return message; }"
 _FUNCTION = {"javascriptUdf": {"functionName": "f", "code": _CODE}}  # the good one has one beside hostile ones
 _LONGER = 5  # a measure lasts so many times --seconds
@@ -75,10 +78,13 @@ def neighbours(bench: Bench) -> list[Row]:
 
 
 def _beside(bench: Bench, sink: Sink, attack: str) -> list[Row]:
-    broker = Broker(bench.options.workers)
+    broker = GuardedBroker(bench.options.workers) if attack in GUARDED else Broker(bench.options.workers)
     try:
         bench.use(broker)
-        return _rows(attack, *_measure(bench, broker, sink, attack))
+        if not isinstance(broker, GuardedBroker):
+            return _rows(attack, *_measure(bench, broker, sink, attack))
+        with showing(f"Bearer {token_of(broker.admin_key)}"):
+            return [*_rows(attack, *_measure(bench, broker, sink, attack)), *refusals(broker)]
     except LoadFailed as error:
         return [Row(measure=f"neighbour of {attack}", unit="ms", error=f"broker: {error}")]
     finally:
@@ -93,10 +99,11 @@ def _measure(bench: Bench, broker: Broker, sink: Sink, attack: str) -> tuple[_Ta
         broker,
         [build_request("PUT", f"/v1/{_TOPIC}", topic), build_request("PUT", f"/v1/{_SUBSCRIPTION}", body)],
     )
-    _live(broker, sink, bench.options.seconds)  # warms up
-    alone = _live(broker, sink, seconds)
+    size = _LARGE_BYTES.get(attack, _MESSAGE_BYTES)
+    _live(broker, sink, bench.options.seconds, size)  # warms up
+    alone = _live(broker, sink, seconds, size)
     with _attacked(broker, attack, elsewhere=bench.options.attackers_elsewhere):
-        return alone, _live(broker, sink, seconds)
+        return alone, _live(broker, sink, seconds, size)
 
 
 @contextmanager
@@ -116,13 +123,13 @@ def _attacked(broker: Server, attack: str, *, elsewhere: bool) -> Iterator[None]
             process.kill()
 
 
-def _live(server: Server, sink: Sink, seconds: float) -> _Taken:
+def _live(server: Server, sink: Sink, seconds: float, size: int) -> _Taken:
     """As the good one, for so long."""
     lane = new_lane("neighbour")
     pushed = f"{_PROJECT}/subscriptions/{lane}"
     config = {"topic": _TOPIC, "pushConfig": {"pushEndpoint": sink.url(lane)}}
     call_each(server, [build_request("PUT", f"/v1/{pushed}", json.dumps(config).encode())])
-    calls = _call(server, seconds)
+    calls = _call(server, seconds, size)
     sink.wait(lane, calls.published, _ARRIVE_SECONDS)
     arrived = sink.arrivals(lane, "/delays")
     call_each(server, [build_request("DELETE", f"/v1/{pushed}", b"")])
@@ -131,15 +138,15 @@ def _live(server: Server, sink: Sink, seconds: float) -> _Taken:
     return _Taken(calls.seconds, arrived.delays, calls.refused, calls.published - arrived.distinct)
 
 
-def _call(server: Server, seconds: float) -> _Calls:
-    """Publish, pull and ack, for so long."""
-    calls = _Calls()
+def _call(server: Server, seconds: float, size: int) -> _Calls:
+    """Publish messages of so many bytes, pull and ack, for so long."""
+    calls, pull = _Calls(), build_request("POST", f"/v1/{_SUBSCRIPTION}:pull", _PULL)
     connection = Connection(server.host, server.port)
     until = time.monotonic() + seconds
     while (begun := time.monotonic()) < until:
-        if _answer(connection, stamped_publish(_TOPIC, _MESSAGE_BYTES, begun), calls) is not None:
+        if _answer(connection, stamped_publish(_TOPIC, size, begun), calls) is not None:
             calls.published += 1
-            pulled = _answer(connection, _PULL, calls)
+            pulled = _answer(connection, pull, calls)
             ack_ids = ACK_ID.findall(pulled or b"")
             if ack_ids and _answer(connection, acknowledge(_SUBSCRIPTION, ack_ids), calls) is not None:
                 calls.seconds.append(time.monotonic() - begun)

@@ -15,6 +15,7 @@ from benchmarks.attacks.processors import eight_threads, two_threads
 from benchmarks.attacks.publishes import large_bodies, publish_flood, refused_calls, used_up_quota
 from benchmarks.attacks.pulls import pulls_that_wait
 from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
+from benchmarks.attacks.strangers import compressed_strangers, many_elements, unfinished_requests
 from benchmarks.attacks.subscribers import ordering_keys, snapshots_and_seeks
 from benchmarks.attacks.trials import filters_on_trial
 
@@ -36,9 +37,14 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "ordering keys": ordering_keys,
     "snapshots and seeks": snapshots_and_seeks,
     "hostile functions": hostile_functions,
+    "compressed strangers": compressed_strangers,
+    "many elements": many_elements,
+    "unfinished requests": unfinished_requests,
     "a machine with 2 busy threads": two_threads,
     "a machine with 8 busy threads": eight_threads,
 }
+# Those that are made on a broker that asks who calls.
+GUARDED = frozenset({"compressed strangers", "many elements", "unfinished requests"})
 
 
 def _ready() -> None:
