@@ -75,6 +75,9 @@ class ArrivingCall(Holder):
     @property
     def _resource(self) -> str:
         """What the request is about, for the log and the auditor; "-" if it cannot be told."""
+        first = None if self._beginning else self._first or self._reader.arriving
+        if first is not None and first.encoding is None:
+            self._beginning = first.data[:SHOWN_BYTES]
         return resource_of(self._beginning)
 
     async def _wait(self) -> bool:
