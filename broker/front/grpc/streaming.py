@@ -195,9 +195,10 @@ class StreamingRpc(ArrivingCall):
                 self._stream.send_trailers(OK)
                 self._tell("OK")
         except BrokerError as error:
+            resource = self._resource
             self._audit(error)
             self._stop_reading()
-            await self._session.calls.hold_back(self._resource, self._session.peer())
+            await self._session.calls.hold_back(resource, self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             by_caller = self._error is not None or self._stream.closed

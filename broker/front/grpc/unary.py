@@ -141,9 +141,10 @@ class UnaryRpc(ArrivingCall):
             if not await self._send(answer) and call.unsent is not None:
                 await call.unsent()
         except BrokerError as error:
+            resource = self._resource
             self._tell_auditor_of(error)
             self._stop_reading()
-            await self._session.calls.hold_back(self._resource, self._session.peer())
+            await self._session.calls.hold_back(resource, self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             self._fail(Unavailable("The broker stops."))

@@ -71,11 +71,8 @@ class LargeBody:
 
         It is kept in one piece: a list of the pieces would take far more than their bytes if they are small.
         """
-        length, memory, sender = exchange.head.length or 0, self._memory, self._sender
-        most = self._admission.most
-        if length > most:
-            raise payload_too_large(most)
-        self._admission.check(memory, length - len(first))
+        memory, sender, most = self._memory, self._sender, self._admission.most
+        self._admission.check(memory, (exchange.head.length or 0) - len(first))
         body, arriving = bytearray(first), 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -113,6 +110,8 @@ class BodyReader:
         of one body, without reading on; DeadlineExceeded; and the refusal.
         """
         more = False
+        if (exchange.head.length or 0) > admission.most:
+            raise payload_too_large(admission.most)
         if (body := exchange.take()) is None:
             body, more = await _read(exchange)
         self._memory.received += len(body)
