@@ -115,6 +115,8 @@ class BodyReader:
         if (body := exchange.take()) is None:
             body, more = await _read(exchange)
         self._memory.received += len(body)
+        if len(body) > admission.most:
+            raise payload_too_large(admission.most)
         encoding = exchange.head.encoding if body or more else b""
         if not (more or encoding or admission.unpacks):
             if len(body) <= LARGE_BYTES:
@@ -126,8 +128,6 @@ class BodyReader:
             large.take(len(body))
             if more:
                 body = await large.read(exchange, body)
-            if len(body) > admission.most:
-                raise payload_too_large(admission.most)
             encoding = encoding.strip().lower()
             if encoding and encoding != b"identity":
                 body = await self._turns.run(project_within(name), large.decompress(body, encoding, caller))

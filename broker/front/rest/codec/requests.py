@@ -52,6 +52,14 @@ def _check_tokens(body: bytes, most: int) -> None:
         )
 
 
+def has_more_objects(body: bytes, most: int) -> bool:
+    """Whether a body has more than so many JSON objects; none is made."""
+    if body.count(b"{") <= most:
+        return False
+    objects = (token for token in _TOKEN.finditer(body) if token[0] == b"{")
+    return sum(1 for _ in islice(objects, most + 1)) > most
+
+
 def decode_json(body: bytes, max_tokens: int = MAX_TOKENS) -> Any:
     """The value in a body; an empty body is {}.  Raises InvalidArgument."""
     _check_tokens(body, max_tokens)
