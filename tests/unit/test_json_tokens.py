@@ -32,10 +32,12 @@ def test_what_is_no_json_is_refused_soon(body: bytes) -> None:
 
 @pytest.mark.parametrize("message", ["{}", '{"data":"eA==","attributes":{"a":"{{{{"}}'])
 def test_a_publish_of_too_many_messages_is_refused_before_they_are_made(message: str) -> None:
-    body = '{"messages":[%s]}' % ",".join([message] * 2_002)
+    def publish(count: int) -> bytes:
+        return f'{{"messages":[{",".join([message] * count)}]}}'.encode()
+
     with pytest.raises(InvalidArgument, match="You passed more than 1000 in the request"):
-        decode_publish(body.encode())
-    assert len(decode_publish(('{"messages":[%s]}' % ",".join([message] * 1_000)).encode())) == 1_000
+        decode_publish(publish(2_002))
+    assert len(decode_publish(publish(1_000))) == 1_000
 
 
 def test_the_largest_policy_has_fewer_tokens_than_may_be() -> None:
