@@ -425,3 +425,18 @@ async def test_a_publish_of_more_elements_than_allowed_is_refused_before_it_is_d
     assert b"messages has more than 1000 elements" in answer.headers[b"grpc-message"]
     assert process.cost().decoded == before.decoded
     peer.writer.close()
+
+
+async def test_forms_of_unknown_callers_share_what_such_callers_have(clone: Callable[[], Any]) -> None:
+    with clone() as database_url:
+        async with guarded(database_url, request_memory_mb=1) as broker:
+            memory, url = broker.broker.requests, str(broker.client.base_url)
+            async with calling(url) as caller:
+                caller.send(request("POST", "/token", "Content-Length: 60000"), b"assertion=" + b"x" * 39_990)
+                await until(lambda: memory.unadmitted == 40_000)
+                answer = await broker.client.post("/token", content=b"assertion=" + b"x" * 30_000)
+                assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")
+                assert memory.unadmitted == 40_000
+            await until(lambda: memory.unadmitted == 0)
+            answer = await broker.client.post("/token", content=b"assertion=" + b"x" * 30_000)
+            assert answer.status_code == 400
