@@ -17,7 +17,7 @@ from benchmarks.attacks.http2_caller import Http2Caller
 from broker.front.generated.messages import PublishRequest
 
 PUBLISH, HEALTH = "/google.pubsub.v1.Publisher/Publish", "/grpc.health.v1.Health/Check"
-_NAME = PublishRequest(topic="projects/good/topics/neighbour").SerializeToString()
+_NAME: bytes = PublishRequest(topic="projects/good/topics/neighbour").SerializeToString()
 _LARGE = 10_485_760  # bytes of a request at most
 _STRANGERS, _PAUSE_SECONDS = 4, 0.04
 _CONNECTIONS, _STREAMS, _BEGUN, _AGAIN_SECONDS = 9, 21, 1_000_000, 1.0
