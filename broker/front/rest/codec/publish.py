@@ -27,8 +27,8 @@ def decode_publish(body: bytes) -> list[NewMessage]:
     """The messages of a publish request.  Raises InvalidArgument."""
     if has_more_objects(body, _MAX_OBJECTS):
         raise InvalidArgument(
-            f"The value for message_count is too large. You passed more than {MAX_MESSAGES} in the request, "
-            f"but the maximum value is {MAX_MESSAGES}."
+            f"The request has more than {_MAX_OBJECTS} JSON objects, which are more than "
+            f"{MAX_MESSAGES} messages with attributes, the maximum."
         )
     return decode_request(_decoder, body, max_tokens=MAX_TOKENS).messages
 
