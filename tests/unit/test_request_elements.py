@@ -11,7 +11,7 @@ from broker.domain.errors import InvalidArgument
 from broker.front.generated.messages import request_of
 from broker.front.grpc.elements import FEW, LIMITS, OTHER_LIMIT, check_elements
 from broker.front.grpc.methods import METHODS
-from broker.front.grpc.wire import MAX_SCANNED, find_text
+from broker.front.grpc.wire import MAX_BEFORE_NAME, find_text
 
 TOPIC = "projects/p/topics/orders"
 GOOGLES = [method.rpc for method in METHODS if method.service.startswith("google.")]
@@ -109,9 +109,9 @@ def test_a_name_that_is_cut_off_is_not_found() -> None:
 
 def test_a_name_behind_very_many_fields_is_refused() -> None:
     name = request_of("Publisher.Publish")(topic=TOPIC).SerializeToString()
-    assert find_text(b"\x12\x00" * (MAX_SCANNED - 1) + name, (1,)) == TOPIC
+    assert find_text(b"\x12\x00" * (MAX_BEFORE_NAME - 1) + name, (1,)) == TOPIC
     with pytest.raises(InvalidArgument, match="must be first"):
-        find_text(b"\x12\x00" * MAX_SCANNED + name, (1,))
+        find_text(b"\x12\x00" * MAX_BEFORE_NAME + name, (1,))
 
 
 def test_messages_that_are_nested_without_end_are_left_to_the_decoder() -> None:

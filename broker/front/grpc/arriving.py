@@ -43,7 +43,7 @@ class ArrivingCall(Holder):
         "_is_over",
         "_news",
         "_reader",
-        "_scans",
+        "_reads_through",
         "_session",
         "_stream",
         "_target",
@@ -59,7 +59,7 @@ class ArrivingCall(Holder):
         self._news: asyncio.Future[None] | None = None
         self._beginning = b""  # of the first message
         self._is_over = False  # nothing more of the request is wanted
-        self._scans = False  # the request is read through for its name
+        self._reads_through = False  # the request is read through for its name
         self._unreturned = 0  # bytes of the body that were not returned to the window
 
     @property
@@ -149,7 +149,7 @@ class ArrivingCall(Holder):
                 f"its first {BEGINNING_BYTES} bytes."
             )
         if name is None:
-            self._scans = True
+            self._reads_through = True
             self._return_window()
             while (message := self._first) is None:
                 if self._is_complete or not await self._wait():
@@ -160,7 +160,7 @@ class ArrivingCall(Holder):
     def _came(self, size: int) -> None:
         """So much more of the body has come, and been taken."""
         self._unreturned += size
-        if self._admitted or self._scans:
+        if self._admitted or self._reads_through:
             self._return_window()
 
     def _return_window(self) -> None:

@@ -25,11 +25,11 @@ from broker.front.grpc.unary import UnaryRpc
 from broker.front.hot_calls import BOUNDED, HotCalls
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
+from broker.front.steps import Turns
 from broker.port.http2.connection import Http2Connection, Registry
 from broker.port.http2.rotation import Rotation
 from broker.port.http2.stream import NOBODY, Receiver, Stream
 from broker.port.request_ids import HEADER, RequestIds
-from broker.runtime.loop_turns import LoopTurns
 from broker.services.services import Services
 
 MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up
@@ -57,7 +57,7 @@ class GrpcDoor:
         resource_calls: ResourceCalls,
         hot_calls: HotCalls,
         calls: CallLog,
-        turns: LoopTurns,
+        turns: Turns,
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:

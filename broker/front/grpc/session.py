@@ -15,8 +15,8 @@ from broker.front.gate import Gate
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.held import ConnectionBudget
 from broker.front.request_memory import RequestMemory
+from broker.front.steps import Turns
 from broker.port.http2.stream import Receiver, Stream
-from broker.runtime.loop_turns import LoopTurns
 from broker.services.services import Services
 
 ANSWER_SECONDS = 60.0  # for the caller to take an answer
@@ -52,7 +52,7 @@ class Session:
         requests: RequestMemory,
         answers: AnswerMemory,
         calls: CallLog,
-        turns: LoopTurns,
+        turns: Turns,
         auditor: Auditor | None = None,
     ) -> None:
         self.services = services

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from broker.domain.errors import InvalidArgument
 
 VARINT, FIXED64, LENGTH, START_GROUP, END_GROUP, FIXED32 = range(6)
-MAX_SCANNED = 10_000  # fields before the name of a request's resource; some milliseconds
+MAX_BEFORE_NAME = 10_000  # fields before the name of a request's resource; some milliseconds
 _SIZES = {FIXED64: 8, FIXED32: 4, START_GROUP: 0, END_GROUP: 0}
 _CONTINUED = bytes(range(0x80, 0x100))
 
@@ -47,9 +47,9 @@ def fields(body: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int
 def find_text(body: Buffer, path: Sequence[int]) -> str | None:
     """The first text at a path of field numbers; None: it is not there as a whole.
 
-    Raises InvalidArgument after MAX_SCANNED fields.
+    Raises InvalidArgument after MAX_BEFORE_NAME fields.
     """
-    found = _find(body, 0, len(body), path, [MAX_SCANNED])
+    found = _find(body, 0, len(body), path, [MAX_BEFORE_NAME])
     return None if found is None else body[found[0] : found[1]].decode("utf-8", "replace")
 
 
@@ -70,7 +70,8 @@ def _find(body: Buffer, at: int, end: int, path: Sequence[int], left: list[int])
         left[0] -= 1
         if not left[0]:
             raise InvalidArgument(
-                f"The request has more than {MAX_SCANNED} fields before the name of its resource: it must be first."
+                f"The request has more than {MAX_BEFORE_NAME} fields before the name of its resource, "
+                "which must be first."
             )
     return None
 

@@ -15,9 +15,8 @@ from broker.domain.names import project_within
 from broker.domain.payload import decompress, payload_too_large
 from broker.front.admission import Admission
 from broker.front.request_memory import LARGE_BYTES, RequestMemory
-from broker.front.steps import Steps
+from broker.front.steps import Steps, Turns
 from broker.port.http1.exchange import Exchange, Gone
-from broker.runtime.loop_turns import LoopTurns
 
 BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever
 
@@ -96,7 +95,7 @@ class LargeBody:
 class BodyReader:
     """Reads bodies within a budget; whoever reads one lets go of its bytes when it is done with."""
 
-    def __init__(self, memory: RequestMemory, turns: LoopTurns) -> None:
+    def __init__(self, memory: RequestMemory, turns: Turns) -> None:
         """`turns` of the event loop, to decompress in."""
         self._memory = memory
         self._turns = turns
