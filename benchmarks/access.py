@@ -33,7 +33,7 @@ def access(bench: Bench) -> list[Row]:
     try:
         bench.use(guarded)
         bench.use(without)
-        with showing(f"Bearer {_token(guarded.admin_key)}"):
+        with showing(f"Bearer {token_of(guarded.admin_key)}"):
             for server in (without, guarded):
                 bench.warm_up(server, min(bench.options.warm_up_seconds, bench.options.seconds))
             takes: list[Take] = [_take_single, take_lone_publish, _take_stream]
@@ -67,7 +67,7 @@ def _take_stream(server: Server, place: Place, seconds: float) -> Taken:
     return {_STREAMED: sample}
 
 
-def _token(key_file: Path) -> str:
+def token_of(key_file: Path) -> str:
     """As Google's libraries make it."""
     key = json.loads(key_file.read_text())
     now = int(time.time())

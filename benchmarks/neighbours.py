@@ -16,20 +16,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from benchmarks.attacks.__main__ import ATTACKS
+from benchmarks.access import token_of
+from benchmarks.attacks.__main__ import ATTACKS, GUARDED
 from benchmarks.bench import Bench, call_each, say
 from benchmarks.calls import ACK_ID, acknowledge, stamped_publish
 from benchmarks.generators import REPOSITORY
 from benchmarks.latency import percentile
 from benchmarks.push import new_lane
+from benchmarks.refusals import refusals
 from benchmarks.report import Row
-from benchmarks.servers import Broker, Server, Sink
-from benchmarks.wire import Connection, LoadFailed, build_request
+from benchmarks.servers import Broker, GuardedBroker, Server, Sink
+from benchmarks.wire import Connection, LoadFailed, build_request, showing
 
 _PROJECT = "projects/good"
 _TOPIC, _SUBSCRIPTION = f"{_PROJECT}/topics/neighbour", f"{_PROJECT}/subscriptions/neighbour"
-_PULL = build_request("POST", f"/v1/{_SUBSCRIPTION}:pull", b'{"maxMessages":10}')
+_PULL = b'{"maxMessages":10}'
 _MESSAGE_BYTES = 32
+_LARGE_BYTES: Mapping[str, int] = {"unfinished requests": 100_000}  # what the good one publishes beside it
 _CODE = "function f(message, metadata) { message.attributes.seen = 'yes'; return message; }"
 _FUNCTION = {"javascriptUdf": {"functionName": "f", "code": _CODE}}  # the good one has one beside hostile ones
 _SCHEMAS, _SCHEDULES = "slow schemas", "schedules"  # the good one has a schema, or a schedule, too
@@ -99,10 +102,13 @@ def neighbours(bench: Bench) -> list[Row]:
 
 
 def _beside(bench: Bench, sink: Sink, attack: str) -> list[Row]:
-    broker = Broker(bench.options.workers)
+    broker = GuardedBroker(bench.options.workers) if attack in GUARDED else Broker(bench.options.workers)
     try:
         bench.use(broker)
-        return _rows(attack, *_measure(bench, broker, sink, attack))
+        if not isinstance(broker, GuardedBroker):
+            return _rows(attack, *_measure(bench, broker, sink, attack))
+        with showing(f"Bearer {token_of(broker.admin_key)}"):
+            return [*_rows(attack, *_measure(bench, broker, sink, attack)), *refusals(broker)]
     except LoadFailed as error:
         return [Row(measure=f"neighbour of {attack}", unit="ms", error=f"broker: {error}")]
     finally:
@@ -151,7 +157,7 @@ def _live(server: Server, sink: Sink, seconds: float, attack: str) -> _Taken:
     pushed = f"{_PROJECT}/subscriptions/{lane}"
     config = {"topic": _TOPIC, "pushConfig": {"pushEndpoint": sink.url(lane)}}
     call_each(server, [build_request("PUT", f"/v1/{pushed}", json.dumps(config).encode())])
-    calls = _call(server, seconds, _whole_number if attack == _SCHEMAS else _small)
+    calls = _call(server, seconds, _publish_of(attack))
     sink.wait(lane, calls.published, _ARRIVE_SECONDS)
     arrived = sink.arrivals(lane, "/delays")
     call_each(server, [build_request("DELETE", f"/v1/{pushed}", b"")])
@@ -160,6 +166,14 @@ def _live(server: Server, sink: Sink, seconds: float, attack: str) -> _Taken:
     ticks = _ticks(server, began) if attack == _SCHEDULES else ()
     not_pushed = calls.published - arrived.distinct
     return _Taken(calls.seconds, arrived.delays, calls.refused, not_pushed, calls.memory, ticks)
+
+
+def _publish_of(attack: str) -> Callable[[float], bytes]:
+    """What the good one publishes beside an attack, as a request for the moment of its sending."""
+    if attack == _SCHEMAS:
+        return _whole_number
+    size = _LARGE_BYTES.get(attack, _MESSAGE_BYTES)
+    return lambda begun: stamped_publish(_TOPIC, size, begun)
 
 
 def _ticks(server: Server, since: datetime) -> list[float]:
@@ -174,10 +188,6 @@ def _ticks(server: Server, since: datetime) -> list[float]:
     return [(ran - tick).total_seconds() for tick, ran in planned if tick > since]
 
 
-def _small(begun: float) -> bytes:
-    return stamped_publish(_TOPIC, _MESSAGE_BYTES, begun)
-
-
 def _whole_number(begun: float) -> bytes:
     """A publish of a JSON number that is so long that it is checked apart."""
     data = base64.b64encode(b"%d" % int(begun * 1e9) + b" " * _CHECKED_BYTES).decode()
@@ -186,7 +196,7 @@ def _whole_number(begun: float) -> bytes:
 
 def _call(server: Server, seconds: float, publish: Callable[[float], bytes]) -> _Calls:
     """Publish, pull and ack, for so long."""
-    calls = _Calls()
+    calls, pull = _Calls(), build_request("POST", f"/v1/{_SUBSCRIPTION}:pull", _PULL)
     connection = Connection(server.host, server.port)
     until = time.monotonic() + seconds
     sample_at = 0.0
@@ -197,7 +207,7 @@ def _call(server: Server, seconds: float, publish: Callable[[float], bytes]) -> 
             continue
         if _answer(connection, publish(begun), calls) is not None:
             calls.published += 1
-            pulled = _answer(connection, _PULL, calls)
+            pulled = _answer(connection, pull, calls)
             ack_ids = ACK_ID.findall(pulled or b"")
             if ack_ids and _answer(connection, acknowledge(_SUBSCRIPTION, ack_ids), calls) is not None:
                 calls.seconds.append(time.monotonic() - begun)

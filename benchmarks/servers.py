@@ -249,7 +249,8 @@ class GuardedBroker(Broker):
     name = "broker with authentication"
 
     def _command(self) -> Sequence[str]:
-        return [*super()._command(), "--auth", "required"]
+        # The endpoint of pushes is on this machine.
+        return [*super()._command(), "--auth", "required", "--push-private-addresses", "allow"]
 
     @property
     def admin_key(self) -> Path:

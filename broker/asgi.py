@@ -77,7 +77,7 @@ def serve_broker(
         *openapi_routes(),
         *metrics_routes(broker.passes.scrapes.scrape, broker.passes.scrapes.projects, broker.gate),
         *broker.well_known_routes(),
-        *(token_routes(broker.access.exchange) if broker.access is not None else ()),
+        *(token_routes(broker.access.exchange, broker.requests) if broker.access is not None else ()),
     ]
     return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers)
 
@@ -102,7 +102,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
     }
     return {
         HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
-        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, turn_of=broker.loop_turns.call, **limits),
+        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, turns=broker.loop_turns, **limits),
         WEB_PAGES: broker.web_pages,
         STATES: broker.states,
     }

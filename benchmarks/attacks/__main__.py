@@ -18,6 +18,7 @@ from benchmarks.attacks.pulls import pulls_that_wait
 from benchmarks.attacks.pushes import changed_endpoints, hanging_endpoints, slow_endpoints
 from benchmarks.attacks.schedules import many_schedules
 from benchmarks.attacks.schemas import slow_schemas
+from benchmarks.attacks.strangers import compressed_strangers, many_elements, unfinished_requests
 from benchmarks.attacks.subscribers import ordering_keys, snapshots_and_seeks
 from benchmarks.attacks.trials import filters_on_trial
 
@@ -42,9 +43,14 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "unread answers": unread_answers,
     "slow schemas": slow_schemas,
     "schedules": many_schedules,
+    "compressed strangers": compressed_strangers,
+    "many elements": many_elements,
+    "unfinished requests": unfinished_requests,
     "a machine with 2 busy threads": two_threads,
     "a machine with 8 busy threads": eight_threads,
 }
+# Those that are made on a broker that asks who calls.
+GUARDED = frozenset({"compressed strangers", "many elements", "unfinished requests"})
 
 
 def _ready() -> None:

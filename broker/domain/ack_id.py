@@ -17,6 +17,8 @@ import msgspec
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery
 from broker.domain.errors import InvalidArgument
 
+MAX_ACK_BYTES = 524_288  # of a request with ack ids, as at Google
+MAX_ACK_IDS = MAX_ACK_BYTES // 40  # of a request: an ack id has 40 characters
 _PLAIN, _ORDERED = 1, 2  # the first byte
 _PREFIX = struct.Struct(">B6s6sqH")  # version, subscription_id, shard_id, attempt_id, message count
 _CHECK = struct.Struct(">I")

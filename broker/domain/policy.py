@@ -14,6 +14,7 @@ from broker.domain.errors import InvalidArgument
 
 MAX_MEMBERS, MAX_GROUPS = 1500, 250  # occurrences in the bindings of a policy
 MAX_MEMBER = 512  # characters
+MAX_TESTED = 100  # permissions that a call tests
 VERSIONS = (0, 1, 3)
 NO_POLICY_ETAG = b"\x00\x20\x01"  # as Google's, of a resource that has no policy
 ABOVE_PROJECTS = ""  # the name of what is above all projects

@@ -3,8 +3,16 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from broker.domain.ack_id import MAX_ACK_BYTES
 from broker.domain.errors import BrokerError, ResourceExhausted, Unavailable
+from broker.domain.payload import MAX_PAYLOAD_BYTES
+from broker.front.permissions import FREE, NEEDS
 from broker.front.request_memory import RequestMemory
+
+MAX_FREE_BYTES = 65_536  # of a call that needs no permission; 100 permissions to test take a tenth of it
+_ACK_RPCS = frozenset(
+    {"Subscriber.Acknowledge", "Subscriber.ModifyAckDeadline", "Subscriber.StreamingPull", "Nack", "Reject"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +20,13 @@ class Admission:
     """What is told a caller whose request finds no room, and how many bytes past the limit it may go.
 
     A `sender` has a share of large requests (request_memory.py), and within it one for each refusal: whoever
-    publishes too much can still ack.  `unpacks`: a small body may become a large one, and counts as one.
+    publishes too much can still ack.  `most`: how many bytes a request may have, as it was sent and decompressed.
+    `unpacks`: a small body may become a large one, and counts as one.
     """
 
     refusal: type[BrokerError]
     beyond: int
+    most: int = MAX_PAYLOAD_BYTES
     unpacks: bool = False
 
     def check(self, memory: RequestMemory, size: int) -> None:
@@ -24,10 +34,26 @@ class Admission:
         if not memory.has_room(size, beyond=self.beyond):
             raise self.refusal("The broker holds as much of requests as it may; slow down and try again.")
 
-    def arrive(self, memory: RequestMemory, sender: Hashable, size: int, *, own: int) -> None:
-        """Count so much more of a request that is not complete, beyond its `own`.  Raises the refusal."""
-        if not memory.arrive((sender,), size, own=own):
+    def arrive(
+        self, memory: RequestMemory, sender: Hashable, size: int, *, own: int, admitted: bool = True
+    ) -> None:
+        """Count `size` more bytes of a request that is not complete and has `own` bytes already.
+
+        `admitted`: it is known that its caller has permission to call.  Raises the refusal.
+        """
+        if memory.arrive((sender,), size, own=own, admitted=admitted):
+            return
+        if admitted:
             raise self.refusal(f"Too many large requests of {sender} arrive at one time; slow down and try again.")
+        raise self.refusal(
+            f"Too many requests whose callers have not shown a permission yet arrive at one time ({sender}); "
+            "slow down and try again."
+        )
+
+    def unpack(self, memory: RequestMemory, caller: Hashable, size: int, *, own: int) -> None:
+        """Count `size` more decompressed bytes of a request that has `own` already.  Raises the refusal."""
+        if not memory.unpack((caller,), size, own=own):
+            raise self.refusal(f"Too many compressed requests of {caller} are under way; slow down and try again.")
 
     def take_share(self, memory: RequestMemory, sender: Hashable, size: int, *, own: int) -> None:
         """Count so much more of a large request, beyond its `own`.  Raises the refusal."""
@@ -42,4 +68,8 @@ def admission_of(rpc: str, memory: RequestMemory) -> Admission:
     """Publishes may fill the budget; other calls ("Subscriber.Pull", …) go on a quarter beyond it."""
     if rpc in ("Publisher.Publish", "ImportTopic"):
         return Admission(ResourceExhausted, 0, unpacks=rpc == "ImportTopic")
-    return Admission(Unavailable, memory.limit // 4)
+    if rpc in FREE or NEEDS.get(rpc) == ():
+        most = MAX_FREE_BYTES
+    else:
+        most = MAX_ACK_BYTES if rpc in _ACK_RPCS else MAX_PAYLOAD_BYTES
+    return Admission(Unavailable, memory.limit // 4, most)

@@ -83,12 +83,15 @@ class Gate:
         return found[0] if found is not None and found[1].holds else None
 
     async def allow(self, caller: Caller, rpc: str, name: str) -> Sequence[Required]:
-        """Let a call about the resource of this name pass; what it needed.
+        """Let a call pass as far as it is about the resource of this name; what it needed there.
+
+        The name is known before the rest of a request is read.  What a call needs on other resources, which its
+        request names, `allow_request` checks.
 
         Raises PermissionDenied, Unauthenticated (of a caller who has shown nothing), InvalidArgument (nothing can
         have that name), Unavailable.
         """
-        required = required_on(rpc, name)
+        required = await required_on(rpc, name, self._find_subscription)
         validity = self._authorizer.validity(required)
         await self._check(caller, required)
         if validity is not None:

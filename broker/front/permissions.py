@@ -281,9 +281,22 @@ def is_of_path(rpc: str) -> bool:
     return bool(needs) and all(not need.field for need in needs)
 
 
-def required_on(rpc: str, name: str) -> list[Required]:
-    """What a call needs that is about the resource of this name alone."""
-    return [_required(need, name) for need in NEEDS[rpc]]
+async def required_on(rpc: str, name: str, find_subscription: FindSubscription) -> list[Required]:
+    """What a call needs on the resource that it is about.  What it needs on others `required_by` adds.
+
+    Raises InvalidArgument for a name that cannot be, and Unavailable.
+    """
+    needs = NEEDS[rpc]
+    if is_of_path(rpc):
+        return [_required(need, name) for need in needs]
+    required = []
+    for need in needs[:1]:
+        if need.on is On.TOPIC:
+            found = await _through_subscription(need, name, find_subscription)
+            required += [found] if found is not None else []
+        else:
+            required.append(_required(need, name))
+    return required
 
 
 async def required_by(

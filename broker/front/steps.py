@@ -1,8 +1,8 @@
 """Work that would have the event loop for long, cut into steps, which are done in turn (runtime/loop_turns.py)."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from broker.domain.delivery import Delivery, StoredMessage
 
@@ -10,6 +10,17 @@ R = TypeVar("R")
 
 # Yields, before each step, what it will cost; returns what came of them.
 Steps = Generator[int, None, R]
+
+
+class Turns(Protocol):
+    """Of the event loop (runtime/loop_turns.py); `who` shares them: a project, a connection."""
+
+    async def run(self, who: Hashable, steps: Steps[R]) -> R:
+        """Do the steps, each when its turn has come; what they return."""
+
+    def call(self, who: Hashable, cost: int, step: Callable[[], object]) -> None:
+        """Have `step` called soon, when its turn has come."""
+
 
 # Costs are bytes, as they are read or written: some 2 ns each.  So a step takes a millisecond, or less.
 STEP_COST = 400_000

@@ -8,6 +8,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from broker.domain.errors import Unauthenticated, Unavailable
+from broker.front.admission import Admission
+from broker.front.request_memory import RequestMemory
 
 PATH = "/token"
 GRANT_TYPE = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -17,11 +19,18 @@ EXPIRES_SECONDS = 3_599  # as Google says it: a second for the way
 _NOT_STORED = {"Cache-Control": "no-store", "Pragma": "no-cache"}  # which the RFC asks for
 
 
-def token_routes(exchange: Callable[[bytes], Awaitable[str]]) -> list[Route]:
-    """`exchange` raises Unauthenticated for an assertion that proves nothing, and Unavailable."""
+def token_routes(exchange: Callable[[bytes], Awaitable[str]], requests: RequestMemory) -> list[Route]:
+    """`exchange` raises Unauthenticated for an assertion that proves nothing, and Unavailable.
+
+    Forms count in `requests` while they arrive: nobody knows yet who sends them.
+    """
+    admission = Admission(Unavailable, 0, MAX_BODY_BYTES)
 
     async def token(request: Request) -> Response:
-        fields = await _form(request)
+        try:
+            fields = await _form(request, admission, requests)
+        except Unavailable as error:
+            return _refused("temporarily_unavailable", error.message, status=503)
         if fields is None:
             return _refused("invalid_request", f"The form is larger than {MAX_BODY_BYTES} bytes, or none.")
         if fields.get("grant_type") != GRANT_TYPE:
@@ -42,13 +51,17 @@ def _refused(error: str, why: str, *, status: int = 400) -> Response:
     return JSONResponse({"error": error, "error_description": why}, status_code=status, headers=_NOT_STORED)
 
 
-async def _form(request: Request) -> dict[str, str] | None:
-    """The first value of each field."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY_BYTES:
-            return None
+async def _form(request: Request, admission: Admission, requests: RequestMemory) -> dict[str, str] | None:
+    """The first value of each field; None: it is too large, or no form.  Raises Unavailable."""
+    body, sender = bytearray(), "this address" if request.client is None else request.client.host
+    try:
+        async for piece in request.stream():
+            admission.arrive(requests, sender, len(piece), own=len(body), admitted=False)
+            body += piece
+            if len(body) > admission.most:
+                return None
+    finally:
+        requests.arrived((sender,), len(body), admitted=False)
     try:
         fields = parse_qs(body.decode("ascii"), max_num_fields=20)
     except ValueError:

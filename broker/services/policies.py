@@ -7,7 +7,7 @@ from broker.domain.caller import Caller
 from broker.domain.errors import Aborted, InvalidArgument, NotFound
 from broker.domain.names import check_project, check_shape, leaf, project_within
 from broker.domain.permissions import PERMISSIONS
-from broker.domain.policy import NO_POLICY, Binding, Policy, make_etag
+from broker.domain.policy import MAX_TESTED, NO_POLICY, Binding, Policy, make_etag
 from broker.domain.service_account import is_own_address
 from broker.domain.service_agent import is_service_agent
 from broker.services.roles import check_roles
@@ -20,8 +20,6 @@ from broker.store.access.policies import find_policies, insert_policy, write_pol
 from broker.store.access.service_accounts import find_service_account
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import Database, ResourceConnection
-
-MAX_TESTED = 100  # permissions in a request
 
 _CONFLICT = (
     "There were concurrent policy changes. Please retry the whole read-modify-write with exponential backoff."

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from broker.front.answer_memory import AnswerMemory
 from broker.front.generated.messages import ListTopicsRequest
-from broker.front.grpc import unary
+from broker.front.grpc import session
 from broker.front.grpc.messages import MessageReader
 from broker.front.grpc.methods import PUBLISHER
 from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
@@ -110,7 +110,7 @@ async def test_whoever_does_not_take_answers_gets_no_more_and_others_do(served: 
 async def test_an_answer_that_is_never_taken_is_given_up(
     served: Served, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unary, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(session, "ANSWER_SECONDS", 0.05)
     peer = await served.connect(s4=1_000)
     peer.call(1, b"a" * 60_000, method=method)
     answer = await peer.answer(1)
@@ -245,7 +245,7 @@ def test_a_message_that_comes_in_tiny_pieces_takes_no_more_than_its_bytes() -> N
         assert tracemalloc.get_traced_memory()[1] < 4 * len(whole)
     finally:
         tracemalloc.stop()
-    assert reader.feed(whole[-1:]) == [whole[5:]]
+    assert reader.feed(whole[-1:]) == [(whole[5:], None)]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=12), st.lists(st.integers(1, 30), min_size=1, max_size=9))
@@ -255,7 +255,7 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(messages: list[b
     while body:
         size = cuts[turn % len(cuts)]
         piece, body, turn = body[:size], body[size:], turn + 1
-        read += reader.feed(piece)
+        read += [message.data for message in reader.feed(piece)]
     assert read == messages
     assert not reader.is_within_message
 

@@ -287,7 +287,7 @@ def make_door(service: Service) -> GrpcDoor:
         resource_calls=ResourceCalls(ResourceTurns(has_room=service.answers.has_room).of),
         hot_calls=HotCalls(lambda: False),
         calls=CallLog(StateChanges()),
-        turn_of=LoopTurns().call,
+        turns=LoopTurns(),
     )
 
 

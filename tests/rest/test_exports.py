@@ -238,6 +238,7 @@ async def test_a_part_that_cannot_be_is_refused(rest: Rest) -> None:
             "Message 1",
         ),
         ({"importId": "a", "part": "1"}, b'{"data": "YQ=="}\n' * 1001, "1,001 messages"),
+        ({"importId": "a", "part": "1"}, b"{}\n" * 1_000_000, "more than 10,000 lines"),
     ]
     for params, content, said in cases:
         answer = await rest.client.post(f"/v1/{rest.topic('other')}:import", params=params, content=content)

@@ -5,6 +5,7 @@ import asyncio
 from broker.domain.errors import NotFound
 from broker.front.generated.messages import HealthCheckRequest, HealthCheckResponse
 from broker.front.grpc.call import StreamingCall, UnaryCall
+from broker.front.grpc.codec.requests import decode_request
 
 SERVICES = ("", "google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber")
 
@@ -13,7 +14,7 @@ _UNKNOWN = HealthCheckResponse(status="SERVICE_UNKNOWN").SerializeToString()
 
 
 async def check(call: UnaryCall, request: bytes) -> bytes:
-    service = HealthCheckRequest.FromString(request).service
+    service = decode_request(HealthCheckRequest, request).service
     if service not in SERVICES:
         raise NotFound(f"unknown service {service}")
     return _SERVING  # type: ignore[no-any-return]
@@ -22,5 +23,6 @@ async def check(call: UnaryCall, request: bytes) -> bytes:
 async def watch(call: StreamingCall) -> None:
     """Says so once, and that it has ended by the end of the stream."""
     async for request in call.requests():
-        await call.send(_SERVING if HealthCheckRequest.FromString(request).service in SERVICES else _UNKNOWN)
+        service = decode_request(HealthCheckRequest, request).service
+        await call.send(_SERVING if service in SERVICES else _UNKNOWN)
         await asyncio.get_running_loop().create_future()

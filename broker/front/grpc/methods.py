@@ -1,9 +1,9 @@
 """The gRPC surface: one row per RPC.  Those about resources have theirs in front/resources/rpcs.py."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from broker.front.generated.messages import full_name
+from broker.front.generated.messages import full_name, request_of
 from broker.front.grpc import health, reflection
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.handlers import acknowledge, publish, pull
@@ -32,6 +32,11 @@ class Method(NamedTuple):
     def rpc(self) -> str:
         """As the REST routes call it: "Publisher.Publish"."""
         return f"{self.service.rpartition('.')[2]}.{self.name}"
+
+    @property
+    def request_class(self) -> Any:
+        """Of Google's methods, protobuf's class of their requests; None: the requests of others have no lists."""
+        return request_of(self.rpc) if self.service.startswith("google.") else None
 
     @property
     def is_bounded(self) -> bool:

@@ -9,12 +9,13 @@ from google.protobuf.descriptor import FileDescriptor
 
 from broker.front.generated.messages import POOL, ServerReflectionRequest, ServerReflectionResponse, files
 from broker.front.grpc.call import StreamingCall
+from broker.front.grpc.codec.requests import decode_request
 from broker.front.grpc.errors import GRPC_STATUS
 
 
 async def server_reflection(call: StreamingCall) -> None:
     async for body in call.requests():
-        request = ServerReflectionRequest.FromString(body)
+        request = decode_request(ServerReflectionRequest, body)
         response = ServerReflectionResponse(valid_host=request.host, original_request=request)
         try:
             _answer(request, response)

@@ -6,11 +6,11 @@ the method, its body has messages with a prefix of five bytes, and the trailers 
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
 
 from broker.domain.errors import Unavailable, Unimplemented
-from broker.front.admission import Admission, admission_of
+from broker.front.admission import admission_of
 from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor, is_use
 from broker.front.call_log import CallLog, resource_of
@@ -19,13 +19,15 @@ from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.messages import unsupported_encoding
 from broker.front.grpc.methods import Method, Unary
 from broker.front.grpc.responses import refuse, refuse_content_type
+from broker.front.grpc.session import Session, Target
 from broker.front.grpc.streaming import StreamingRpc
-from broker.front.grpc.unary import Session, UnaryRpc
+from broker.front.grpc.unary import UnaryRpc
 from broker.front.hot_calls import BOUNDED, HotCalls
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
+from broker.front.steps import Turns
 from broker.port.http2.connection import Http2Connection, Registry
-from broker.port.http2.rotation import Rotation, TurnOf
+from broker.port.http2.rotation import Rotation
 from broker.port.http2.stream import NOBODY, Receiver, Stream
 from broker.port.request_ids import HEADER, RequestIds
 from broker.services.services import Services
@@ -42,54 +44,47 @@ class Others(Protocol):
     def accept(self, stream: Stream) -> Receiver: ...
 
 
-class _Target(NamedTuple):
-    """A method, with the handler of its unary calls within their limits."""
-
-    method: Method
-    unary: Unary | None
-    admission: Admission
-    waits: bool
-    is_open: bool
-
-
 class GrpcDoor:
     """Serves `methods`.  The limits are the process's, as RestDoor's."""
 
     def __init__(
         self,
         services: Services,
-        methods: Iterable[Method],
+        methods: Collection[Method],
         *,
         requests: RequestMemory,
         answers: AnswerMemory,
         resource_calls: ResourceCalls,
         hot_calls: HotCalls,
         calls: CallLog,
-        turn_of: TurnOf,
+        turns: Turns,
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:
         """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls.
-        `turn_of`: how who has sent much gets a turn of the event loop.
+        `turns` of the event loop: for connections that have sent much, and for long requests.
         """
         self._services = services
-        self._gate = gate
-        self._rotation = Rotation(turn_of)
+        self._turns = turns
+        self._rotation = Rotation(turns.call)
         self._auditor = auditor
         self._calls = calls
         self._request_ids = RequestIds()
         self._requests, self._answers = requests, answers
         self._targets = {
-            method.path: _Target(
-                method,
-                _bounded(method, resource_calls, hot_calls),
-                admission_of(method.rpc, requests),
-                method.rpc in WAITING_RPCS,
-                method.service in OPEN_SERVICES,
+            method.path: Target(
+                rpc=method.rpc,
+                unary=_bounded(method, resource_calls, hot_calls),
+                streaming=method.streaming,
+                admission=admission_of(method.rpc, requests),
+                gate=None if method.service in OPEN_SERVICES else gate,
+                is_open=method.service in OPEN_SERVICES,
+                waits=method.rpc in WAITING_RPCS,
+                request_class=method.request_class,
             )
             for method in methods
         }
-        self._served = {target.method.service.encode() for target in self._targets.values()}
+        self._served = {method.service.encode() for method in methods}
 
     def connection(
         self,
@@ -103,7 +98,9 @@ class GrpcDoor:
         It keeps itself among `connections`, and its calls among `tasks`, for as long as they last: the server that
         stops waits for them.  `options` are Http2Connection's.
         """
-        session = Session(self._services, tasks, self._requests, self._answers, self._calls, self._auditor)
+        session = Session(
+            self._services, tasks, self._requests, self._answers, self._calls, self._turns, self._auditor
+        )
         connection = Http2Connection(
             lambda stream: self._accept(session, stream), connections, self._rotation, **options
         )
@@ -131,39 +128,10 @@ class GrpcDoor:
             self._calls.refused(error, request_id)
             refuse(stream, error, request_id)
         else:
-            return self._start(session, stream, target, encoding, request_id)
+            rpc = UnaryRpc if target.unary is not None else StreamingRpc
+            timeout = _timeout(fields.get(b"grpc-timeout"))
+            return rpc(session, stream, target, encoding, timeout, request_id=request_id)
         return NOBODY
-
-    def _start(
-        self, session: Session, stream: Stream, target: _Target, encoding: bytes, request_id: bytes
-    ) -> Receiver:
-        gate = None if target.is_open else self._gate
-        timeout = _timeout(stream.headers.fields.get(b"grpc-timeout"))
-        if target.unary is not None:
-            return UnaryRpc(
-                session,
-                stream,
-                target.unary,
-                target.admission,
-                encoding,
-                timeout,
-                rpc=target.method.rpc,
-                request_id=request_id,
-                gate=gate,
-                waits=target.waits,
-            )
-        assert target.method.streaming is not None
-        return StreamingRpc(
-            session,
-            stream,
-            target.method.streaming,
-            target.admission,
-            encoding,
-            timeout,
-            rpc=target.method.rpc,
-            request_id=request_id,
-            gate=gate,
-        )
 
     def _unknown(self, path: bytes) -> Unimplemented:
         service = path[1:].partition(b"/")[0]

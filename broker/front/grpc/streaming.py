@@ -2,67 +2,55 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import perf_counter
 
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
-from broker.front.admission import Admission
-from broker.front.call_log import resource_of
 from broker.front.gate import Gate
-from broker.front.grpc.call import StreamingCall
-from broker.front.grpc.held import BODY_TICKS, Holder
-from broker.front.grpc.messages import MessageReader, pack_message
+from broker.front.grpc.arriving import ArrivingCall
+from broker.front.grpc.held import BODY_TICKS
+from broker.front.grpc.messages import Message, pack_message
 from broker.front.grpc.responses import OK, beginning, error_block
-from broker.front.grpc.unary import Session, caller_of, shown, taken
+from broker.front.grpc.session import Session, Target, shown, taken
+from broker.front.request_memory import LARGE_BYTES
 from broker.port.http2.stream import Stream
 from broker.services.services import Services
 
 REQUEST_BYTES = 128  # what a request in the queue takes beside its own bytes
 
 
-class StreamingRpc(Holder):
+class StreamingRpc(ArrivingCall):
     """The receiver of a stream, and the StreamingCall of its handler, which starts with the stream.
 
-    It holds the requests that its handler has not taken, and what has come of the next.
+    It holds the requests that its handler has not taken, as they were sent, and what has come of the next.
     """
 
     def __init__(
         self,
         session: Session,
         stream: Stream,
-        handler: Callable[[StreamingCall], Awaitable[None]],
-        admission: Admission,
+        target: Target,
         encoding: bytes,
         timeout: float | None,
         *,
-        rpc: str,
         request_id: bytes,
-        gate: Gate | None = None,
     ) -> None:
-        """`rpc`: "Subscriber.StreamingPull".  `gate`: what the call passes first."""
-        super().__init__(session.budget, admission)
-        self._rpc, self._request_id = rpc, request_id
-        self._session = session
-        self._gate = gate
-        self._stream = stream
-        self._handler = handler
-        self._reader = MessageReader(encoding)
-        self._requests: deque[tuple[bytes, int]] = deque()  # with the bytes of the body that each completed
+        super().__init__(session, stream, target, encoding)
+        self._request_id = request_id
+        self._requests: deque[tuple[Message, int]] = deque()  # with the bytes of the body that each completed
         self._queued = 0  # bytes of those requests
         self._ticks = 0  # since the request that arrives has begun
         self._charged = 0  # bytes of the body that no request in the queue stands for yet
         self._ended = self._begun = False
         self._error: BrokerError | None = None  # what the call fails with
-        self._news = asyncio.Event()
         self._started = False
-        self._caller = ANONYMOUS
+        self._caller_known = ANONYMOUS
         self.required: Sequence[Required] = ()
         self._when_gone: Callable[[], None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._opened = perf_counter() if session.calls.on else 0.0
-        self._resource = "-"
         self._task = session.start(self._run(), "gRPC stream")
         if timeout is not None:
             late = DeadlineExceeded("The deadline of the call has passed.")
@@ -71,27 +59,28 @@ class StreamingRpc(Holder):
     # --- the stream's receiver ---------------------------------------------------------------------------
 
     def data(self, payload: bytes) -> None:
-        if self._error is not None:
+        if self._error is not None or self._is_over:
             return
         self._charged += len(payload)
+        self._budget.requests.received += len(payload)
         if not self._reader.is_within_message:
             self._ticks = 0
         try:
             for message in self._reader.feed(payload):
                 self._requests.append((message, self._charged))
-                self._queued += len(message) + REQUEST_BYTES
+                self._queued += len(message.data) + REQUEST_BYTES
                 self._charged = self._ticks = 0
             self._hold_all()
         except BrokerError as error:
             self._cancel(error)
         if self._reader.is_within_message:  # one that is larger than the window must be able to come
-            self._stream.consumed(self._charged)
-            self._charged = 0
-        self._news.set()
+            charged, self._charged = self._charged, 0
+            self._came(charged)
+        self._wake()
 
     def ended(self) -> None:
         self._ended = True
-        self._news.set()
+        self._wake()
 
     def tick(self) -> None:
         self._ticks += 1
@@ -119,11 +108,11 @@ class StreamingRpc(Holder):
 
     @property
     def gate(self) -> Gate | None:
-        return self._gate
+        return self._target.gate
 
     @property
     def caller(self) -> Caller:
-        return self._caller
+        return self._caller_known
 
     def peer(self) -> object:
         return self._session.peer()
@@ -132,18 +121,17 @@ class StreamingRpc(Holder):
         while True:
             while self._requests:
                 message, size = self._requests.popleft()
-                if self._resource == "-":
-                    self._resource = resource_of(message)
                 self._stream.consumed(size)
-                yield message
-                self._queued -= len(message) + REQUEST_BYTES
+                yield await self._read(message, self._caller_known)
+                self._queued -= len(message.data) + REQUEST_BYTES
+                self._drop_unpacked()
                 self._hold_all()
             if self._ended:
                 if self._reader.is_within_message:
                     raise Internal("The last request ends early.")
                 return
-            self._news.clear()
-            await self._news.wait()
+            if not await self._wait():
+                return
 
     def when_gone(self, act: Callable[[], None]) -> None:
         self._when_gone = act
@@ -162,10 +150,20 @@ class StreamingRpc(Holder):
                 self._stream.outbox.clear()
                 unless_sent()
 
+    @property
+    def _first(self) -> Message | None:
+        return self._requests[0][0] if self._requests else None
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._ended
+
     # --- the call ----------------------------------------------------------------------------------------
 
     def _hold_all(self) -> None:
         arriving = self._reader.held
+        if arriving + self._queued > LARGE_BYTES and not self._admitted:
+            self._enter_if_known()
         self._hold(self._queued + arriving, arriving=arriving)
 
     def _begin(self) -> None:
@@ -183,19 +181,24 @@ class StreamingRpc(Holder):
 
     async def _run(self) -> None:
         self._started = True
+        gate = self._target.gate
         try:
             if not self._stream.closed:
-                if self._gate is not None:
-                    self._caller = await caller_of(self._gate, self._session, self._stream, self._rpc)
-                    self._gate.hold(self)
-                await self._handler(self)
+                if gate is not None:
+                    self._caller_known = caller = await self._caller(gate)
+                    gate.hold(self)
+                    self.required = await self._enter(gate, caller)
+                assert self._target.streaming is not None
+                await self._target.streaming(self)
                 self._audit()
                 self._begin()
                 self._stream.send_trailers(OK)
                 self._tell("OK")
         except BrokerError as error:
+            resource = self._resource
             self._audit(error)
-            await self._session.calls.hold_back(self._resource, self._session.peer())
+            self._stop_reading()
+            await self._session.calls.hold_back(resource, self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             by_caller = self._error is not None or self._stream.closed
@@ -206,18 +209,17 @@ class StreamingRpc(Holder):
             self._session.calls.fault(shown(self._stream), error, self._request_id)
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
-            if self._gate is not None:
-                self._gate.let_go(self)
+            if gate is not None:
+                gate.let_go(self)
             if self._deadline is not None:
                 self._deadline.cancel()
             self._requests.clear()
-            self._reader.forget()
-            self._let_go()
+            self._stop_reading()
 
     def _audit(self, error: BrokerError | None = None) -> None:
         auditor = self._session.auditor
         if auditor is not None:
-            auditor.called(self._rpc, self._resource, self._caller, self._session.peer(), error)
+            auditor.called(self._target.rpc, self._resource, self._caller_known, self._session.peer(), error)
 
     def _tell(self, code: str) -> None:
         if self._opened:

@@ -1,148 +1,63 @@
 """Calls with one request and one answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
 
-from broker.access.credentials.authenticator import Shown
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
-from broker.domain.client_certificate import ClientCertificate
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
-from broker.front.admission import Admission
-from broker.front.answer_memory import AnswerMemory
-from broker.front.auditor import Auditor, is_use
-from broker.front.call_log import CallLog, resource_of
+from broker.front.auditor import is_use
 from broker.front.changes import changed_in_message
 from broker.front.gate import Gate
+from broker.front.grpc.arriving import ArrivingCall
 from broker.front.grpc.call import UnaryCall
-from broker.front.grpc.held import BODY_TICKS, ConnectionBudget, Holder
-from broker.front.grpc.messages import MessageReader, pack_message
+from broker.front.grpc.held import BODY_TICKS
+from broker.front.grpc.messages import Message, pack_message
 from broker.front.grpc.responses import OK, beginning, error_block, ok_block
-from broker.front.request_memory import RequestMemory
+from broker.front.grpc.session import Session, Target, shown, taken, warm_caller
+from broker.front.request_memory import LARGE_BYTES
 from broker.front.response_masks import mask_of, partial_answer
 from broker.port.http2.frames import Code
-from broker.port.http2.stream import Receiver, Stream
-from broker.services.services import Services
-
-ANSWER_SECONDS = 60.0  # for the caller to take an answer
-_BEGINNING = 600  # bytes of a request, which begins with the name of what it is about
+from broker.port.http2.stream import Stream
 
 
-def shown(stream: Stream) -> str:
-    """The method of a call, for the log."""
-    return stream.headers.fields[b":path"].decode("latin-1")
+class UnaryRpc(ArrivingCall):
+    """Collects a request, then runs its handler.  It holds the request until the handler has ended.
 
-
-class Session:
-    """What the calls of a connection share.
-
-    `running`: their tasks, which are among the server's `tasks` too.  `requests`, `answers`: the process's budgets.
+    Its task begins when the request is whole; sooner if it is to be asked who calls, or if the request is large.
     """
-
-    def __init__(
-        self,
-        services: Services,
-        tasks: set[asyncio.Task[Any]],
-        requests: RequestMemory,
-        answers: AnswerMemory,
-        calls: CallLog,
-        auditor: Auditor | None = None,
-    ) -> None:
-        self.services = services
-        self.auditor = auditor
-        self.calls = calls
-        self.peer: Callable[[], object] = lambda: None  # the caller's address
-        self.certificate: Callable[[], ClientCertificate | None] = lambda: None  # which TLS has verified
-        self.others: Callable[[Stream], Receiver] | None = None  # accepts what is not gRPC
-        self.budget = ConnectionBudget(requests)
-        self.answers = answers
-        self.running: set[asyncio.Task[Any]] = set()
-        self._tasks = tasks
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self.running.add(task)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self.running.discard(task)
-        self._tasks.discard(task)
-
-
-async def caller_of(gate: Gate, session: Session, stream: Stream, rpc: str) -> Caller:
-    """Who opened it, to call `rpc`.  Raises Unauthenticated, Unavailable."""
-    fields = stream.headers.fields
-    authorization = fields.get(b"authorization", b"")
-    known = gate.warm(authorization)
-    if known is not None:
-        return known
-    shown = Shown(authorization, fields.get(b"x-goog-api-key", b""), session.certificate())
-    return await gate.caller(shown, rpc)
-
-
-async def taken(stream: Stream, answers: AnswerMemory, resource: str, size: int) -> bool:
-    """Wait until the caller has taken what was sent; till then it counts.  False: the stream was closed before.
-
-    Raises TimeoutError: one who takes nothing must not hold the memory for ever.
-    """
-    with answers.holding(resource, size):
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return await stream.drained()
-
-
-class UnaryRpc(Holder):
-    """Collects a request, then runs its handler.  It holds the request until the handler has ended."""
 
     __slots__ = (
         "_began",
-        "_beginning",
         "_call",
         "_deadline",
-        "_gate",
-        "_handler",
         "_message",
-        "_reader",
         "_request_id",
-        "_rpc",
         "_running",
-        "_session",
-        "_stream",
+        "_started",
         "_ticks",
-        "_waits",
+        "_whole",
     )
 
     def __init__(
         self,
         session: Session,
         stream: Stream,
-        handler: Callable[[UnaryCall, bytes], Awaitable[bytes]],
-        admission: Admission,
+        target: Target,
         encoding: bytes,
         timeout: float | None,
         *,
-        rpc: str,
         request_id: bytes,
-        gate: Gate | None = None,
-        waits: bool = False,
     ) -> None:
-        """`rpc`: "Publisher.Publish".  `gate`: what the call passes first; `waits`: it may be open for long."""
-        super().__init__(session.budget, admission)
-        self._rpc, self._request_id = rpc, request_id
-        self._gate = gate
-        self._waits = waits and gate is not None
-        self._session = session
-        self._stream = stream
-        self._handler = handler
-        self._reader = MessageReader(encoding)
-        self._message: bytes | None = None
-        self._running = False
+        super().__init__(session, stream, target, encoding)
+        self._request_id = request_id
+        self._message: Message | None = None
+        self._whole = False  # all of the body has come
+        self._started = False  # the task
+        self._running = False  # the handler
         self._ticks = 0
         self._began = perf_counter() if session.calls.on else 0.0
-        self._beginning = b""
         self._deadline: asyncio.TimerHandle | None = None
         deadline: float | None = None
         if timeout is not None:
@@ -150,29 +65,41 @@ class UnaryRpc(Holder):
             deadline = loop.time() + timeout
             self._deadline = loop.call_later(timeout, self._too_late)
         self._call = UnaryCall(session.services, deadline, session.peer, stream.headers.fields)
+        if target.gate is not None and warm_caller(target.gate, stream) is None:
+            self._start()
 
     # --- the stream's receiver ---------------------------------------------------------------------------
 
     def data(self, payload: bytes) -> None:
+        if self._is_over:
+            return
+        self._budget.requests.received += len(payload)
         try:
             for message in self._reader.feed(payload):
                 if self._message is not None:
                     raise Internal("The call has more than one request.")
                 self._message = message
             arriving = self._reader.held
-            self._hold(arriving + len(self._message or b""), arriving=arriving)
+            size = arriving + (len(self._message.data) if self._message is not None else 0)
+            if size > LARGE_BYTES and not self._admitted:
+                self._enter_if_known()
+            self._hold(size, arriving=arriving)
         except BrokerError as error:
             self._fail(error)
-        else:
-            self._stream.consumed(len(payload))
+            return
+        self._came(len(payload))
+        if not self._admitted and self._target.gate is not None:
+            if not self._started and (self._message is not None or self._reader.arriving is not None):
+                self._start()
+            self._wake()
 
     def ended(self) -> None:
         if self._message is None or self._reader.is_within_message:
             self._fail(Internal("The request ends early."))
         else:
-            self._running = True
-            message, self._message = self._message, None
-            self._session.start(self._run(message), "gRPC call")
+            self._whole = True
+            self._start()
+            self._wake()
 
     def gone(self) -> None:
         self._finish()
@@ -190,51 +117,90 @@ class UnaryRpc(Holder):
 
     # --- the call ----------------------------------------------------------------------------------------
 
-    async def _run(self, request: bytes) -> None:
-        call, stream = self._call, self._stream
-        if self._began:
-            self._session.calls.arrived(self._began)
-        self._beginning = request[:_BEGINNING]
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._session.start(self._run(), "gRPC call")
+
+    async def _run(self) -> None:
+        call, gate, rpc = self._call, self._target.gate, self._target.rpc
         try:
-            if self._gate is not None:
-                call.caller = await caller_of(self._gate, self._session, stream, self._rpc)
-                call.gate = self._gate
-                if self._waits:
-                    self._gate.hold(self)
-            mask = mask_of(stream.headers.fields, self._rpc)
-            answer = await self._handler(call, request)
+            if gate is not None:
+                await self._pass(gate)
+            if not await self._is_whole():
+                return
+            request = await self._take()
+            mask = mask_of(self._stream.headers.fields, rpc)
+            assert self._target.unary is not None
+            answer = await self._target.unary(call, request)
             await self._tell_auditor(request, answer)
             if mask is not None:
-                answer = partial_answer(answer, mask, self._rpc)
+                answer = partial_answer(answer, mask, rpc)
             del request
             self._let_go()
             if not await self._send(answer) and call.unsent is not None:
                 await call.unsent()
         except BrokerError as error:
+            resource = self._resource
             self._tell_auditor_of(error)
-            self._let_go()
-            await self._session.calls.hold_back(self._resource, self._session.peer())
+            self._stop_reading()
+            await self._session.calls.hold_back(resource, self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             self._fail(Unavailable("The broker stops."))
             raise
         except Exception as error:
-            self._session.calls.fault(shown(stream), error, self._request_id)
+            self._session.calls.fault(shown(self._stream), error, self._request_id)
             self._fail(Internal("The broker met an unexpected fault; its log has the details."))
         finally:
             self._running = False
             self._finish()
-            if self._gate is not None and self._waits:
-                self._gate.let_go(self)
+            if gate is not None and self._target.waits:
+                gate.let_go(self)
+
+    async def _pass(self, gate: Gate) -> None:
+        """Pass the gate, by the headers and the first bytes; again if access has changed while the rest came."""
+        call, changes = self._call, -1
+        while changes != gate.changes:
+            changes = gate.changes
+            call.caller, call.gate = await self._caller(gate), gate
+            call.required = await self._enter(gate, call.caller)
+            if not await self._is_whole():
+                return
+        if self._target.waits:
+            gate.hold(self)
+
+    async def _is_whole(self) -> bool:
+        """Wait until all of the request has come; False: it is not wanted any more."""
+        while not (self._whole or self._is_over):
+            await self._wait()
+        return not self._is_over
+
+    async def _take(self) -> bytes:
+        """The request, for the handler, which has it from now on."""
+        message, self._message = self._message, None
+        assert message is not None
+        if self._began:
+            self._session.calls.arrived(self._began)
+        self._running = True
+        return await self._read(message, self._call.caller)
+
+    @property
+    def _first(self) -> Message | None:
+        return self._message
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._whole
 
     def _tell_auditor_of(self, error: BrokerError) -> None:
         auditor = self._session.auditor
         if auditor is not None:
-            auditor.called(self._rpc, self._resource, self._call.caller, self._session.peer(), error)
+            auditor.called(self._target.rpc, self._resource, self._call.caller, self._session.peer(), error)
 
     async def _tell_auditor(self, request: bytes, answer: bytes) -> None:
         """Of a call that went well."""
-        rpc, auditor = self._rpc, self._session.auditor
+        rpc, auditor = self._target.rpc, self._session.auditor
         if auditor is None or not auditor.enters(rpc):
             return
         caller, peer = self._call.caller, self._session.peer()
@@ -243,11 +209,6 @@ class UnaryRpc(Holder):
             return
         resource, fields = changed_in_message(rpc, self._resource, request, answer)
         await auditor.changed(rpc, resource, caller, peer, fields=fields, request_id=self._request_id)
-
-    @property
-    def _resource(self) -> str:
-        """That the request is about; "-" if it has not come."""
-        return resource_of(self._beginning)
 
     @property
     def caller(self) -> Caller:
@@ -303,6 +264,7 @@ class UnaryRpc(Holder):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self._reader.forget()
-        if not self._running:  # else the handler has it still, whoever is gone
-            self._let_go()
+        if self._running:  # the handler has it still, whoever is gone
+            self._is_over = True
+        else:
+            self._stop_reading()

@@ -20,7 +20,7 @@ from broker.front.call_log import CallLog
 from broker.front.changes import changed_in_json
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
 from broker.front.hot_calls import BOUNDED, HotCalls
-from broker.front.permissions import is_of_path
+from broker.front.permissions import NEEDS
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import UNBOUNDED, ResourceCalls
 from broker.front.rest.body import BodyReader
@@ -50,7 +50,7 @@ class _Target(NamedTuple):
     waits: bool
     rpc: str
     parameters: QueryParameters
-    is_of_path: bool
+    needs_permission: bool
     is_told: bool  # to the auditor, also where it went well
 
 
@@ -90,8 +90,8 @@ class RestDoor:
         self._gate = gate
         self._auditor = auditor
         self._calls = calls
-        self._answers = answers
-        self._bodies = BodyReader(requests)
+        self._requests, self._answers = requests, answers
+        self._bodies = BodyReader(requests, services.loop_turns)
         self._targets = _targets(routes, requests, resource_calls, hot_calls, auditor)
         self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
 
@@ -117,6 +117,7 @@ class RestDoor:
                 arriving = self._bodies.read(exchange, target.admission, name)
                 body, held, large = await (_noted(arriving) if began else arriving)
                 call = Call(self._services, name, reading.query, body, exchange, self._answers, large=large)
+                self._requests.decoded += len(body)
                 answer = await reading.handler(call)
         except BrokerError as error:
             self._calls.refused(error, exchange.request_id)
@@ -149,16 +150,17 @@ class RestDoor:
             if gate is not None:
                 changes = gate.changes
                 caller = gate.warm(authorization_of(exchange.head)) or await _caller(gate, exchange, target.rpc)
-                if target.is_of_path:
+                if target.needs_permission:
                     passed = gate.passed(caller, target.rpc, name)
                     required = await gate.allow(caller, target.rpc, name) if passed is None else passed
             with spending("body"):
-                body, held, large = await self._bodies.read(exchange, target.admission, name)
+                body, held, large = await self._bodies.read(exchange, target.admission, name, caller)
             if gate is not None and gate.changes != changes:  # while the body arrived
                 caller = await _caller(gate, exchange, target.rpc)
-                if target.is_of_path:
+                if target.needs_permission:
                     required = await gate.allow(caller, target.rpc, name)
             answers = self._answers
+            self._requests.decoded += len(body)
             call = Call(self._services, name, reading.query, body, exchange, answers, caller, gate, large, required)
             if gate is not None and target.waits:
                 answer = await _held(gate, reading.handler, call)
@@ -272,7 +274,7 @@ def _targets(
             route.rpc in WAITING_RPCS,
             route.rpc,
             QueryParameters(route.parameters),
-            is_of_path(route.rpc),
+            bool(NEEDS[route.rpc]),
             auditor is not None and auditor.enters(route.rpc),
         )
         for route in routes

@@ -6,13 +6,16 @@ be stored is part of it.
 """
 
 import asyncio
+from collections.abc import Hashable
 from typing import cast
 
+from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import DeadlineExceeded, InvalidArgument
 from broker.domain.names import project_within
-from broker.domain.payload import MAX_PAYLOAD_BYTES, decompressed, payload_too_large
+from broker.domain.payload import decompress, payload_too_large
 from broker.front.admission import Admission
 from broker.front.request_memory import LARGE_BYTES, RequestMemory
+from broker.front.steps import Steps, Turns
 from broker.port.http1.exchange import Exchange, Gone
 
 BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hold its memory for ever
@@ -21,11 +24,13 @@ BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hol
 class LargeBody:
     """What a large request holds of the budget, as a part of its sender's share."""
 
-    __slots__ = ("_admission", "_memory", "_sender", "held")
+    __slots__ = ("_admission", "_memory", "_sender", "_unpacked", "_unpacker", "held")
 
     def __init__(self, memory: RequestMemory, admission: Admission, sender: str) -> None:
         self.held = 0
         self._memory, self._admission, self._sender = memory, admission, sender
+        self._unpacked = 0  # of what is held, decompressed
+        self._unpacker: Hashable = None  # whose share of decompressed requests it has a part of
 
     def take(self, size: int) -> None:
         """Hold so many bytes more.  Raises the refusal."""
@@ -34,7 +39,28 @@ class LargeBody:
         self.held += size
         self._memory.held += size
 
+    def decompress(self, body: bytes, encoding: bytes, caller: Caller) -> Steps[bytes]:
+        """The body, decompressed; held besides what was sent.  Raises InvalidArgument, and the refusal."""
+        if encoding not in (b"gzip", b"x-gzip", b"deflate"):
+            raise InvalidArgument(f"Unsupported Content-Encoding: {encoding.decode('latin-1')}.")
+        self._unpacker = caller.member or self._sender
+        return decompress(
+            body,
+            InvalidArgument,
+            f"The body is not valid {encoding.decode()}",
+            most=self._admission.most,
+            grown=self._unpack,
+        )
+
+    def _unpack(self, size: int) -> None:
+        self._admission.unpack(self._memory, self._unpacker, size, own=self._unpacked)
+        self._unpacked += size
+        self.take(size)
+
     def let_go(self) -> None:
+        if self._unpacked:
+            self._memory.give_back_unpacked((self._unpacker,), self._unpacked)
+            self._unpacked = 0
         self._admission.give_back_share(self._memory, self._sender, self.held)
         self._memory.held -= self.held
         self.held = 0
@@ -44,22 +70,21 @@ class LargeBody:
 
         It is kept in one piece: a list of the pieces would take far more than their bytes if they are small.
         """
-        length, memory, sender = exchange.head.length or 0, self._memory, self._sender
-        if length > MAX_PAYLOAD_BYTES:
-            raise payload_too_large()
-        self._admission.check(memory, length - len(first))
+        memory, sender, most = self._memory, self._sender, self._admission.most
+        self._admission.check(memory, (exchange.head.length or 0) - len(first))
         body, arriving = bytearray(first), 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 more = True
                 while more:
                     piece, more = await _read(exchange)
+                    memory.received += len(piece)
                     self._admission.arrive(memory, sender, len(piece), own=arriving)
                     arriving += len(piece)
                     self.take(len(piece))
                     body += piece
-                    if len(body) > MAX_PAYLOAD_BYTES:
-                        raise payload_too_large()
+                    if len(body) > most:
+                        raise payload_too_large(most)
         except TimeoutError:
             raise DeadlineExceeded(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
         finally:
@@ -70,11 +95,13 @@ class LargeBody:
 class BodyReader:
     """Reads bodies within a budget; whoever reads one lets go of its bytes when it is done with."""
 
-    def __init__(self, memory: RequestMemory) -> None:
+    def __init__(self, memory: RequestMemory, turns: Turns) -> None:
+        """`turns` of the event loop, to decompress in."""
         self._memory = memory
+        self._turns = turns
 
     async def read(
-        self, exchange: Exchange, admission: Admission, name: str
+        self, exchange: Exchange, admission: Admission, name: str, caller: Caller = ANONYMOUS
     ) -> tuple[bytes, int, LargeBody | None]:
         """The body, decompressed; how many bytes of the budget it holds, or what does if it is large.
 
@@ -82,8 +109,13 @@ class BodyReader:
         of one body, without reading on; DeadlineExceeded; and the refusal.
         """
         more = False
+        if (exchange.head.length or 0) > admission.most:
+            raise payload_too_large(admission.most)
         if (body := exchange.take()) is None:
             body, more = await _read(exchange)
+        self._memory.received += len(body)
+        if len(body) > admission.most:
+            raise payload_too_large(admission.most)
         encoding = exchange.head.encoding if body or more else b""
         if not (more or encoding or admission.unpacks):
             if len(body) <= LARGE_BYTES:
@@ -95,11 +127,9 @@ class BodyReader:
             large.take(len(body))
             if more:
                 body = await large.read(exchange, body)
-            if len(body) > MAX_PAYLOAD_BYTES:
-                raise payload_too_large()
-            if encoding:
-                body = _decompressed(body, encoding.strip().lower())
-                large.take(len(body))
+            encoding = encoding.strip().lower()
+            if encoding and encoding != b"identity":
+                body = await self._turns.run(project_within(name), large.decompress(body, encoding, caller))
         except BaseException:
             large.let_go()
             raise
@@ -127,11 +157,3 @@ async def _read(exchange: Exchange) -> tuple[bytes, bool]:
         return await exchange.read()
     except Gone:
         raise InvalidArgument("The caller closed the connection within the request.") from None
-
-
-def _decompressed(body: bytes, encoding: bytes) -> bytes:
-    if encoding == b"identity":
-        return body
-    if encoding not in (b"gzip", b"x-gzip", b"deflate"):
-        raise InvalidArgument(f"Unsupported Content-Encoding: {encoding.decode('latin-1')}.")
-    return decompressed(body, InvalidArgument, f"The body is not valid {encoding.decode()}")

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
+from broker.domain.ack_id import MAX_ACK_IDS
 from broker.front.rest.codec.requests import Int32, decode_request
 from broker.front.rest.codec.scalars import parse_duration
 
@@ -28,6 +29,7 @@ class RejectRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     ack_ids: list[str] = []
 
 
+MAX_TOKENS = 2 * MAX_ACK_IDS + 100
 _acknowledge = msgspec.json.Decoder(AcknowledgeRequest)
 _modify_ack_deadline = msgspec.json.Decoder(ModifyAckDeadlineRequest)
 _nack = msgspec.json.Decoder(NackRequest)
@@ -36,20 +38,20 @@ _reject = msgspec.json.Decoder(RejectRequest)
 
 def decode_acknowledge(body: bytes) -> list[str]:
     """The ack ids of an acknowledge request.  Raises InvalidArgument."""
-    return decode_request(_acknowledge, body).ack_ids
+    return decode_request(_acknowledge, body, max_tokens=MAX_TOKENS).ack_ids
 
 
 def decode_modify_ack_deadline(body: bytes) -> ModifyAckDeadlineRequest:
     """Raises InvalidArgument."""
-    return decode_request(_modify_ack_deadline, body)
+    return decode_request(_modify_ack_deadline, body, max_tokens=MAX_TOKENS)
 
 
 def decode_nack(body: bytes) -> tuple[list[str], timedelta | None]:
     """The ack ids and the delay, if there is one.  Raises InvalidArgument."""
-    request = decode_request(_nack, body)
+    request = decode_request(_nack, body, max_tokens=MAX_TOKENS)
     return request.ack_ids, None if request.delay is None else parse_duration(request.delay, "delay")
 
 
 def decode_reject(body: bytes) -> list[str]:
     """The ack ids of a reject request.  Raises InvalidArgument."""
-    return decode_request(_reject, body).ack_ids
+    return decode_request(_reject, body, max_tokens=MAX_TOKENS).ack_ids

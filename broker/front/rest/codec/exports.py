@@ -16,6 +16,7 @@ from broker.front.rest.codec.requests import convert_json, decode_json, decode_r
 from broker.front.rest.codec.scalars import parse_timestamp
 from broker.services.exports import ExportOptions
 
+MAX_LINES = 10 * MAX_MESSAGES  # of a part: empty ones are allowed
 FORMATS = ("JSON_LINES", "AVRO")
 
 
@@ -60,6 +61,8 @@ def is_avro(body: bytes) -> bool:
 
 def decode_part(query: Mapping[str, str], body: bytes) -> Part:
     """Raises InvalidArgument."""
+    if body.count(b"\n") > MAX_LINES:
+        raise InvalidArgument(f"The part has more than {MAX_LINES:,} lines, the maximum.")
     messages = [_decode_line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
     return _part(query, messages)
 

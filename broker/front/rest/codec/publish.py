@@ -6,8 +6,9 @@ import msgspec
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
+from broker.domain.publish_limits import MAX_MESSAGES
 from broker.front.rest.codec.long_texts import Texts, without_long_texts
-from broker.front.rest.codec.requests import decode_request
+from broker.front.rest.codec.requests import decode_request, has_more_objects
 from broker.front.steps import Steps
 
 
@@ -16,13 +17,20 @@ class PublishRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
     topic: object = None  # in the path; proto's own field, ignored here
 
 
+MAX_TOKENS = 500_000  # 1,000 messages with 100 attributes each have 310,000
+_MAX_OBJECTS = 2 * MAX_MESSAGES + 1  # the request, its messages and their attributes
 _decoder = msgspec.json.Decoder(PublishRequest)
 _encode = msgspec.json.Encoder().encode
 
 
 def decode_publish(body: bytes) -> list[NewMessage]:
     """The messages of a publish request.  Raises InvalidArgument."""
-    return decode_request(_decoder, body).messages
+    if has_more_objects(body, _MAX_OBJECTS):
+        raise InvalidArgument(
+            f"The request has more than {_MAX_OBJECTS} JSON objects, which are more than "
+            f"{MAX_MESSAGES} messages with attributes, the maximum."
+        )
+    return decode_request(_decoder, body, max_tokens=MAX_TOKENS).messages
 
 
 def decode_large_publish(body: bytes) -> Steps[list[NewMessage]]:

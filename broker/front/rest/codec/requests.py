@@ -20,9 +20,9 @@ from broker.domain.errors import InvalidArgument
 Request = TypeVar("Request", bound=msgspec.Struct)
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
-# Strings, brackets and commas of a body: 10 MB of the shortest ack ids have fewer, 10 MB of {},{},… would be
-# some hundred MB of objects.
-MAX_TOKENS = 500_000
+# Strings, brackets and commas of a body: 10 MB of {},{},… would be some hundred MB of objects.  The largest policy
+# has 14,000; what may have more says so.
+MAX_TOKENS = 20_000
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[,]', re.DOTALL)  # one pass, whatever comes
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, or of something wrong
@@ -32,29 +32,37 @@ _MOST_SEARCHED = 100_000  # bytes
 _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def decode_request(decoder: msgspec.json.Decoder[Request], body: bytes) -> Request:
+def decode_request(decoder: msgspec.json.Decoder[Request], body: bytes, *, max_tokens: int = MAX_TOKENS) -> Request:
     """The request in a body; an empty body is {}.  Raises InvalidArgument that names the field."""
-    if len(body) > MAX_TOKENS:
-        _check_tokens(body)
+    _check_tokens(body, max_tokens)
     try:
         return decoder.decode(body or b"{}")
     except _MALFORMED:
-        return _decode_leniently(decoder.type, body)
+        return _decode_leniently(decoder.type, body, max_tokens)
 
 
-def _check_tokens(body: bytes) -> None:
-    """Raises InvalidArgument if a body would become far more objects than any request has."""
+def _check_tokens(body: bytes, most: int) -> None:
+    """Raises InvalidArgument if a body would become far more objects than its request may have."""
+    if len(body) <= most:
+        return
     at_most = body.count(b'"') // 2 + body.count(b"{") + body.count(b"[") + body.count(b",")
-    if at_most > MAX_TOKENS and sum(1 for _ in islice(_TOKEN.finditer(body), MAX_TOKENS + 1)) > MAX_TOKENS:
+    if at_most > most and sum(1 for _ in islice(_TOKEN.finditer(body), most + 1)) > most:
         raise InvalidArgument(
-            f"Invalid JSON payload received. It has more than {MAX_TOKENS} strings, brackets and commas."
+            f"Invalid JSON payload received. It has more than {most} strings, brackets and commas."
         )
 
 
-def decode_json(body: bytes) -> Any:
+def has_more_objects(body: bytes, most: int) -> bool:
+    """Whether a body has more than so many JSON objects; none is made."""
+    if body.count(b"{") <= most:
+        return False
+    objects = (token for token in _TOKEN.finditer(body) if token[0] == b"{")
+    return sum(1 for _ in islice(objects, most + 1)) > most
+
+
+def decode_json(body: bytes, max_tokens: int = MAX_TOKENS) -> Any:
     """The value in a body; an empty body is {}.  Raises InvalidArgument."""
-    if len(body) > MAX_TOKENS:
-        _check_tokens(body)
+    _check_tokens(body, max_tokens)
     try:
         # RFC 8259, section 8.1: a byte order mark may be ignored. Editors and shells on Windows write one.
         return msgspec.json.decode(body.removeprefix(BOM_UTF8) or b"{}")
@@ -108,8 +116,8 @@ def _is_broken(text: str) -> bool:
     return False
 
 
-def _decode_leniently(request_type: type[Request], body: bytes) -> Request:
-    return convert_json(decode_json(body), request_type)
+def _decode_leniently(request_type: type[Request], body: bytes, max_tokens: int) -> Request:
+    return convert_json(decode_json(body, max_tokens), request_type)
 
 
 def convert_json(value: Any, request_type: type[Request]) -> Request:
