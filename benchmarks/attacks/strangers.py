@@ -20,7 +20,7 @@ PUBLISH, HEALTH = "/google.pubsub.v1.Publisher/Publish", "/grpc.health.v1.Health
 _NAME: bytes = PublishRequest(topic="projects/good/topics/neighbour").SerializeToString()
 _LARGE = 10_485_760  # bytes of a request at most
 _STRANGERS, _PAUSE_SECONDS = 4, 0.04
-_CONNECTIONS, _STREAMS, _BEGUN, _AGAIN_SECONDS = 9, 21, 1_000_000, 1.0
+_CONNECTIONS, _STREAMS, _BEGUN, _AGAIN_SECONDS = 9, 21, 1_000_000, 10.0
 _FULL_FORCE_SECONDS = 3.0
 _AUDIENCE = "https://pubsub.googleapis.com/"
 _PROJECT = "projects/greedy"
