@@ -85,11 +85,11 @@ ENTRY: dict[str, Any] = {
             [NAME[25:55], "WAITING_FOR_SLOTS"],
             ["OUTSTANDING"],
         ),
-        ("audit", {"entries": [ENTRY]}, ["2026-11-23", "CreateServiceAccountKey", "billing-123"], ["PRINCIPAL"]),
+        ("audit", {"entries": [ENTRY]}, ["2026-11-23", "10:00:00Z", "billing-123"], ["PRINCIPAL"]),
         (
             "audit",
-            {"entries": [{**ENTRY, "protoPayload": {**ENTRY["protoPayload"], "resourceName": NAME[:55]}}]},
-            ["CreateServiceAccountKey", NAME[25:55]],
+            {"entries": [{**ENTRY, "protoPayload": {**ENTRY["protoPayload"], "resourceName": NAME[:65]}}]},
+            [NAME[25:65]],
             ["PRINCIPAL", "TIME"],
         ),
         (

@@ -52,8 +52,8 @@ def audit(
         data=found,
         columns=columns,
         rows=rows,
-        whole=("time", "method", "resource", "principal"),
-        cut=("outcome",),
+        whole=("time", "resource", "principal"),
+        cut=("method", "outcome"),
         minor=("principal", "time"),
         nothing=nothing,
     )
