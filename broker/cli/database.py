@@ -3,18 +3,17 @@
 import contextlib
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from broker.cli.stop import Misuse, Stop
+from broker.cli.terminal import write_line
 from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.embedded_postgres.binaries import bin_directory
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.setting_fields import Settings
 from broker.store.driver.text import quoted
 from broker.store.schema.schema_state import DatabaseUnreachable, schemas_of_other_roles
-from broker.telemetry.log import one_line
 
 # By their names alone, in the broker's schema or where release 0.1.0 made them.
 _FINDING_TABLES = f"-csearch_path%3D{DEFAULT_SCHEMA}%2C{RELEASE_0_1_SCHEMA}"
@@ -68,5 +67,5 @@ def _leaving_out_others(url: str) -> list[str]:
         raise Stop(str(error)) from error
     if schemas:
         left_out = f"the dump is without the schemas that belong to other roles: {', '.join(schemas)}"
-        print("broker:", one_line(left_out), file=sys.stderr)  # noqa: T201
+        write_line(f"broker: {left_out}", error=True)
     return ["--no-blobs", *(f"--exclude-schema={quoted(schema)}" for schema in schemas)]
