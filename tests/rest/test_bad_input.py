@@ -131,7 +131,7 @@ async def test_an_attribute_that_cannot_be_is_refused_over_both_doors(
         ),
         ({"broker-dedup-id": "a\0b"}, "", ("messages[1].attributes", "U+0000", "broker-dedup-id")),
         ({"broker-ttl": "60s", "broker-\0": "x"}, "", ("messages[1].attributes", "U+0000")),
-        ({f"broker-dedup-id{n}": "i" for n in range(10_000)}, "", ("messages[1].attributes", "10000", "100")),
+        ({f"broker-dedup-id{n}": "i" for n in range(1_000)}, "", ("messages[1].attributes", "1000", "100")),
         ({"broker-dedup-id": "i" * 1_025}, "", ("messages[1].attributes", "broker-dedup-id", "1025")),
     ],
 )
@@ -335,7 +335,7 @@ async def test_a_schedule_that_cannot_be_is_refused_by_its_fields(rest: Rest) ->
         ({"start": "2026-12-02T00:00:00Z", "end": "2026-12-01T00:00:00Z"}, ("end", "2026-12-01")),
         ({"end": "2020-01-01T00:00:00Z"}, ("end", "2020-01-01")),
         ({"missed": "all"}, ("missed", "'all'")),
-        ({"message": message("m", {f"{n}": "v" for n in range(10_000)})}, ("message.attributes", "10000")),
+        ({"message": message("m", {f"{n}": "v" for n in range(1_000)})}, ("message.attributes", "1000")),
         ({"message": message("m", {"broker-dedup-id": "\0"})}, ("message.attributes", "U+0000")),
         ({"message": message("m", orderingKey="k" * 1_025)}, ("message.ordering_key", "1025")),
         ({"message": None, "template": message("{{hour}}")}, ("template", "{{hour}}")),

@@ -120,3 +120,11 @@ def test_messages_that_are_nested_without_end_are_left_to_the_decoder() -> None:
         body = _tagged(1, _tagged(3, body) if body else b"")  # of a google.protobuf.Struct in a Value
     for _ in check_elements(request_of("Publisher.UpdateTopic"), body + _tagged(1_000, b"\x0a" * 4 * FEW)):
         pass
+
+
+def test_what_has_too_many_elements_is_named_by_its_place() -> None:
+    messages = [{"data": b"x"}, {"attributes": {f"{number}": "" for number in range(FEW + 1)}}]
+    body = request_of("Publisher.Publish")(topic=TOPIC, messages=messages).SerializeToString()
+    with pytest.raises(InvalidArgument, match=r"^messages\[1\]\.attributes has more than 100 elements"):
+        for _ in check_elements(request_of("Publisher.Publish"), body):
+            pass

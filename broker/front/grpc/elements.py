@@ -71,7 +71,20 @@ def check_elements(message_class: Any, body: Buffer) -> Steps[None]:
         if check.seen >= left:
             left = check.seen + _FIELDS_OF_STEP
             yield _FIELDS_OF_STEP * _FIELD_COST
-        check.field(field, known, counts, 1)
+        try:
+            check.field(field, known, counts, 1)
+        except _TooMany as refusal:
+            where, limit = ".".join(refusal.path), refusal.limit
+            raise InvalidArgument(f"{where} has more than {limit} elements, the maximum.") from None
+
+
+class _TooMany(Exception):
+    """Of the list or map at `path`, from the outermost field on."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__()
+        self.path = [name]
+        self.limit = limit
 
 
 class _Check:
@@ -96,9 +109,13 @@ class _Check:
             is_packed = kind == LENGTH and this.is_number
             counts[number] = counts.get(number, 0) + (count_varints(self._body, start, stop) if is_packed else 1)
             if counts[number] > this.limit:
-                raise InvalidArgument(f"{this.name} has more than {this.limit} elements, the maximum.")
+                raise _TooMany(this.name, this.limit)
         if this.within is not None and kind == LENGTH and depth < MAX_DEPTH:
-            self._message(start, min(stop, len(self._body)), _fields_of(this.within), depth + 1)
+            try:
+                self._message(start, min(stop, len(self._body)), _fields_of(this.within), depth + 1)
+            except _TooMany as refusal:
+                refusal.path.insert(0, f"{this.name}[{counts[number] - 1}]" if this.limit else this.name)
+                raise
 
     def _message(self, at: int, end: int, known: dict[int, _Field], depth: int) -> None:
         counts: dict[int, int] = {}
@@ -117,8 +134,7 @@ def _fields_of(descriptor: Descriptor) -> dict[int, _Field]:
         is_map = message is not None and message.GetOptions().map_entry
         limit = LIMITS.get(field.full_name, OTHER_LIMIT) if field.is_repeated else 0
         is_number = message is None and field.cpp_type != FieldDescriptor.CPPTYPE_STRING
-        name = f"{descriptor.name}.{field.name}"
-        found[field.number] = _Field(name, limit, is_number, None if is_map else message)
+        found[field.number] = _Field(field.name, limit, is_number, None if is_map else message)
     return found
 
 
