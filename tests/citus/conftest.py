@@ -46,7 +46,7 @@ def served_url(citus_nodes: Nodes) -> Iterator[str]:
     with citus_nodes.database() as url:
         done = run_broker("migrate", "--distribute", "--database-url", url)
         assert done.returncode == 0, done.stderr
-        assert "14 tables were distributed or made known to Citus.\n" in done.stdout
+        assert "15 tables were distributed or made known to Citus.\n" in done.stdout
         yield url
 
 

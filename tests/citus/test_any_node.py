@@ -154,8 +154,9 @@ def test_other_servers_are_refused(distributed_url: str, citus_nodes: Nodes, dat
     for other in (elsewhere, database_url):
         found = look_at_nodes(distributed_url, other, "broker")
         assert "is no node of this Citus cluster, or has no schema broker" in found.problem
-    [(_, state, said, _)] = look_at_hot_nodes(distributed_url, elsewhere)
-    assert (state, said) == ("error", look_at_nodes(distributed_url, elsewhere, "broker").problem)
+    [finding] = look_at_hot_nodes(distributed_url, elsewhere)
+    problem = look_at_nodes(distributed_url, elsewhere, "broker").problem
+    assert (finding.state, finding.finding) == ("error", problem)
     said = complaint("serve", "--database-url", distributed_url, "--hot-database-url", elsewhere, "--port", "0")
     assert "is no node of this Citus cluster" in said
     nobody = distributed_url.replace("5432", "5499")

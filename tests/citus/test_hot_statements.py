@@ -186,6 +186,7 @@ def test_what_is_about_all_shards_is_one_snapshot_of_each(distributed: psycopg.C
     """A task for each part of the tables, and none before it: what it says of a shard it says of one moment."""
     given = {
         "now": "now()",
+        "kept_since": "now()",
         "start": "now()",
         "end": "now()",
         "snapshot_id": "1",
