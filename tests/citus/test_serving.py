@@ -80,9 +80,7 @@ async def test_what_is_to_come_later_comes(rest: Rest) -> None:
 async def test_what_is_not_served_there_says_so(served_url: str) -> None:
     lock_all = Statement(b"lock_all", b"SELECT FROM shards FOR UPDATE")
     async with make_database(served_url) as (database, _):
-        with pytest.raises(
-            Unimplemented, match="does not support a statement of the broker: could not run distributed query"
-        ):
+        with pytest.raises(Unimplemented, match="could not run distributed query"):
             async with database.hot() as connection:
                 await connection.run((lock_all, {}))
 

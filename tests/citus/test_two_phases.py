@@ -377,7 +377,7 @@ async def test_a_commit_that_does_not_end_is_told(
         if not doctor:
             return [record.getMessage() for record in caplog.records if record.name == "broker.state"]
         found = await asyncio.to_thread(lambda: list(look_at_database(in_schema(distributed_url))))
-        return [text for what, _, text, _ in found if what == "prepared transaction"]
+        return [finding.finding for finding in found if finding.check == "prepared transaction"]
 
     assert await told(False) == await told(True) == []  # it is young
     for module in (in_doubt, prepared_transactions):

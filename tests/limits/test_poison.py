@@ -12,6 +12,8 @@ from tests.fixtures.grpc import GrpcRest, channel_to
 from tests.streaming.conftest import streams as streams  # a fixture
 from tests.streaming.stream import Received, Streams
 
+_THROWS, _HANGS = "throw new Error('poison')", "while (true) {}"
+_NO_BACKOFF: Json = {"retryPolicy": {"minimumBackoff": "0s"}}
 HEALTHY = [f"healthy {number}" for number in range(100)]
 WAYS = ["REST", "gRPC", "StreamingPull"]
 
@@ -150,8 +152,15 @@ async def test_what_was_just_retried_is_redelivered_at_once_if_no_shard_has_anyt
         await rest.modify_ack_deadline(received, 0)
 
 
-@pytest.mark.parametrize("fields", [{}, {"retryPolicy": {"minimumBackoff": "0s"}}], ids=["default", "no backoff"])
-@pytest.mark.parametrize("fails", ["throw new Error('poison')", "while (true) {}"], ids=["throws", "hangs"])
+@pytest.mark.parametrize(
+    ("fails", "fields"),
+    [
+        pytest.param(_THROWS, {}, id="throws"),
+        pytest.param(_THROWS, _NO_BACKOFF, id="throws, no backoff"),
+        pytest.param(_HANGS, {}, id="hangs"),
+        pytest.param(_HANGS, _NO_BACKOFF, id="hangs, no backoff", marks=pytest.mark.slow),
+    ],
+)
 async def test_messages_that_a_transform_fails_for_do_not_hold_up_the_others(
     rest: Rest, consume: Consume, fails: str, fields: Json
 ) -> None:

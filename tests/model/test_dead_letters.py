@@ -278,7 +278,7 @@ async def _history(database_url: str, monkeypatch: pytest.MonkeyPatch, seed: int
         yield history
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
 async def test_summary_list_plan_and_run_agree_after_each_step(
     database_url: str, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

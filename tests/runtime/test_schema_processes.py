@@ -96,6 +96,8 @@ async def test_what_is_unknown_of_a_project_with_a_slow_schema_is_taken_to_be_sl
         await _cancel([slow])
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 async def test_projects_share_the_slow_process_by_its_time(processes: SchemaProcesses) -> None:
     """One that comes later has its turn before the second message of a project that was there first."""
     for number, project in enumerate((_GREEDY, _GOOD), 1):
