@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 
 from tests.model.both import Both
-from tests.model.model import HOUR, MINUTE, SECOND, Options
+from tests.model.model import HOUR, MINUTE, SECOND, Filter, Options
 from tests.model.running_broker import RunningBroker
+
+BLUE = Filter('attributes.colour = "blue"', lambda attributes: attributes.get("colour") == "blue")
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +120,17 @@ def test_who_has_a_message_may_ack_it_after_its_time_and_it_comes_back_to_nobody
     both.time_passes(5 * SECOND)
     both.acknowledge("once", [kept])  # too late: its lease is over
     assert (both.pull("once"), both.pull("sub")) == ([], [])
+
+
+def test_a_purge_drops_what_an_ordered_subscription_s_snapshot_has_brought_to_one_without_ordering(
+    both: Both,
+) -> None:
+    """Of a key's messages that were not handed out yet the snapshot has that they wait for an earlier one."""
+    both.create_subscription("ordered", "topic", Options(ordered=True))
+    both.create_subscription("sub", "topic")
+    both.publish("topic", 2, "a", colour="blue")
+    both.nack("ordered", both.pull("ordered", 1))
+    both.create_snapshot("snapshot", "ordered")
+    both.seek_to_snapshot("sub", "snapshot")
+    both.purge("sub", BLUE)
+    assert both.pull("sub") == []

@@ -264,11 +264,12 @@ class Pile:
         )
 
     def _stop_waiting(self, letters: Sequence[Any], taken: set[int]) -> Iterator[Bound]:
+        """A subscription without ordering has such rows of a snapshot of an ordered one."""
         keys: dict[str, list[int]] = {}
-        if self.cursor.ordered:
-            for letter in letters:
-                if letter.ordering_key is not None and letter.seq in taken:
-                    keys.setdefault(letter.ordering_key, []).append(letter.seq)
+        for letter in letters:
+            may_wait = self.cursor.ordered or letter.seq in self._waiting
+            if may_wait and letter.ordering_key is not None and letter.seq in taken:
+                keys.setdefault(letter.ordering_key, []).append(letter.seq)
         if keys:
             where = {"shard_id": self.shard_id, "subscription_ids": [self.subscription_id] * len(keys)}
             yield _STOP_WAITING, where | {"ordering_keys": list(keys), "seqs": multiranges(keys)}
