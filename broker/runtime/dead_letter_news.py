@@ -7,6 +7,7 @@ from broker.telemetry.state_changes import StateChanges
 _MISSING = "subscriptions without their dead-letter topic"
 _DENIED = "subscriptions that may not publish on their dead-letter topic"
 _UNREAD = "subscriptions whose dead-letter topic has no subscription"
+_KINDS = (_MISSING, _DENIED, _UNREAD)
 
 
 class DeadLetterNews:
@@ -47,9 +48,9 @@ class DeadLetterNews:
 
     def is_told(self, name: str) -> bool:
         """Whether something was told of it that is not over."""
-        return self._states.lasts(_MISSING, name) or self._states.lasts(_UNREAD, name)
+        return any(self._states.lasts(kind, name) for kind in _KINDS)
 
     def gone(self, name: str) -> None:
         """There is no such subscription any more, or it has no such policy."""
-        for kind in (_MISSING, _DENIED, _UNREAD):
+        for kind in _KINDS:
             self._states.forget(kind, name)
