@@ -49,7 +49,7 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "a machine with 2 busy threads": two_threads,
     "a machine with 8 busy threads": eight_threads,
 }
-# Those that are made on a broker that asks who calls.
+# Attacks on a broker with authentication.
 GUARDED = frozenset({"compressed strangers", "many elements", "unfinished requests"})
 
 

@@ -102,7 +102,7 @@ async def _go_on(attacks: Sequence[Coroutine[None, None, None]], ready: Callable
 
 
 async def without_a_role(host: str, port: int) -> str:
-    """What a new service account shows as `Authorization`."""
+    """The `Authorization` header of a new service account, which has no role."""
     caller = Caller(host, port)
     account_id = f"stranger-{time.time_ns() % 10**9}"
     account = json.loads(await caller.call("POST", f"{_PROJECT}/serviceAccounts", {"accountId": account_id}))

@@ -1,7 +1,7 @@
 """A budget for the bytes of large answers that their readers have not taken yet.
 
-It is shared by project, then by resource (domain/fair_stock.py): whoever asks for answers and does not read them
-gets no more, and others are answered as before (M1).  Every door and every kind of call counts.  Pulls ask for room
+Projects share it, and within them their resources (domain/fair_stock.py): a client that does not read its answers
+gets no more of them, and others are answered as before.  All calls over REST and gRPC count.  Pulls ask for room
 before they claim (runtime/pull_queue.py), calls that read ask when their turn has come (runtime/resource_turns.py).
 """
 

@@ -40,7 +40,7 @@ class RequestMemory:
 
     @property
     def unadmitted(self) -> int:
-        """Of requests whose callers have not shown a permission yet."""
+        """Bytes held by requests whose callers are not known to have permission."""
         return self._unadmitted.total
 
     def has_room(self, size: int, *, beyond: int = 0) -> bool:

@@ -203,7 +203,7 @@ class ArrivingCall(Holder):
 def _paths(rpc: str) -> Sequence[Sequence[int]]:
     """Where the requests of a method have the name of their resource: in their first field, or in its first field.
 
-    What gets its name from the broker names another resource of the project.
+    A request for a resource that the broker names has another resource of the project in a field of its own.
     """
     descriptor = request_of(rpc).DESCRIPTOR
     paths = [(1,) if descriptor.fields_by_number[1].message_type is None else (1, 1)]

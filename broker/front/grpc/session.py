@@ -1,4 +1,4 @@
-"""What the calls of a connection share, and what each call is about."""
+"""The state that the calls of a connection share, and the method that each call names."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
 
 class Session:
-    """What the calls of a connection share.
+    """The state that the calls of a connection share.
 
     `running`: their tasks, which are among the server's `tasks` too.  `requests`, `answers`: the process's budgets.
     """
@@ -85,12 +85,12 @@ def shown(stream: Stream) -> str:
 
 
 def warm_caller(gate: Gate, stream: Stream) -> Caller | None:
-    """Who opened the stream, if that is known without a look."""
+    """The caller that opened the stream, if its credential was verified before."""
     return gate.warm(stream.headers.fields.get(b"authorization", b""))
 
 
 async def caller_of(gate: Gate, session: Session, stream: Stream, rpc: str) -> Caller:
-    """Who opened it, to call `rpc`.  Raises Unauthenticated, Unavailable."""
+    """The caller that opened the stream, to call `rpc`.  Raises Unauthenticated, Unavailable."""
     known = warm_caller(gate, stream)
     if known is not None:
         return known

@@ -264,7 +264,7 @@ class UnaryRpc(ArrivingCall):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        if self._running:  # the handler has it still, whoever is gone
+        if self._running:  # the handler still has the request, even if the caller is gone
             self._is_over = True
         else:
             self._stop_reading()
