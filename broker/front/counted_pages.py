@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker.domain.errors import Unavailable
+from broker.domain.slow_readers import slow_readers
 from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
 from broker.front.rest.errors import encode_error
 
@@ -54,7 +54,7 @@ class _Counted:
 
 
 async def _refuse(send: Send) -> None:
-    answer = encode_error(Unavailable("Too much is on its way to slow readers; try again."))
+    answer = encode_error(slow_readers())
     headers = [(b"content-type", b"application/json; charset=UTF-8")]
     if answer.retry_after is not None:
         headers.append((b"retry-after", b"%d" % answer.retry_after))

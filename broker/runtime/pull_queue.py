@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
-from broker.domain.errors import Unavailable
 from broker.domain.names import project_of
+from broker.domain.slow_readers import slow_readers
 from broker.domain.subscription import Subscription
 from broker.runtime.consumer import Answer, claimant_of
 from broker.runtime.key_owners import KeyOwners
@@ -178,8 +178,7 @@ class PullQueue:
         self._changed = False
         self.serving = take(self.pulls)
         if not self._has_room(self.subscription.name):
-            project = project_of(self.subscription.name)
-            raise Unavailable(f"Too much is on its way to slow readers of {project}; try again.")
+            raise slow_readers(project_of(self.subscription.name))
         subscription = self.subscription
         owners = [pull.terms.owner for pull in self.serving]
         ack_deadline = self.serving[0].terms.ack_deadline  # which is all of theirs

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from broker.domain.errors import DeadlineExceeded, Unavailable
 from broker.domain.fair_stock import FairStock
+from broker.domain.slow_readers import slow_readers
 from broker.runtime.company import Company
 from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.turn_counts import TurnCounts
@@ -87,7 +88,7 @@ class ResourceTurns:
 
     def _check_room(self, project: str, *, is_short: bool) -> None:
         if self._has_room is not None and not self._has_room(project, is_short=is_short):
-            raise Unavailable(f"Too much is on its way to slow readers of {project}; try again.")
+            raise slow_readers(project)
 
     async def _waited_for(
         self, project: str, hung_up: Callable[[], Awaitable[None]] | None
