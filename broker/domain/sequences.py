@@ -1,7 +1,7 @@
 """Sets of sequences, as PostgreSQL's int8multirange writes them: {[1,5),[7,8)}."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 _RANGE = re.compile(r"[\[](\d+),(\d+)\)")
 
@@ -21,6 +21,11 @@ def to_multirange(seqs: Sequence[int]) -> str:
     if start >= 0:
         ranges.append(f"[{start},{end})")
     return "{" + ",".join(ranges) + "}"
+
+
+def multirange_of(bounds: Iterable[tuple[int, int]]) -> str:
+    """The text of the multirange of these ranges, each from its first sequence to the one behind its last."""
+    return "{" + ",".join(f"[{low},{high})" for low, high in bounds) + "}"
 
 
 def from_multirange(text: str) -> Sequence[int]:

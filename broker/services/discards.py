@@ -24,7 +24,8 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
 from broker.services.filters import compiled
 from broker.services.hot_transactions import in_hot_transaction
-from broker.services.redrive import MayConsume, consumable
+from broker.services.permitted import AskPermission
+from broker.services.redrive import consumable
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -58,7 +59,7 @@ class DiscardService:
         self._counters = counters
 
     async def discard(
-        self, name: str, options: DiscardOptions, *, by: str = "", may_consume: MayConsume
+        self, name: str, options: DiscardOptions, *, by: str = "", may_consume: AskPermission
     ) -> Discarded:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
 
@@ -141,7 +142,7 @@ class DiscardService:
                     return found, (later[number + 1], 1)
         return found, None
 
-    async def _consumable(self, asked: Discard, may_consume: MayConsume) -> frozenset[int]:
+    async def _consumable(self, asked: Discard, may_consume: AskPermission) -> frozenset[int]:
         async with self._database.hot() as hot:
             piles = await find_piles(hot, asked)
         return frozenset(await consumable(piles, may_consume))

@@ -21,8 +21,9 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.wake_ups import WakeUps
 from broker.services.hot_transactions import hot_transaction
+from broker.services.permitted import AskPermission
 from broker.services.private_shards import private_shard_of
-from broker.services.redrive import MayConsume, consumable
+from broker.services.redrive import consumable
 from broker.services.subscriptions import attached_subscription
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -57,7 +58,7 @@ class EditService:
         self._states = states
         self._storage = storage
 
-    async def edit(self, name: str, edit: LetterEdit, *, by: str = "", may_consume: MayConsume) -> Edited:
+    async def edit(self, name: str, edit: LetterEdit, *, by: str = "", may_consume: AskPermission) -> Edited:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
 
         Raises InvalidArgument (the id, what a message may not be), NotFound (no subscription, no such letter),
@@ -102,7 +103,7 @@ class EditService:
             return await located(hot, [parse_message_id(edit.message_id)])
 
     async def _look(
-        self, asked: Discard, edit: LetterEdit, may_consume: MayConsume
+        self, asked: Discard, edit: LetterEdit, may_consume: AskPermission
     ) -> tuple[Sequence[Any], LoggedMessage, frozenset[int]]:
         async with self._database.hot() as hot:
             letters = await find_letters(hot, asked)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from broker.domain.comparing import most_compared
 from broker.domain.delay import ScheduledMessage
-from broker.domain.errors import BrokerError, NotFound, PermissionDenied
+from broker.domain.errors import BrokerError, NotFound
 from broker.domain.fate import (
     MAX_COUNTED,
     Fate,
@@ -30,6 +30,7 @@ from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.resource_turns import ResourceTurns
+from broker.services.permitted import AskPermission, is_permitted
 from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
@@ -43,7 +44,6 @@ from broker.store.looking.scheduled import read_scheduled
 from broker.store.resources import push_states, subscriptions, topics
 
 HungUp = Callable[[], Awaitable[None]]
-MaySee = Callable[[str], Awaitable[None]]
 _TO_COME = frozenset({Fate.WAITING, Fate.OUTSTANDING, Fate.RETRYING, Fate.BLOCKED})
 
 
@@ -105,7 +105,7 @@ class FateService:
         return name
 
     async def get_message(
-        self, topic_name: str, message_id: str, page: Page, *, may_see: MaySee, hung_up: HungUp | None = None
+        self, topic_name: str, message_id: str, page: Page, *, may_see: AskPermission, hung_up: HungUp | None = None
     ) -> MessageFates:
         """A message and its fates, by the subscriptions' names; `may_see` raises PermissionDenied of those that are
         not shown.
@@ -120,7 +120,7 @@ class FateService:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
             async with self._database.hot() as hot:
                 message = await _read(hot, shard_id, id_seq) or await self._not_stored(hot, shard_id, id_seq)
-            seen = [subscription for subscription in some if await _may(may_see, subscription.name)]
+            seen = [subscription for subscription in some if await is_permitted(may_see, subscription.name)]
             fates = await self._fates(topic_name, message, seen)
             if isinstance(message, GoneMessage) and not fates:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
@@ -304,14 +304,6 @@ def _are_all_there(partitions: Sequence[Partition], low: datetime, high: datetim
                 return True
             low = partition.end
     return False
-
-
-async def _may(may_see: MaySee, name: str) -> bool:
-    try:
-        await may_see(name)
-    except PermissionDenied:
-        return False
-    return True
 
 
 def _no_message(message_id: str, where: str) -> NotFound:

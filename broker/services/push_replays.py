@@ -12,7 +12,8 @@ from broker.domain.redrive import END_OF_TIME, Chosen, RedriveOptions
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.services.operations import OperationService
-from broker.services.redrive import ChosenLetters, MayConsume, RedrivePlan, RedriveService
+from broker.services.permitted import AskPermission
+from broker.services.redrive import ChosenLetters, RedrivePlan, RedriveService
 from broker.services.subscriptions import attached_subscription
 from broker.store.driver.database import Database
 from broker.store.log.chosen_letters import count_letters
@@ -33,7 +34,7 @@ class PushReplayService:
         self._redrives = redrives
 
     async def recover(
-        self, name: str, options: RecoverOptions, *, started_by: str, may_consume: MayConsume
+        self, name: str, options: RecoverOptions, *, started_by: str, may_consume: AskPermission
     ) -> RedrivePlan:
         """The operation, as it has begun or (`validate_only`) would begin: what was given up since a time, that is
         dead-lettered since a push failed, or past the retention.
@@ -107,7 +108,7 @@ class PushReplayService:
         return subscription, set_at
 
     async def _letters(
-        self, subscription: Subscription, options: RecoverOptions, may_consume: MayConsume
+        self, subscription: Subscription, options: RecoverOptions, may_consume: AskPermission
     ) -> ChosenLetters:
         """As for a redrive of what a push failed for."""
         since = needed(options.start_time)

@@ -1,10 +1,10 @@
 """Redrive: dead letters go back to the subscription that gave them up, or to a topic (G2); an extension."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.domain.errors import FailedPrecondition, PermissionDenied
+from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import NOBODY
 from broker.domain.log_page import LogPosition
 from broker.domain.message_id import FIRST_ID_SEQ
@@ -18,6 +18,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.services.copies import open_target
 from broker.services.filters import compiled
 from broker.services.operations import OperationService
+from broker.services.permitted import AskPermission, is_permitted
 from broker.services.private_shards import private_shard_of
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
@@ -29,8 +30,6 @@ from broker.store.resources import topics
 
 _MAX_COUNTED = 10_000  # letters of which nothing is recorded, in one look
 _MOST_LOOKS = 10  # for such letters, once any are found
-
-MayConsume = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ class RedriveService:
         self._operations = operations
 
     async def redrive(
-        self, name: str, request: RedriveOptions, *, started_by: str, may_consume: MayConsume
+        self, name: str, request: RedriveOptions, *, started_by: str, may_consume: AskPermission
     ) -> RedrivePlan:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
 
@@ -100,7 +99,7 @@ class RedriveService:
             left_alone=letters.left_alone,
         )
 
-    async def choose(self, name: str, request: RedriveOptions, may_consume: MayConsume) -> ChosenLetters:
+    async def choose(self, name: str, request: RedriveOptions, may_consume: AskPermission) -> ChosenLetters:
         """What is asked for, as an operation needs to know it.  Raises as `redrive`."""
         paths = compiled(request.filter)
         subscription, target = await self._resources(name, request.target)
@@ -214,14 +213,6 @@ def _stored(
     return stored
 
 
-async def consumable(piles: Iterable[tuple[int, str]], may_consume: MayConsume) -> dict[int, str]:
+async def consumable(piles: Iterable[tuple[int, str]], may_consume: AskPermission) -> dict[int, str]:
     """Those of these subscriptions that letters may be taken out of."""
-    return {pile: name for pile, name in piles if await _may(may_consume, name)}
-
-
-async def _may(may_consume: MayConsume, name: str) -> bool:
-    try:
-        await may_consume(name)
-    except PermissionDenied:
-        return False
-    return True
+    return {pile: name for pile, name in piles if await is_permitted(may_consume, name)}

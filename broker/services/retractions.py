@@ -1,10 +1,10 @@
 """Retracting messages of a topic, and publishing in their place; extensions (J6)."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from broker.domain.errors import Aborted, FailedPrecondition, NotFound, PermissionDenied, Unavailable
+from broker.domain.errors import Aborted, FailedPrecondition, NotFound, Unavailable
 from broker.domain.journal import Author
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
@@ -18,6 +18,7 @@ from broker.runtime.next_due import NextDue
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
 from broker.services.hot_transactions import hot_transaction, in_hot_transaction
+from broker.services.permitted import AskPermission, is_permitted
 from broker.services.publish import PublishService
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
@@ -31,8 +32,6 @@ from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RETRACTED
 from broker.telemetry.state_changes import StateChanges
-
-MaySee = Callable[[str], Awaitable[None]]
 
 _TRIES = 5  # of a call that met somebody else
 
@@ -73,7 +72,7 @@ class RetractionService:
         self._counters = counters
 
     async def retract(
-        self, topic_name: str, message_ids: Sequence[str], *, by: str = "", may_see: MaySee
+        self, topic_name: str, message_ids: Sequence[str], *, by: str = "", may_see: AskPermission
     ) -> Retracted:
         """From the answer on nobody is handed any of these messages.
 
@@ -88,7 +87,7 @@ class RetractionService:
         return replace(answer, outcomes={**unknown, **answer.outcomes})
 
     async def replace(
-        self, topic_name: str, old_id: str, message: NewMessage, *, by: str = "", may_see: MaySee
+        self, topic_name: str, old_id: str, message: NewMessage, *, by: str = "", may_see: AskPermission
     ) -> Retracted:
         """Retract a message and publish another in its place: both or neither, and once however often it is asked.
 
@@ -123,7 +122,7 @@ class RetractionService:
         return replace(answer, replacement=message_id(*new))
 
     async def _checked(
-        self, topic_name: str, message_ids: Sequence[str], at: str, may_see: MaySee
+        self, topic_name: str, message_ids: Sequence[str], at: str, may_see: AskPermission
     ) -> dict[str, Id]:
         """The ids that may be of the topic.  Raises InvalidArgument, NotFound."""
         check_retraction(message_ids, at)
@@ -187,22 +186,14 @@ class RetractionService:
 
 
 async def _check_topic(
-    topic: Topic, message_ids: Sequence[str], names: Mapping[int, str], at: str, may_see: MaySee
+    topic: Topic, message_ids: Sequence[str], names: Mapping[int, str], at: str, may_see: AskPermission
 ) -> None:
     """Raises InvalidArgument, which names the topic only if it is of the same project and the caller may see it."""
     for index, text in enumerate(message_ids):
         name = names.get(parse_message_id(text)[0])
         if name is not None:
-            is_shown = project_of(name) == project_of(topic.name) and await _is_shown(name, may_see)
+            is_shown = project_of(name) == project_of(topic.name) and await is_permitted(may_see, name)
             raise of_another_topic(at.format(index), text, name if is_shown else "")
-
-
-async def _is_shown(name: str, may_see: MaySee) -> bool:
-    try:
-        await may_see(name)
-    except PermissionDenied:
-        return False
-    return True
 
 
 def _stands_already(topic_name: str, id_: Id, done: Done) -> Id:
@@ -222,11 +213,11 @@ def _stands_already(topic_name: str, id_: Id, done: Done) -> Id:
     return replaced_by
 
 
-async def _answer(given: dict[str, Id], done: Done, may_see: MaySee) -> Retracted:
+async def _answer(given: dict[str, Id], done: Done, may_see: AskPermission) -> Retracted:
     """By the ids that may be of the topic."""
     standings = {}
     for name, some in sorted(done.standings.items()):
-        if await _is_shown(name, may_see):
+        if await is_permitted(may_see, name):
             standings[name] = {text: some[id_] for text, id_ in given.items() if id_ in some}
     outcomes = {text: done.outcomes[id_] for text, id_ in given.items()}
     return Retracted(outcomes=outcomes, standings=standings)

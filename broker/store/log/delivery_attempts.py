@@ -9,12 +9,10 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Literal
 
-from psycopg.types.multirange import Multirange
-
 from broker.domain.ack_id import AttemptName
 from broker.domain.journal import Told
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.sequences import from_bits, to_bits
+from broker.domain.sequences import from_bits, multirange_of, to_bits
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.split_parts import modify_by_parts
@@ -113,15 +111,10 @@ async def _acknowledge_whole(
     each = await connection.run(*(_whole(shard_id, attempt) for attempt in attempts))
     rows = list(chain(*each))
     if acked is not None:
-        acked += ((*row[:3], _text_of(row[3]), row[4]) for row in rows)
+        acked += ((*row[:3], multirange_of((each.lower, each.upper) for each in row[3]), row[4]) for row in rows)
     if len(rows) == len(attempts) and not any("0" in row[2] for row in rows):
         return {}  # without a look at each message
     return _missing(acks, _by_attempt(rows, shard_id))
-
-
-def _text_of(seqs: Multirange[int]) -> str:
-    """A multirange as PostgreSQL writes it."""
-    return "{" + ",".join(f"[{each.lower},{each.upper})" for each in seqs) + "}"
 
 
 def _whole(shard_id: int, attempt: AttemptName) -> Bound:

@@ -3,7 +3,7 @@
 from broker.front.rest.call import Call
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.retractions import decode_replace, decode_retract, replaced_json, retracted_json
-from broker.services.retractions import MaySee
+from broker.services.permitted import AskPermission
 
 
 async def retract(call: Call) -> bytes:
@@ -21,7 +21,7 @@ async def replace(call: Call) -> bytes:
     return encode_resource(replaced_json(done))
 
 
-def _may_see(call: Call) -> MaySee:
+def _may_see(call: Call) -> AskPermission:
     async def may_see(name: str) -> None:
         if call.gate is not None:
             is_topic = name.split("/")[2] == "topics"
