@@ -7,7 +7,7 @@ DATA ?= data
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run format check test test-all soak bench migration grpc-descriptors lock clean
+.PHONY: help setup run format check sizes test test-all soak bench migration grpc-descriptors lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -40,6 +40,9 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+sizes: ## list long files and functions, and the largest folders
+	@$(or $(wildcard $(BIN)/python),$(PYTHON)) -m tests.architecture.sizes
 
 # Tests start many processes: the first one compiles for all, whatever the shell says.
 test test-all: export PYTHONDONTWRITEBYTECODE =

@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
+from benchmarks.attacks.access import changes_of_access
 from benchmarks.attacks.acks import many_acks, single_extensions
 from benchmarks.attacks.answers import unread_answers
 from benchmarks.attacks.dead_letters import dead_letter_storm
@@ -46,11 +47,12 @@ ATTACKS: Mapping[str, Callable[[str, int, Callable[[], None]], Awaitable[None]]]
     "compressed strangers": compressed_strangers,
     "many elements": many_elements,
     "unfinished requests": unfinished_requests,
+    "changes of access": changes_of_access,
     "a machine with 2 busy threads": two_threads,
     "a machine with 8 busy threads": eight_threads,
 }
 # Attacks on a broker with authentication.
-GUARDED = frozenset({"compressed strangers", "many elements", "unfinished requests"})
+GUARDED = frozenset({"compressed strangers", "many elements", "unfinished requests", "changes of access"})
 
 
 def _ready() -> None:
