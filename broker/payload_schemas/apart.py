@@ -23,7 +23,7 @@ from broker.payload_schemas.compiled import CompiledSchema, compile_schema
 from broker.payload_schemas.json_schema import JsonSchema
 from broker.payload_schemas.mismatch import Mismatch
 
-MAX_MEMORY = 2_000_000_000  # bytes of address space; Python and protoc take some 500 MB of it
+MAX_MEMORY = 1_200_000_000  # bytes of address space; Python and protoc take some 500 MB of it
 MAX_CALLS = 20_000  # of Python's functions within each other: a value of Avro within another one takes one
 _MAX_KNOWN = 50
 _LOG_LINE = re.compile(r"[IWEF]\d{4} ")  # of the library that protoc logs with

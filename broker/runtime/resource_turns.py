@@ -2,6 +2,11 @@
 
 As many as the database has connections for them.  Who waits is next when his project has used least of that time
 (fair_turns.py); and a project may have no more of them under way than its share (fair_stock.py).
+
+These calls also use the event loop, which hot calls of other projects need at the same time and which no queue
+divides.  So while other projects are there a turn ends only after a pause as long as its call.  Calls that a
+project makes one after the other do not wait for that: the next of its turns is free.  Calls that it makes all at
+once use the loop half of the time.
 """
 
 import asyncio
@@ -23,6 +28,7 @@ LOOKING_AT_ONCE = 1  # of calls that read up to 10,000 messages: publishes and p
 MAX_UNDER_WAY = 200  # with those that wait
 LONG_SECONDS = 0.1  # a project whose calls take so long leaves the last free turn to others
 MOST_CHARGED_SECONDS = 1.0  # for a call
+MOST_PAUSE_SECONDS = 0.1  # after a call, while other projects are there
 LONGEST_SECONDS = 20.0  # of a call, its wait included; past it the outcome is unknown
 
 
@@ -44,6 +50,7 @@ class ResourceTurns:
     ) -> None:
         """`has_room(project, is_short=…)`: whether more answers of a project may be made; None: always."""
         self._has_room = has_room
+        self._company = company
         self._counts = counts or TurnCounts(Counters(), "resource")
         self._stock = FairStock(max_under_way)
         self._turns = FairTurns[asyncio.Future[Any]](
@@ -78,13 +85,19 @@ class ResourceTurns:
                     yield
                 finally:
                     held = loop.time() - began
-                    self._turns.end(turn, held)
                     self._counts.ended(project, waited=waited, held=held)
-                    self._begin()
+                    if self._company is not None and self._company.is_there():
+                        loop.call_later(min(held, MOST_PAUSE_SECONDS), self._end, turn, held)
+                    else:
+                        self._end(turn, held)
         except TimeoutError:
             raise Unavailable("The database does not answer; the call may or may not have worked.") from None
         finally:
             self._stock.give_back((project,))
+
+    def _end(self, turn: Turn[Any], held: float) -> None:
+        self._turns.end(turn, held)
+        self._begin()
 
     def _check_room(self, project: str, *, is_short: bool) -> None:
         if self._has_room is not None and not self._has_room(project, is_short=is_short):
@@ -113,8 +126,7 @@ class ResourceTurns:
             return await begun  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             if begun.done() and not begun.cancelled():  # both at once
-                self._turns.end(begun.result(), 0.0)
-                self._begin()
+                self._end(begun.result(), 0.0)
             raise
 
     def _begin(self) -> None:

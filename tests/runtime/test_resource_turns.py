@@ -6,7 +6,8 @@ import pytest
 
 from broker.domain.errors import Unavailable
 from broker.runtime.company import Company
-from broker.runtime.resource_turns import ResourceTurns
+from broker.runtime.resource_turns import MOST_PAUSE_SECONDS, ResourceTurns
+from tests.fixtures.broker import eventually
 
 GREEDY, GOOD = "projects/greedy", "projects/good"
 
@@ -82,6 +83,22 @@ async def test_one_project_has_a_few_at_once_while_another_uses_the_process_for_
     greedy = [calls.call(GREEDY) for _ in range(40)]
     await settled()
     assert calls.begun == [GREEDY] * 2
+    for task in greedy:
+        task.cancel()
+
+
+async def test_a_turn_ends_after_a_pause_while_another_project_uses_the_process() -> None:
+    company = Company(clock=lambda: 0.0)
+    calls, loop = Calls(ResourceTurns(at_once=8, company=company)), asyncio.get_running_loop()
+    company.had_turn(GREEDY)
+    company.had_turn(GOOD)
+    greedy = [calls.call(GREEDY) for _ in range(3)]
+    await settled()
+    await asyncio.sleep(MOST_PAUSE_SECONDS)  # the calls last at least so long, and so does the pause
+    ended = loop.time()
+    await calls.end_first()
+    await eventually(lambda: len(calls.begun) == 3)
+    assert loop.time() >= ended + MOST_PAUSE_SECONDS
     for task in greedy:
         task.cancel()
 
