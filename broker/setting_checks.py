@@ -104,7 +104,7 @@ def check_new_file(path: str) -> None:
 
 
 def check_declarations(files: str) -> None:
-    """That they can be read; what they say is looked at when it is applied (cli/declaring.py)."""
+    """That they can be read; what they say is checked when it is applied (cli/applier.py)."""
     for path in split_list(files):
         _content(path)
 

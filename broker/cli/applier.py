@@ -21,7 +21,6 @@ from uvicorn.server import ServerState
 from broker.app import Broker
 from broker.app_config import AppConfig
 from broker.asgi import for_port, serve_broker
-from broker.cli.apply_at_start import Outcome
 from broker.cli.client.api import Api
 from broker.cli.client.declarations.applying import carry_out_all, in_words, plan_for
 from broker.cli.client.declarations.plan import Step
@@ -41,18 +40,18 @@ logger = logging.getLogger(__name__)
 def run_applier(
     config: AppConfig, files: Sequence[str], project: str, log: tuple[str, str], pipe: Connection
 ) -> None:
-    """Says on the pipe what came of it."""
+    """Sends the exit code on the pipe, with what was done (0) or why it could not be done."""
     set_up_log(*log)
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     try:
-        outcome = Outcome(asyncio.run(_apply(config, files, project)))
+        outcome = 0, asyncio.run(_apply(config, files, project))
     except Stop as error:
-        outcome = Outcome(str(error), error.exit_code)
+        outcome = error.exit_code, str(error)
     except asyncio.CancelledError:
-        outcome = Outcome("the broker was stopped", 1)
+        outcome = 1, "the broker was stopped"
     except Exception as error:
         logger.debug("the declarations cannot be applied", exc_info=error)
-        outcome = Outcome(reason(error), 1)
+        outcome = 1, reason(error)
     with suppress(OSError):  # the parent is gone
         pipe.send(outcome)
 

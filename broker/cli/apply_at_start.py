@@ -3,7 +3,6 @@
 A process of its own does it (applier.py), which has what the parent of the broker's processes must not hold.
 """
 
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from broker.app_config import AppConfig
@@ -12,14 +11,6 @@ from broker.cli.child_process import CONTEXT, start_deaf
 from broker.cli.stop import Misuse, Stop
 from broker.domain.audiences import split_list
 from broker.setting_fields import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What that process says: that it is done, or why it cannot be; `code` is the exit code."""
-
-    text: str
-    code: int = 0
 
 
 def check_apply(settings: Settings) -> None:
@@ -41,18 +32,18 @@ def apply_at_start(settings: Settings, config: AppConfig) -> None:
     start_deaf(process)
     theirs.close()
     try:
-        outcome: Outcome = ours.recv()
+        exit_code, text = ours.recv()
     except EOFError:
-        outcome = Outcome("the process that applies the declarations ended without a word", 1)
+        exit_code, text = 1, "the process that applies the declarations ended without a word"
     except KeyboardInterrupt:
         process.terminate()
         raise
     finally:
         process.join()
         ours.close()
-    if outcome.code:
-        raise (Misuse if outcome.code == Misuse.exit_code else Stop)(f"--apply: {outcome.text}")
-    say(outcome.text)
+    if exit_code:
+        raise (Misuse if exit_code == Misuse.exit_code else Stop)(f"--apply: {text}")
+    say(text)
 
 
 def _apply(config: AppConfig, files: list[str], project: str, log: tuple[str, str], pipe: Connection) -> None:

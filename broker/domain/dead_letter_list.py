@@ -1,8 +1,5 @@
 """What a subscription has given up, in groups and in pages (G2)."""
 
-import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,13 +8,12 @@ from typing import Literal
 from broker.domain.dead_letter import SOURCE_MESSAGE_ID
 from broker.domain.errors import InvalidArgument
 from broker.domain.message_id import message_id
-from broker.domain.page import check_page_size, invalid_page_token
+from broker.domain.page import check_page_size, parse_page_token
 from broker.domain.refusals import refuse_nul
 
 MAX_LETTERS = 10_000  # that one call looks at
 MAX_GROUPS = 1_000  # that one call tells of
 _PUSH = "push "
-_TOKEN = struct.Struct(">qq")
 
 By = Literal["reason", "status", "hour", "attribute"]
 
@@ -146,18 +142,7 @@ def parse_trait(text: str) -> Trait:
 
 
 def parse_letter_page(size: int, token: str, *, chosen: Mapping[Trait, str], filter_text: str) -> LetterPage:
-    """Raises InvalidArgument for a negative size, or a token that `letter_page_token` never gave."""
+    """Raises InvalidArgument for a negative size, or a token of another list."""
     size = check_page_size(size)
-    if not token:
-        return LetterPage(size, chosen, filter_text)
-    try:
-        parts = _TOKEN.unpack(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except (Base64Error, ValueError, struct.error):
-        raise invalid_page_token(token) from None
-    return LetterPage(size, chosen, filter_text, LetterPosition(*parts))
-
-
-def letter_page_token(p: LetterPosition) -> str:
-    """The token of the page that goes on there."""
-    raw = _TOKEN.pack(p.shard_id, p.seq)
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+    start = LetterPosition(*parse_page_token(token, int, int)) if token else None
+    return LetterPage(size, chosen, filter_text, start)

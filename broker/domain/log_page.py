@@ -1,17 +1,11 @@
 """Pages of the messages that a topic retains, newest first."""
 
-import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from broker.domain.page import check_page_size, invalid_page_token
+from broker.domain.page import check_page_size, parse_page_token
 
-_TOKEN = struct.Struct(">qqq")  # shard_id, microseconds of the publish time, seq
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _NEWEST = (datetime.max.replace(tzinfo=UTC), 2**63 - 1)
 
 
@@ -61,19 +55,7 @@ class FilterTest:
 
 
 def parse_log_page(size: int, token: str, *, with_data: bool = False) -> LogPage:
-    """Raises InvalidArgument for a negative size or a token that `log_page_token` never gave."""
+    """Raises InvalidArgument for a negative size, or a token that is not of a LogPosition."""
     size = check_page_size(size)
-    if not token:
-        return LogPage(size, with_data=with_data)
-    try:
-        raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        shard_id, microseconds, seq = _TOKEN.unpack(raw)
-        return LogPage(size, LogPosition(shard_id, _EPOCH + microseconds * _MICROSECOND, seq), with_data)
-    except (Base64Error, ValueError, OverflowError, struct.error):
-        raise invalid_page_token(token) from None
-
-
-def log_page_token(position: LogPosition) -> str:
-    """The token of the page that goes on at `position`."""
-    microseconds = (position.publish_time - _EPOCH) // _MICROSECOND
-    return urlsafe_b64encode(_TOKEN.pack(position.shard_id, microseconds, position.seq)).decode()
+    before = LogPosition(*parse_page_token(token, int, datetime, int)) if token else None
+    return LogPage(size, before, with_data)

@@ -1,13 +1,10 @@
 """How deliveries to an endpoint go: what the broker knows, and shows, of each push subscription (C6)."""
 
-import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from broker.domain.page import check_page_size, invalid_page_token
+from broker.domain.page import check_page_size, parse_page_token
 from broker.domain.refusals import refuse_nul
 
 BreakerState = Literal["closed", "open", "half_open"]
@@ -137,22 +134,9 @@ class PushFailurePage:
     message_id: str = ""
 
 
-_TOKEN = struct.Struct(">q")
-
-
 def parse_push_failure_page(size: int, token: str, message_id: str = "") -> PushFailurePage:
-    """Raises InvalidArgument for a negative size, a token that `push_failure_page_token` never gave, or U+0000."""
+    """Raises InvalidArgument for a negative size, a token of another list, or U+0000."""
     size = check_page_size(size)
     refuse_nul(message_id, "messageId")
-    if not token:
-        return PushFailurePage(size, message_id=message_id)
-    try:
-        (before,) = _TOKEN.unpack(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except (Base64Error, ValueError, struct.error):
-        raise invalid_page_token(token) from None
+    (before,) = parse_page_token(token, int) if token else (None,)
     return PushFailurePage(size, before, message_id)
-
-
-def push_failure_page_token(last: PushFailure) -> str:
-    """The token of the page that goes on after `last`."""
-    return urlsafe_b64encode(_TOKEN.pack(last.failure_id)).rstrip(b"=").decode()

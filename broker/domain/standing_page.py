@@ -1,23 +1,18 @@
 """Pages of the messages that a subscription has, in their states (F3)."""
 
-import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.message_state import EVERY_STATE, MessageState
-from broker.domain.page import check_page_size, invalid_page_token
+from broker.domain.page import check_page_size, parse_page_token
 from broker.domain.refusals import refuse_nul
 
 MAX_SCANNED = 10_000  # messages that one call looks at
 MAX_CONTAINS = 1_000  # characters
 
-_TOKEN = struct.Struct(">?qqqqq")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +81,15 @@ class StandingList:
 def parse_standing_page(size: int, token: str, *, states: str, filter_text: str, contains: str) -> StandingPage:
     """`states`: names of states, in either case, with commas between them; "": all.
 
-    Raises InvalidArgument for another name, a negative size, a token that `standing_page_token` never gave, or a
-    text that cannot be looked for.
+    Raises InvalidArgument for another name, a negative size, a token of another list, or a text that
+    cannot be searched for.
     """
     size = check_page_size(size)
     refuse_nul(contains, "contains")
     if len(contains) > MAX_CONTAINS:
         raise InvalidArgument(f"contains has {len(contains)} characters, the maximum is {MAX_CONTAINS}.")
     wanted = frozenset(map(_state, states.split(","))) if states else EVERY_STATE
-    if not token:
-        return StandingPage(size, wanted, filter_text, contains)
-    try:
-        raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        in_log, shard_id, attempt_id, part, seq, microseconds = _TOKEN.unpack(raw)
-        time = _EPOCH + microseconds * _MICROSECOND
-    except (Base64Error, ValueError, OverflowError, struct.error):
-        raise invalid_page_token(token) from None
-    start = StandingPosition(shard_id, in_log, attempt_id, part, seq, time)
+    start = StandingPosition(*parse_page_token(token, int, bool, int, int, int, datetime)) if token else None
     return StandingPage(size, wanted, filter_text, contains, start)
 
 
@@ -112,10 +99,3 @@ def _state(name: str) -> MessageState:
     except ValueError:
         known = ", ".join(MessageState)
         raise InvalidArgument(f"state must be one or several of {known} (state={name[:100]}).") from None
-
-
-def standing_page_token(p: StandingPosition) -> str:
-    """The token of the page that goes on there."""
-    microseconds = (p.publish_time - _EPOCH) // _MICROSECOND
-    raw = _TOKEN.pack(p.in_log, p.shard_id, p.attempt_id, p.part, p.seq, microseconds)
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -108,7 +108,7 @@ def parse_topic_page(
     since: datetime | None,
     until: datetime | None,
 ) -> TopicPage:
-    """Raises InvalidArgument for another order, a negative size, a token that `log_page_token` never gave, an empty
+    """Raises InvalidArgument for another order, a negative size, a token that is not of a LogPosition, an empty
     span of time, or a key that no message can have.
     """
     page = parse_log_page(size, token)

@@ -5,9 +5,10 @@ Python.  It is stricter than the decoders of libraries, which accept an int of 6
 index of an enum or a union, and a block whose stated size is wrong.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from broker.payload_schemas.avro_checks import TypeChecks
 from broker.payload_schemas.mismatch import Misfit
 
 # Takes a message and where a value begins in it, and returns where it ends.
@@ -16,41 +17,6 @@ Check = Callable[[bytes, int], int]
 
 _INT, _LONG = 2**31, 2**63
 _INT_BYTES, _LONG_BYTES = 5, 10  # of a number at most
-
-
-class BinaryChecks:
-    """Makes the checks of a definition's types; each named type has one."""
-
-    def __init__(self, types: dict[str, Any]) -> None:
-        self._types = types
-        self._named: dict[str, Check] = {}
-        for name in types:  # in the order of their definitions, so that what is used has its check
-            self._of_named(name)
-
-    def of(self, kind: Any) -> Check:
-        """The check of a type as a definition has it."""
-        if isinstance(kind, str):
-            return _PRIMITIVES[kind] if kind in _PRIMITIVES else self._of_named(kind)
-        if isinstance(kind, list):
-            return _union([self.of(branch) for branch in kind])
-        if "name" in kind:
-            return self._of_named(kind["name"])
-        if kind["type"] == "array":
-            return _blocks(self.of(kind["items"]))
-        return _blocks(_sequence([_string, self.of(kind["values"])]))
-
-    def _of_named(self, name: str) -> Check:
-        if name not in self._named:
-            kind = self._types[name]
-            if kind["type"] == "enum":
-                self._named[name] = _enum(len(kind["symbols"]))
-            elif kind["type"] == "fixed":
-                self._named[name] = _sized(kind["size"])
-            else:
-                fields: list[Check] = []
-                self._named[name] = _sequence(fields)  # first: its fields may contain it
-                fields += [self.of(field["type"]) for field in kind["fields"]]
-        return self._named[name]
 
 
 def _number(data: bytes, at: int, most: int = _LONG_BYTES) -> tuple[int, int]:
@@ -147,7 +113,8 @@ def _index(data: bytes, at: int, count: int, what: str) -> tuple[int, int]:
     return index, end
 
 
-def _enum(count: int) -> Check:
+def _enum(symbols: Sequence[str]) -> Check:
+    count = len(symbols)
     return lambda data, at: _index(data, at, count, "an enum")[1]
 
 
@@ -190,3 +157,16 @@ def _blocks(item: Check) -> Check:
                 raise Misfit(f"at byte {begins} a block has {at - begins} bytes, and not the {size} that it says")
 
     return check
+
+
+def _entries(value: Check) -> Check:
+    return _blocks(_sequence([_string, value]))
+
+
+class BinaryChecks(TypeChecks[Check]):
+    _primitives = _PRIMITIVES
+    _array, _map = staticmethod(_blocks), staticmethod(_entries)
+    _enum, _fixed, _record = staticmethod(_enum), staticmethod(_sized), staticmethod(_sequence)
+
+    def _union(self, branches: Sequence[Any]) -> Check:
+        return _union([self.of(branch) for branch in branches])

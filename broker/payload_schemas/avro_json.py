@@ -5,93 +5,16 @@ record does not have; they are ignored, as Java's Avro does.  Logical types do n
 underlying type.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from broker.payload_schemas.avro_checks import TypeChecks
 from broker.payload_schemas.mismatch import Misfit, check_items
 from broker.payload_schemas.strict_json import kind_of
 
 Check = Callable[[Any], None]  # raises Misfit
 
 _INT, _LONG = 2**31, 2**63
-
-
-class JsonChecks:
-    """Makes the checks of a definition's types; each named type has one."""
-
-    def __init__(self, types: dict[str, Any], *, of_defaults: bool = False) -> None:
-        """`types`: the named ones.
-
-        `of_defaults`: of the values that fields have as defaults.  They are encoded differently: the value of a
-        union stands without the name of its branch, and a record may lack fields that have a default of their own.
-        """
-        self._types = types
-        self._of_defaults = of_defaults
-        self._named: dict[str, Check] = {}
-        for name in types:  # in the order of their definitions, so that what is used has its check
-            self._of_named(name)
-
-    def of(self, kind: Any) -> Check:
-        """The check of a type as a definition has it."""
-        if isinstance(kind, str):
-            return _PRIMITIVES[kind] if kind in _PRIMITIVES else self._of_named(kind)
-        if isinstance(kind, list):
-            return self._any_of(kind) if self._of_defaults else self._union(kind)
-        if "name" in kind:
-            return self._of_named(kind["name"])
-        return _array(self.of(kind["items"])) if kind["type"] == "array" else _map(self.of(kind["values"]))
-
-    def _of_named(self, name: str) -> Check:
-        if name not in self._named:
-            kind = self._types[name]
-            if kind["type"] == "enum":
-                self._named[name] = _enum(frozenset(kind["symbols"]))
-            elif kind["type"] == "fixed":
-                self._named[name] = _fixed(kind["size"])
-            else:
-                fields: list[tuple[str, bool, Check]] = []
-                self._named[name] = _record(fields)  # first: its fields may contain it
-                for field in kind["fields"]:
-                    optional = self._of_defaults and "default" in field
-                    fields.append((field["name"], optional, self.of(field["type"])))
-        return self._named[name]
-
-    def _union(self, branches: list[Any]) -> Check:
-        takes_null = "null" in branches
-        by_label: dict[str, Check] = {}
-        for branch in branches:
-            if branch != "null":
-                by_label.setdefault(_label(branch), self.of(branch))
-        labels = ", ".join(map(_label, branches))[:200]
-
-        def check(value: Any) -> None:
-            if value is None and takes_null:
-                return
-            if type(value) is not dict or len(value) != 1:
-                raise Misfit(f'must be a union of {labels}: null, or an object such as {{"type": value}}')
-            [(label, inner)] = value.items()
-            inner_check = by_label.get(label)
-            if inner_check is None:
-                raise Misfit(f"must be a union of {labels}, and the name in its object is none of them")
-            try:
-                inner_check(inner)
-            except Misfit as misfit:
-                raise misfit.within(f".{label}") from None
-
-        return check
-
-    def _any_of(self, branches: list[Any]) -> Check:
-        checks = [self.of(branch) for branch in branches]
-        seen: dict[int, bool] = {}  # by the value's id: each is looked at once, whatever contains it
-
-        def check(value: Any) -> None:
-            key = id(value)
-            if key not in seen:
-                seen[key] = any(_passes(each, value) for each in checks)
-            if not seen[key]:
-                raise Misfit(f"must be a value of one of {', '.join(map(_label, branches))[:200]}")
-
-        return check
 
 
 def _label(branch: Any) -> str:
@@ -175,7 +98,9 @@ _PRIMITIVES: dict[str, Check] = {
 }
 
 
-def _enum(symbols: frozenset[str]) -> Check:
+def _enum(names: Sequence[str]) -> Check:
+    symbols = frozenset(names)
+
     def check(value: Any) -> None:
         if type(value) is not str:
             raise Misfit(f"must be the symbol of an enum, not {kind_of(value)}")
@@ -233,3 +158,61 @@ def _record(fields: list[tuple[str, bool, Check]]) -> Check:
             raise misfit.within(f".{name}") from None
 
     return check
+
+
+class JsonChecks(TypeChecks[Check]):
+    _primitives = _PRIMITIVES
+    _array, _map = staticmethod(_array), staticmethod(_map)
+    _enum, _fixed, _record = staticmethod(_enum), staticmethod(_fixed), staticmethod(_record)
+
+    def __init__(self, types: Mapping[str, Any], *, of_defaults: bool = False) -> None:
+        """`of_defaults`: of the values that fields have as defaults.
+
+        They are encoded differently: the value of a union stands without the name of its branch, and a record may
+        lack fields that have a default of their own.
+        """
+        self._of_defaults = of_defaults
+        super().__init__(types)
+
+    def _field(self, field: Mapping[str, Any], check: Check) -> tuple[str, bool, Check]:
+        return field["name"], self._of_defaults and "default" in field, check
+
+    def _union(self, branches: Sequence[Any]) -> Check:
+        return self._any_of(branches) if self._of_defaults else self._labelled(branches)
+
+    def _labelled(self, branches: Sequence[Any]) -> Check:
+        takes_null = "null" in branches
+        by_label: dict[str, Check] = {}
+        for branch in branches:
+            if branch != "null":
+                by_label.setdefault(_label(branch), self.of(branch))
+        labels = ", ".join(map(_label, branches))[:200]
+
+        def check(value: Any) -> None:
+            if value is None and takes_null:
+                return
+            if type(value) is not dict or len(value) != 1:
+                raise Misfit(f'must be a union of {labels}: null, or an object such as {{"type": value}}')
+            [(label, inner)] = value.items()
+            inner_check = by_label.get(label)
+            if inner_check is None:
+                raise Misfit(f"must be a union of {labels}, and the name in its object is none of them")
+            try:
+                inner_check(inner)
+            except Misfit as misfit:
+                raise misfit.within(f".{label}") from None
+
+        return check
+
+    def _any_of(self, branches: Sequence[Any]) -> Check:
+        checks = [self.of(branch) for branch in branches]
+        seen: dict[int, bool] = {}  # by the value's id: each is looked at once, whatever contains it
+
+        def check(value: Any) -> None:
+            key = id(value)
+            if key not in seen:
+                seen[key] = any(_passes(each, value) for each in checks)
+            if not seen[key]:
+                raise Misfit(f"must be a value of one of {', '.join(map(_label, branches))[:200]}")
+
+        return check

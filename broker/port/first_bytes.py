@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from broker.port.http1.asgi import Application
 from broker.port.http1.connection import Http1Connection, Http1Server
+from broker.port.http1.responses import closing_answer
 from broker.port.http1.web_pages import WebPages
 from broker.port.http2.connection import Http2Connection, Registry
 from broker.port.http2.exchange import Http2Requests
@@ -32,6 +33,8 @@ HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls of REST
 HTTP2_DOOR = "http2_door"  # an Http2Door: what serves gRPC
 WEB_PAGES = "web_pages"  # the WebPages that say which pages may call
 STATES = "states"  # the StateChanges that are to be told of connections that are refused
+
+_CLEARTEXT_ANSWER = closing_answer(400, "This port speaks TLS: use https:// (for gRPC a secure channel).")
 
 
 class Http2Door(Protocol):
@@ -193,7 +196,14 @@ class MakeProtocol:
 
         if self._tls is None or cleartext:
             return first_bytes()
-        return TlsHandshake(self._tls.context, self._turns, connections, first_bytes, limit=limit)
+        return TlsHandshake(
+            self._tls.context,
+            self._turns,
+            connections,
+            first_bytes,
+            cleartext_answer=_CLEARTEXT_ANSWER,
+            limit=limit,
+        )
 
     def http1(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Connection:
         """A connection that is known to speak HTTP/1.1."""

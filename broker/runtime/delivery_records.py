@@ -14,7 +14,6 @@ from datetime import datetime
 from itertools import chain
 
 from broker.domain.delivery_record import AckedMessages, By, RecordRow, RecordRows
-from broker.domain.errors import Unavailable
 from broker.domain.journal import Told, ranges_of
 from broker.domain.sequences import bounds_in, from_bits, from_multirange
 from broker.runtime.ack_batch import ToldAcks
@@ -22,8 +21,9 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import handed_out_microseconds, microseconds
 from broker.store.log.delivery_attempts import AckedRow
-from broker.store.log.delivery_records import NoPartition, insert_records
+from broker.store.log.delivery_records import insert_records
 from broker.store.log.due_attempt import attempt_numbers
+from broker.store.log.partitions import with_partitions
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RECORDS_DROPPED
 from broker.telemetry.state_changes import StateChanges
@@ -157,11 +157,12 @@ class DeliveryRecords:
                     rows.add(acked)
             await asyncio.sleep(0)  # others' turn
         written: dict[int, Sequence[RecordRow]] = {shard_id: rows.rows() for shard_id, rows in by_shard.items()}
-        try:
+
+        async def insert() -> None:
             async with self._database.hot() as connection:
                 await insert_records(connection, written, now=now)
-        except NoPartition as error:
-            raise Unavailable("There is no partition for records of deliveries.") from error
+
+        await with_partitions(self._database, self._clock.now, insert)
 
     def _drop(self) -> None:
         """The oldest of what the database has not taken."""

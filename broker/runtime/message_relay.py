@@ -7,6 +7,7 @@ any more (its topic was deleted, or asks for what SQL cannot check) is put aside
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 
 from broker.domain.deduplication import identities
@@ -25,10 +26,10 @@ from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
-from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen
+from broker.store.log.appending import Batches, ShardClosed, ShardFrozen
 from broker.store.log.messages import EncodedMessages, Identified
 from broker.store.log.packing import Packing
-from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.partitions import with_partitions
 from broker.store.log.staged import Appended, Outcome, StagedMessage, append_staged, refuse_staged
 from broker.telemetry.log import reason
 from broker.telemetry.metrics.counters import Counters
@@ -90,9 +91,6 @@ class MessageRelay:
                 return Outcome.DONE
             try:
                 return Outcome.DONE if await self._publish(topic, found) else Outcome.LEFT
-            except NoPartition:
-                async with self._database.connection() as connection:
-                    await make_partitions_ahead(connection, now=self._clock.now())
             except (ShardClosed, ShardFrozen):
                 self._resources.drop(name)  # what was known of it is old
         return Outcome.LEFT
@@ -113,16 +111,9 @@ class MessageRelay:
 
     async def _append(self, topic: Topic, found: Sequence[StagedMessage]) -> bool:
         """All of them; if the database has something against one, that one is found and the others go on."""
-        now = whole_milliseconds(self._clock.now())
         try:
-            async with self._database.hot() as connection:
-                appended = await append_staged(
-                    connection,
-                    topic_id=topic.topic_id,
-                    ns=[each.n for each in found],
-                    batches=self._batches(topic, found),
-                    now=now,
-                )
+            write = partial(self._append_once, topic, found)
+            appended = await with_partitions(self._database, self._clock.now, write)
         except (Unavailable, Aborted):
             raise
         except BrokerError as error:
@@ -135,6 +126,17 @@ class MessageRelay:
             return False
         self._tell(topic, found, appended)
         return True
+
+    async def _append_once(self, topic: Topic, found: Sequence[StagedMessage]) -> Appended | None:
+        now = whole_milliseconds(self._clock.now())
+        async with self._database.hot() as connection:
+            return await append_staged(
+                connection,
+                topic_id=topic.topic_id,
+                ns=[each.n for each in found],
+                batches=self._batches(topic, found),
+                now=now,
+            )
 
     def _batches(self, topic: Topic, found: Sequence[StagedMessage]) -> Batches:
         """Those without a key that are not urgent go to the shards in turn, unless their identity says which one.

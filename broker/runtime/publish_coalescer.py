@@ -24,6 +24,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from time import perf_counter
 from typing import Any, cast
@@ -44,8 +45,8 @@ from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.identities import Stored, append_new
 from broker.store.log.known_heads import KnownHeads
-from broker.store.log.messages import Appended, EncodedMessages, PartitionMissing, append_messages, appended_each
-from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.messages import Appended, EncodedMessages, append_messages, appended_each
+from broker.store.log.partitions import with_partitions
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import (
     COMMIT_MESSAGES,
@@ -253,8 +254,9 @@ class PublishCoalescer:
     async def _flush(self, shard_id: int, queue: _ShardQueue, publishes: list[_Publish]) -> None:
         batches = [publish.batch for publish in publishes]
         try:
+            append = partial(self._append, shard_id, queue, batches)
             # Aborted: PostgreSQL undid it, nothing was stored.
-            appended = await retrying(lambda: self._append(shard_id, queue, batches), Aborted)
+            appended = await retrying(partial(with_partitions, self._database, self._clock.now, append), Aborted)
             if appended is None:
                 raise NotFound("Topic not found: it was deleted.")
             for publish, answer in zip(publishes, appended, strict=True):
@@ -295,31 +297,24 @@ class PublishCoalescer:
         COMMIT_MESSAGES.observe(process, len(sizes))
 
     async def _append(
-        self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages], *, has_partition: bool = False
+        self, shard_id: int, queue: _ShardQueue, batches: list[EncodedMessages]
     ) -> Sequence[Appended | Stored] | None:
         followed = queue.connection
         if followed is not None and not followed.can_be_followed:
             followed = None
-        try:
-            async with self._database.at_any_node(shard_id, followed) as connection:
-                queue.connection = connection
-                now = whole_milliseconds(self._clock.now())
-                try:
-                    if any(batch.identified for batch in batches):
-                        return await append_new(connection, shard_id=shard_id, requests=batches, now=now)
-                    appended = await append_messages(
-                        connection, shard_id=shard_id, requests=batches, now=now, heads=self._heads
-                    )
-                    return None if appended is None else appended_each(appended, batches)
-                finally:
-                    if connection.users == 1 and queue.connection is connection:
-                        queue.connection = None  # it goes back to the pool
-        except PartitionMissing:
-            if has_partition:
-                raise
-        async with self._database.connection() as making:
-            await make_partitions_ahead(making, now=self._clock.now())
-        return await self._append(shard_id, queue, batches, has_partition=True)
+        async with self._database.at_any_node(shard_id, followed) as connection:
+            queue.connection = connection
+            now = whole_milliseconds(self._clock.now())
+            try:
+                if any(batch.identified for batch in batches):
+                    return await append_new(connection, shard_id=shard_id, requests=batches, now=now)
+                appended = await append_messages(
+                    connection, shard_id=shard_id, requests=batches, now=now, heads=self._heads
+                )
+                return None if appended is None else appended_each(appended, batches)
+            finally:
+                if connection.users == 1 and queue.connection is connection:
+                    queue.connection = None  # it goes back to the pool
 
 
 def _expected_seconds(queue: _ShardQueue) -> float:

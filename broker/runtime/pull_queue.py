@@ -46,13 +46,17 @@ PLAIN_TERMS = PullTerms()
 
 @dataclass(eq=False, slots=True)
 class WaitingPull:
-    """One of a queue's.  `unseen`: the shards that no claim has looked at since it joined; `joined`: the number of
-    claims that the queue had begun then; `left`: its caller takes what is being claimed, and waits for no more.
+    """A pull that stands in a queue.
+
+    `wait`: it is answered only once there are messages.  `answer` is set when the pull leaves the queue: with its
+    deliveries, with none, or with an error.  `parked` is set when no shard had a message for it; it stays in the
+    queue then.  `unseen`: the shards that no claim has looked at since it joined.  `joined`: the number of claims
+    that the queue had begun then.  `looks`: how many claims gave it nothing although there was more.  `left`: its
+    caller takes what is being claimed, and waits for no more.
     """
 
     demand: Demand
     wait: bool
-    # True once deliveries are set or the pull was told to look elsewhere; False when it is parked
     answer: asyncio.Future[list[Delivery]]
     parked: asyncio.Future[None]
     terms: PullTerms = PLAIN_TERMS

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from broker.domain.errors import Aborted, BrokerError, Internal, Unavailable
 from broker.domain.expiry import times_to_live
@@ -30,9 +31,9 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import COMMIT
-from broker.store.log.appending import NoPartition, ShardClosed, ShardFrozen, append_to_shards
+from broker.store.log.appending import ShardClosed, ShardFrozen, append_to_shards
 from broker.store.log.messages import EncodedMessages, encode_messages
-from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.partitions import PartitionMissing, with_partitions
 from broker.store.resources import schedules as store
 from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.counters import Counters
@@ -53,6 +54,14 @@ class _CannotTick(Exception):
     def __init__(self, name: str, why: Exception) -> None:
         super().__init__(name)
         self.name, self.why = name, why
+
+
+class _TopicChanged(Exception):
+    """What this process knows of a topic is out of date; nothing has changed."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
 
 
 @dataclass(slots=True)
@@ -157,31 +166,41 @@ class ScheduleTicker:
         self, lock: Callable[[HotConnection], Awaitable[Schedule | None]], *, by_hand: bool
     ) -> Sequence[TickRecord] | None:
         """Raises Unavailable, Aborted, _CannotTick."""
-        stale, schedule = "", None
+        refusal = ""
         for left in reversed(range(_TRIES)):
+            tick = partial(self._locked_tick, lock, by_hand=by_hand, refusal=refusal)
             try:
-                async with self._database.hot() as connection:
-                    schedule = await lock(connection)
-                    if schedule is None:
-                        return None
-                    try:
-                        return await self._ticked(connection, schedule, by_hand=by_hand, refusal=stale)
-                    except (ShardClosed, ShardFrozen, NoPartition):
-                        await connection.close()  # its transaction is open
-                    except BaseException:
-                        await connection.close()
-                        raise
-            except store.UnreadableSchedule as error:
-                raise _CannotTick(error.name, Internal(str(error))) from error
-            except Exception as error:
-                if schedule is None:
-                    raise
-                raise _CannotTick(schedule.name, error) from error
-            self._resources.drop(schedule.definition.topic)  # what was known of it is old
-            stale = "" if left > 1 else "The topic takes nothing just now."
-            async with self._database.connection() as ordinary:
-                await make_partitions_ahead(ordinary, now=self._clock.now())
+                return await with_partitions(self._database, self._clock.now, tick)
+            except _TopicChanged as changed:
+                self._resources.drop(changed.topic)
+                refusal = "" if left > 1 else "The topic takes nothing just now."
         raise AssertionError("a tick that appends nothing cannot fail so")
+
+    async def _locked_tick(
+        self, lock: Callable[[HotConnection], Awaitable[Schedule | None]], *, by_hand: bool, refusal: str
+    ) -> Sequence[TickRecord] | None:
+        """Raises Unavailable, Aborted, _CannotTick, _TopicChanged, PartitionMissing."""
+        schedule = None
+        try:
+            async with self._database.hot() as connection:
+                schedule = await lock(connection)
+                if schedule is None:
+                    return None
+                try:
+                    return await self._ticked(connection, schedule, by_hand=by_hand, refusal=refusal)
+                except BaseException:
+                    await connection.close()  # its transaction is open
+                    raise
+        except PartitionMissing:
+            raise
+        except store.UnreadableSchedule as error:
+            raise _CannotTick(error.name, Internal(str(error))) from error
+        except Exception as error:
+            if schedule is None:
+                raise
+            if isinstance(error, ShardClosed | ShardFrozen):
+                raise _TopicChanged(schedule.definition.topic) from error
+            raise _CannotTick(schedule.name, error) from error
 
     async def _ticked(
         self, connection: HotConnection, schedule: Schedule, *, by_hand: bool, refusal: str

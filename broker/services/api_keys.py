@@ -61,7 +61,7 @@ class ApiKeyService:
         check_project(project)
         async with self._database.transaction() as connection:
             found = await store.list_api_keys(connection, project=project, page=page)
-        return cut_page(found, page, lambda key: key.name)
+        return cut_page(found, page.size, lambda key: key.name)
 
     async def delete_api_key(self, name: str) -> None:
         """Raises NotFound."""

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from broker.domain.audit_entry import AuditEntry
 from broker.domain.log_filter import parse_log_filter
 from broker.domain.names import check_project
-from broker.domain.page import check_page_size, invalid_page_token
+from broker.domain.page import check_page_size, cut_page, parse_page_token
 from broker.store.access.audit_entries import list_audit_entries
 from broker.store.driver.database import Database
-
-_LARGEST = 2**63 - 1
 
 
 class AuditLogService:
@@ -22,15 +20,9 @@ class AuditLogService:
         """A page of a project's entries, the newest first, and the token of the next.  Raises InvalidArgument."""
         check_project(project)
         size, comparisons = check_page_size(page_size), parse_log_filter(filter_text)
-        before = None
-        if page_token:
-            if not page_token.isascii() or not page_token.isdecimal() or int(page_token) > _LARGEST:
-                raise invalid_page_token(page_token[:100])
-            before = int(page_token)
+        (before,) = parse_page_token(page_token, int) if page_token else (None,)
         async with self._database.transaction() as connection:
             found = await list_audit_entries(
                 connection, project=project, comparisons=comparisons, before=before, size=size + 1
             )
-        if len(found) <= size:
-            return found, ""
-        return found[:size], str(found[size - 1].number)
+        return cut_page(found, size, lambda entry: entry.number)

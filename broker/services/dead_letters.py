@@ -1,7 +1,7 @@
 """What a subscription has given up: in groups, and in pages; an extension (G2)."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 
 from broker.domain.dead_letter_list import (
@@ -11,10 +11,9 @@ from broker.domain.dead_letter_list import (
     LetterPage,
     Trait,
     grouped,
-    letter_page_token,
 )
 from broker.domain.names import project_of
-from broker.domain.page import invalid_page_token
+from broker.domain.page import invalid_page_token, page_token
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
@@ -62,7 +61,7 @@ class DeadLetterService:
             async with self._database.transaction() as connection:
                 subscription = await existing_subscription(connection, subscription_name)
             if page.start is not None and page.start.shard_id not in subscription.shard_ids:
-                raise invalid_page_token(letter_page_token(page.start))
+                raise invalid_page_token(page_token(*astuple(page.start)))
             asked = AskedLetters(
                 subscription_id=subscription.subscription_id,
                 shard_ids=subscription.shard_ids,

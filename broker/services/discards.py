@@ -17,7 +17,7 @@ from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
 from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id, parse_message_ids
 from broker.domain.names import leaf
-from broker.domain.page import invalid_page_token
+from broker.domain.page import invalid_page_token, page_token
 from broker.domain.redrive import EVER, Chosen, check_redrive
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
@@ -126,7 +126,7 @@ class DiscardService:
         )
         start = options.start
         if start is not None and start[0] not in subscription.shard_ids:
-            raise invalid_page_token(message_id(*start))
+            raise invalid_page_token(page_token(*start))
         later = sorted(id_ for id_ in subscription.shard_ids if start is None or id_ >= start[0])
         found: list[Id] = []
         async with self._database.hot() as hot:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.chosen_letters import resolved_of
 from broker.store.log.discard import Discard, Done, find_letters, find_piles
 from broker.store.log.edits import Replacement, editable, replace_letter
+from broker.store.log.partitions import with_partitions
 from broker.store.log.scheduled_messages import located
 from broker.store.looking.fates import LoggedMessage, read_message
 from broker.telemetry.log import fields_of
@@ -124,7 +126,7 @@ class EditService:
 
     async def _replace(self, wanted: Replacement) -> int:
         for _ in range(_TRIES):
-            seq, done = await self._step(wanted)
+            seq, done = await with_partitions(self._database, self._clock.now, partial(self._step, wanted))
             for subscription_id in done.woken:
                 self._wake_ups.redeliverable(subscription_id)
             if seq is not None:

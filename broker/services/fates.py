@@ -161,7 +161,7 @@ class FateService:
             if topic is None:
                 raise topic_not_found(topic_name)
             names = await topics.list_topic_subscriptions(connection, topic_id=topic.topic_id, page=page)
-            given, token = cut_page(names, page, lambda name: name)
+            given, token = cut_page(names, page.size, lambda name: name)
             found = await subscriptions.find_subscriptions(connection, names=given)
         return topic, sorted(found, key=lambda subscription: subscription.name), token
 

@@ -1,13 +1,14 @@
 """Trying a filter on the messages that are there, before any subscription has it (A3); an extension."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import astuple
 from datetime import datetime, timedelta
 from functools import partial
 
 from broker.domain.errors import FailedPrecondition
-from broker.domain.log_page import FilterTest, LogPage, log_page_token
+from broker.domain.log_page import FilterTest, LogPage
 from broker.domain.names import leaf, project_of
-from broker.domain.page import invalid_page_token
+from broker.domain.page import invalid_page_token, page_token
 from broker.domain.subscription import Subscription
 from broker.filtering.ast import And, Expression
 from broker.filtering.changes import filter_expression
@@ -84,7 +85,7 @@ class FilterService:
         self, shard_ids: Sequence[int], paths: FilterPaths, retained_since: datetime, page: LogPage
     ) -> FilterTest:
         if page.before is not None and page.before.shard_id not in shard_ids:
-            raise invalid_page_token(log_page_token(page.before))
+            raise invalid_page_token(page_token(*astuple(page.before)))
         look = partial(
             filters.test_filter,
             shard_ids=shard_ids,

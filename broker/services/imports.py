@@ -17,9 +17,9 @@ from broker.runtime.retrying import retrying
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
-from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen, encode_for_shards
+from broker.store.log.appending import Batches, ShardClosed, ShardFrozen, encode_for_shards
 from broker.store.log.imports import StoredPart, append_part
-from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.partitions import with_partitions
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import IMPORTED
 
@@ -104,14 +104,14 @@ class ImportService:
         return batches
 
     async def _append(self, topic: Topic, part: StoredPart, batches: Batches) -> StoredPart | None:
-        """Raises Aborted: what was known of the topic, or of partitions, was old."""
-        try:
+        """Raises Aborted: what was known of the topic was old."""
+
+        async def append() -> StoredPart | None:
             async with self._database.hot() as connection:
                 return await append_part(connection, part=part, batches=batches, now=self._clock.now())
+
+        try:
+            return await with_partitions(self._database, self._clock.now, append)
         except (ShardClosed, ShardFrozen) as error:
             self._resources.drop(topic.name)
             raise Aborted(f"The topic was changed meanwhile; try again (resource={topic.name}).") from error
-        except NoPartition as error:
-            async with self._database.connection() as connection:
-                await make_partitions_ahead(connection, now=self._clock.now())
-            raise Aborted("There was no partition for the time of publishing; try again.") from error

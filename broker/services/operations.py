@@ -88,7 +88,7 @@ class OperationService:
         check_project(project)
         async with self._database.transaction() as connection:
             found = await store.list_operations(connection, project=project, page=page)
-        return cut_page(found, page, lambda operation: operation.name)
+        return cut_page(found, page.size, lambda operation: operation.name)
 
     async def wait_operation(self, name: str, at_most: timedelta | None) -> Operation:
         """The operation once it has ended, or as it is after that time (None: the longest).

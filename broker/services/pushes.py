@@ -9,13 +9,13 @@ from broker.domain.delivery import StoredMessage
 from broker.domain.errors import FailedPrecondition
 from broker.domain.message import NewMessage
 from broker.domain.names import leaf
+from broker.domain.page import cut_page
 from broker.domain.publish_limits import check_messages
 from broker.domain.push_state import (
     PushFailure,
     PushFailurePage,
     PushState,
     PushTest,
-    push_failure_page_token,
 )
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
@@ -54,10 +54,7 @@ class PushService:
             found = await push_failures.list_push_failures(
                 connection, subscription_id=subscription.subscription_id, page=page
             )
-        if len(found) <= page.size:
-            return found, ""
-        given = found[: page.size]
-        return given, push_failure_page_token(given[-1])
+        return cut_page(found, page.size, lambda failure: failure.failure_id)
 
     async def test_push(self, name: str, message: NewMessage) -> PushTest:
         """Send a message to the endpoint, also while it is paused; the log and the deliveries do not know of it.

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from broker.domain.errors import Aborted, FailedPrecondition, NotFound, Unavailable
 from broker.domain.journal import Author
@@ -23,8 +24,8 @@ from broker.services.publish import PublishService
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.messages import EncodedMessages, PartitionMissing, append_messages
-from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.messages import EncodedMessages, append_messages
+from broker.store.log.partitions import with_partitions
 from broker.store.log.retracted import Id, name_replacement
 from broker.store.log.retraction import Asked, Done, retract
 from broker.store.resources import topics
@@ -102,11 +103,9 @@ class RetractionService:
             with named("message"):
                 shard_id, batch = await self._publish.prepare(topic_name, message, by)
             try:
-                done, new = await self._replace(topic_name, id_, _Replacement(shard_id, batch), by)
+                replace_once = partial(self._replace, topic_name, id_, _Replacement(shard_id, batch), by)
+                done, new = await with_partitions(self._database, self._clock.now, replace_once)
                 break
-            except PartitionMissing:
-                async with self._database.connection() as ordinary:
-                    await make_partitions_ahead(ordinary, now=self._clock.now())
             except (_TopicChanged, Aborted) as error:
                 self._resources.drop(topic_name)
                 if not left and isinstance(error, Aborted):

@@ -57,7 +57,7 @@ class RoleService:
         check_project(project)
         async with self._database.transaction() as connection:
             found = await store.list_roles(connection, project=project, page=page, deleted=deleted)
-        return cut_page(found, page, lambda role: role.name)
+        return cut_page(found, page.size, lambda role: role.name)
 
     def get_predefined_role(self, name: str) -> Role:
         """Raises NotFound."""
@@ -68,7 +68,7 @@ class RoleService:
 
     def list_predefined_roles(self, page: Page) -> tuple[Sequence[Role], str]:
         """A page of them by name, and the token of the next."""
-        return cut_page(predefined_on(page), page, lambda role: role.name)
+        return cut_page(predefined_on(page), page.size, lambda role: role.name)
 
     async def update_role(self, name: str, change: Change, *, etag: bytes) -> Role:
         """`etag`: that of the role as the caller read it; empty: whatever it is now.

@@ -6,7 +6,8 @@ from datetime import datetime
 from broker.domain.delay import ScheduledMessage, check_due
 from broker.domain.errors import FailedPrecondition, NotFound
 from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
-from broker.domain.schedule_page import SchedulePage, schedule_page_token
+from broker.domain.page import cut_page
+from broker.domain.schedule_page import SchedulePage
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
@@ -31,9 +32,7 @@ class ScheduleService:
         topic = await self._topic(topic_name)
         async with self._database.hot() as hot:
             found = await list_scheduled(hot, shard_ids=topic.shard_ids, page=page)
-        if len(found) <= page.size:
-            return found, ""
-        return found[: page.size], schedule_page_token(found[page.size - 1])
+        return cut_page(found, page.size, lambda message: (message.due_at, message.id_seq, message.shard_id))
 
     async def get_scheduled(self, topic_name: str, message_id: str) -> ScheduledMessage:
         """Raises InvalidArgument, NotFound, FailedPrecondition (it was published)."""

@@ -76,7 +76,7 @@ class SchedulesService:
         async with self._database.transaction() as connection:
             page = await store.cut_page_of_schedules(connection, project=project, page=page)
             found = await store.list_schedules(connection, project=project, page=page)
-        return cut_page(found, page, lambda schedule: schedule.name)
+        return cut_page(found, page.size, lambda schedule: schedule.name)
 
     async def delete_schedule(self, name: str) -> None:
         """Nothing ticks after the answer.  Raises NotFound."""

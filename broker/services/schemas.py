@@ -74,7 +74,7 @@ class SchemaService:
             found = await payload_schemas.list_schemas(connection, project=project, page=page)
         if not found:
             check_project(project)
-        return cut_page(found, page, lambda schema: schema.name)
+        return cut_page(found, page.size, lambda schema: schema.name)
 
     async def list_revisions(self, name: str, page: Page) -> tuple[Sequence[Schema], str]:
         """A page of a schema's revisions, the newest first, and the token of the next page.
@@ -87,7 +87,7 @@ class SchemaService:
             revisions = await payload_schemas.find_revisions(connection, schema_id=newest.schema_id)
         after = page.after.rpartition("@")[2]
         older = [each for each in revisions if not after.isdecimal() or each.number < int(after)]
-        return cut_page(older[: page.size + 1], page, lambda schema: f"{schema.name}@{schema.number}")
+        return cut_page(older[: page.size + 1], page.size, lambda schema: f"{schema.name}@{schema.number}")
 
     async def commit_schema(self, name: str, wanted: Schema) -> Schema:
         """Make a new revision.  A compatibility that comes with it is the schema's from then on, for itself too.

@@ -75,7 +75,7 @@ class ServiceAccountService:
         check_project(project)
         async with self._database.transaction() as connection:
             found = await store.list_service_accounts(connection, project=project, page=page)
-        return cut_page(found, page, lambda account: account.name)
+        return cut_page(found, page.size, lambda account: account.name)
 
     async def set_disabled(self, name: str, *, disabled: bool) -> None:
         """The keys and tokens of a disabled account prove nothing until it is enabled again.  Raises NotFound."""

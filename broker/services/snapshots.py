@@ -84,7 +84,7 @@ class SnapshotService:
             found = await snapshots.list_snapshots(connection, project=project, page=page, now=self._clock.now())
         if not found:
             check_project(project)
-        return cut_page(found, page, lambda snapshot: snapshot.name)
+        return cut_page(found, page.size, lambda snapshot: snapshot.name)
 
     async def update_snapshot(self, update: Update[Snapshot]) -> Snapshot:
         """Change labels or the expire time.  Raises InvalidArgument, NotFound; nothing is changed then."""

@@ -1,12 +1,13 @@
 """The messages that a subscription has, in their states (F3); an extension."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import astuple
 from functools import partial
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.names import leaf, project_of
-from broker.domain.page import invalid_page_token
-from broker.domain.standing_page import StandingList, StandingPage, standing_page_token
+from broker.domain.page import invalid_page_token, page_token
+from broker.domain.standing_page import StandingList, StandingPage
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
@@ -44,7 +45,7 @@ class StandingMessageService:
             if subscription.detached:
                 raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
             if page.start is not None and page.start.shard_id not in subscription.shard_ids:
-                raise invalid_page_token(standing_page_token(page.start))
+                raise invalid_page_token(page_token(*astuple(page.start)))
             now = self._clock.now()
             of_log = compiled(page.filter, subscription)
             asked = Asked(

@@ -220,7 +220,7 @@ class SubscriptionService:
             found = await subscriptions.list_subscriptions(connection, project=project, page=page)
         if not found:
             check_project(project)
-        return cut_page(found, page, lambda subscription: subscription.name)
+        return cut_page(found, page.size, lambda subscription: subscription.name)
 
     async def _push_anew(
         self, connection: ResourceConnection, subscription: Subscription, *, instead_of: PushConfig

@@ -1,12 +1,12 @@
 """The messages that a topic retains (F3); an extension."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import astuple
 from datetime import timedelta
 from functools import partial
 
-from broker.domain.log_page import log_page_token
 from broker.domain.names import project_of
-from broker.domain.page import invalid_page_token
+from broker.domain.page import invalid_page_token, page_token
 from broker.domain.topic_page import TopicMessages, TopicPage
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
@@ -46,7 +46,7 @@ class TopicMessageService:
                     raise topic_not_found(topic_name)
                 retention = await subscriptions.longest_retention(connection, topic_id=topic.topic_id)
             if page.start is not None and page.start.shard_id not in topic.shard_ids:
-                raise invalid_page_token(log_page_token(page.start))
+                raise invalid_page_token(page_token(*astuple(page.start)))
             retained = max(retention or timedelta(0), topic.message_retention or timedelta(0))
             asked = Asked(
                 shard_ids=sorted(topic.shard_ids),

@@ -28,7 +28,7 @@ class TopicPublisherService:
             if await find_topic(connection, name=topic) is None:
                 raise topic_not_found(topic)
             found = await list_topic_publishers(connection, topic=topic, page=page)
-        publishers, token = cut_page(found, page, lambda publisher: publisher.name)
+        publishers, token = cut_page(found, page.size, lambda publisher: publisher.name)
         return [await self._with_right(publisher, topic) for publisher in publishers], token
 
     async def _with_right(self, publisher: TopicPublisher, topic: str) -> TopicPublisher:

@@ -160,21 +160,21 @@ class TopicService:
             found = await topics.list_topics(connection, project=project, page=page)
         if not found:
             check_project(project)
-        return cut_page(found, page, lambda topic: topic.name)
+        return cut_page(found, page.size, lambda topic: topic.name)
 
     async def list_topic_subscriptions(self, name: str, page: Page) -> tuple[Sequence[str], str]:
         """A page of the names of the subscriptions attached to a topic.  Raises NotFound."""
         topic = await self.get_topic(name)
         async with self._database.transaction() as connection:
             names = await topics.list_topic_subscriptions(connection, topic_id=topic.topic_id, page=page)
-        return cut_page(names, page, str)
+        return cut_page(names, page.size, str)
 
     async def list_topic_snapshots(self, name: str, page: Page) -> tuple[Sequence[str], str]:
         """A page of the names of a topic's snapshots.  Raises NotFound."""
         topic = await self.get_topic(name)
         async with self._database.transaction() as connection:
             names = await topics.list_topic_snapshots(connection, topic_id=topic.topic_id, page=page)
-        return cut_page(names, page, str)
+        return cut_page(names, page.size, str)
 
 
 async def _require_new_brokers(

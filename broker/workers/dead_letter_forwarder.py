@@ -31,8 +31,7 @@ from broker.store.log.dead_letters import (
     forward_dead_letters,
     retry_exhausted_attempts,
 )
-from broker.store.log.messages import PartitionMissing
-from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.partitions import with_partitions
 from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DEAD_LETTERED, EXPIRED
@@ -136,11 +135,8 @@ class DeadLetterForwarder:
             topic = await self._resources.topic(policy.dead_letter_topic)
             if topic.freeze is not None or self._storage.is_raised:
                 return 0, False  # they stay given up, and wait
-            done = await self._forward_batch(subscription, shard_id, topic)
-        except PartitionMissing:
-            async with self._database.connection() as ordinary:
-                await make_partitions_ahead(ordinary, now=self._clock.now())
-            return 0, False
+            forward = partial(self._forward_batch, subscription, shard_id, topic)
+            done = await with_partitions(self._database, self._clock.now, forward)
         except DeadLetterTopicFrozen:
             self._resources.drop(topic.name)
             return 0, False

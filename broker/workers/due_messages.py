@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from functools import partial
 from math import inf
 
 from broker.domain.errors import Aborted, Unavailable
@@ -15,8 +16,7 @@ from broker.runtime.next_due import NextDue
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
-from broker.store.log.messages import PartitionMissing
-from broker.store.log.partitions import make_partitions_ahead
+from broker.store.log.partitions import with_partitions
 from broker.store.log.scheduled_messages import (
     MAX_DUE,
     append_due,
@@ -132,7 +132,8 @@ class DueMessages:
         while True:
             tried: list[int] = []
             try:
-                due_ats = await self._append_some(shard_id, now, most, tried)
+                append = partial(self._append_once, shard_id, now, most, tried)
+                due_ats = await with_partitions(self._database, lambda: now, append)
                 break
             except (Unavailable, Aborted):
                 raise
@@ -150,16 +151,8 @@ class DueMessages:
             LATENESS.observe_all(self._counters.process, late)
         return len(due_ats)
 
-    async def _append_some(self, shard_id: int, now: datetime, most: int, tried: list[int]) -> list[datetime]:
-        try:
-            return await self._append_once(shard_id, now, most, tried)
-        except PartitionMissing:
-            async with self._database.connection() as connection:
-                await make_partitions_ahead(connection, now=now)
-        tried.clear()
-        return await self._append_once(shard_id, now, most, tried)
-
     async def _append_once(self, shard_id: int, now: datetime, most: int, tried: list[int]) -> list[datetime]:
+        tried.clear()
         async with self._database.hot() as connection:
             return await append_due(connection, shard_id=shard_id, now=now, most=most, tried=tried)
 

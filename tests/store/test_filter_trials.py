@@ -1,14 +1,16 @@
 """Trying a filter on the log: newest first, in bounded steps, over all shards of a topic (A3)."""
 
 import asyncio
+from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from broker.domain.errors import DeadlineExceeded
-from broker.domain.log_page import FilterTest, LogPage, LogPosition, log_page_token, parse_log_page
+from broker.domain.log_page import FilterTest, LogPage, LogPosition, parse_log_page
 from broker.domain.message import NewMessage
+from broker.domain.page import page_token
 from broker.domain.topic import Topic
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
@@ -71,7 +73,7 @@ class Trial:
     async def all_pages(self, size: int = 100, *, with_data: bool = False) -> list[FilterTest]:
         pages = [await self.page(size, with_data=with_data)]
         while pages[-1].rest is not None:
-            again = parse_log_page(size, log_page_token(pages[-1].rest))
+            again = parse_log_page(size, page_token(*astuple(pages[-1].rest)))
             assert again.before == pages[-1].rest
             pages.append(await self.page(size, again.before, with_data=with_data))
         return pages

@@ -6,17 +6,19 @@ from itertools import pairwise
 
 import pytest
 
+from broker.domain.errors import Unavailable
 from broker.domain.partition_width import MAX_WIDTH, MIN_WIDTH, next_width
 from broker.store.driver.database import Database
 from broker.store.driver.locks import MAKING_PARTITIONS, held
 from broker.store.log import partitions
-from broker.store.log.messages import PartitionMissing
 from broker.store.log.partitions import (
     AHEAD,
+    PartitionMissing,
     drop_detached_leftovers,
     drop_partition,
     list_partitions,
     make_partitions_ahead,
+    with_partitions,
 )
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import until_waiting
@@ -100,6 +102,14 @@ async def test_a_publish_without_a_partition_stores_nothing_and_says_so(log: Log
     assert await log.rows("SELECT head FROM shards") == [(0,)]
     await log.publish("b")
     assert await log.pull_texts() == ["b"]
+
+
+async def test_a_write_that_still_finds_no_partition_once_they_are_made_is_unavailable(log: Log) -> None:
+    with pytest.raises(Unavailable, match="no partition"):
+        await with_partitions(
+            log.database, lambda: log.start, lambda: log.publish("a", now=log.start + timedelta(days=30))
+        )
+    assert await log.rows("SELECT head FROM shards") == [(0,)]
 
 
 async def test_a_table_that_was_detached_but_not_dropped_is_dropped_later(

@@ -1,5 +1,6 @@
 """The messages that a subscription has, in their states (F3)."""
 
+from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.message_state import EVERY_STATE, MessageState
+from broker.domain.page import page_token
 from broker.domain.standing_page import (
     MAX_SCANNED,
     StandingList,
@@ -14,7 +16,6 @@ from broker.domain.standing_page import (
     StandingPage,
     StandingPosition,
     parse_standing_page,
-    standing_page_token,
 )
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
@@ -61,7 +62,7 @@ class Listed:
             found += one.found
             if one.rest is None:
                 return found
-            token = standing_page_token(one.rest)
+            token = page_token(*astuple(one.rest))
             start = parse_standing_page(1, token, states="", filter_text="", contains="").start
             assert start == one.rest
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.log_page import LogPosition, MatchedMessage, log_page_token
+from broker.domain.log_page import LogPosition, MatchedMessage
+from broker.domain.page import page_token
 from broker.domain.topic_page import ORDERS, Order, ShardScan, TopicPage, merged, parse_topic_page
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -109,5 +110,5 @@ def test_what_cannot_be_asked_is_refused_by_name(wrong: dict[str, object], named
     }
     with pytest.raises(InvalidArgument, match=named):
         parse_topic_page(**(asked | wrong))  # type: ignore[arg-type]
-    token = log_page_token(LogPosition(1, START, 1))
+    token = page_token(1, START, 1)
     assert parse_topic_page(**(asked | {"token": token})).start == LogPosition(1, START, 1)  # type: ignore[arg-type]

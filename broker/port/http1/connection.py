@@ -19,11 +19,11 @@ from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.port.http1.asgi import Application, serve_application
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.hang_up import has_hung_up
-from broker.port.http1.head import Head, KnownHeads
+from broker.port.http1.head import SERVED, Head, KnownHeads
 from broker.port.http1.patience import Pace, Patience
 from broker.port.http1.reader import BODY, IDLE, Refusal, RequestReader
 from broker.port.http1.responses import FAULT, closing_answer, error_answer
-from broker.port.http1.web_pages import SERVED, WebPages
+from broker.port.http1.web_pages import WebPages
 from broker.port.request_ids import HEADER, RequestIds, sane_id
 from broker.port.tls.client_certificate import client_certificate
 from broker.telemetry.log import extra

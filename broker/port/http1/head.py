@@ -2,15 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from broker.port.http1.web_pages import Verdict
+from typing import Any, NamedTuple
 
 _END = b"\r\n\r\n"
 _MAX_KNOWN = 4_096  # heads
 _MAX_KNOWN_BYTES = 4_194_304  # of all of them; with what the parser made of them some 10 MB
 _LONGEST_KNOWN = 4_096  # bytes of such a head: a signed token makes it longer than 1,024
+
+
+class Verdict(NamedTuple):
+    """How web_pages.py judges a head.
+
+    `host`: a name that is not ours; `origin`: of the page that is refused ("": there is none of either).
+    `headers`: lines of the answer to a page that may read it; `preflight`: the browser only asks whether it may.
+    """
+
+    host: str = ""
+    origin: str = ""
+    headers: bytes = b""
+    preflight: bool = False
+
+
+SERVED = Verdict()  # as the requests of all programs are
 
 
 @dataclass(slots=True)
@@ -32,7 +45,7 @@ class Head:
     keep_alive: bool
     expects_continue: bool
     encoding: bytes = b""
-    verdict: "Verdict | None" = None
+    verdict: Verdict | None = None
     request_id: bytes = b""
     reading: Any = None
 

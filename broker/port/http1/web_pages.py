@@ -16,11 +16,10 @@ https://fetch.spec.whatwg.org/#cors-protocol, https://www.w3.org/TR/fetch-metada
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
 
 from broker.domain.web_origins import is_among, is_private_name, is_same_origin, name_of
 from broker.port.http1.exchange import Exchange
-from broker.port.http1.head import Head
+from broker.port.http1.head import SERVED, Head, Verdict
 from broker.port.http1.responses import error_answer
 from broker.telemetry.state_changes import StateChanges
 
@@ -30,21 +29,6 @@ _EXPOSED = b"retry-after, www-authenticate, x-request-id"
 _METHODS = b"GET, POST, PUT, PATCH, DELETE"
 _PREFLIGHT_SECONDS = 600  # for which a browser need not ask again
 _SITES_OF_OURS = (b"same-origin", b"none")  # none: the visitor has typed the address
-
-
-class Verdict(NamedTuple):
-    """On a head.  `host`: a name that is not ours; `origin`: of the page that is refused ("": there is none).
-
-    `headers`: lines of the answer to a page that may read it; `preflight`: the browser only asks whether it may.
-    """
-
-    host: str = ""
-    origin: str = ""
-    headers: bytes = b""
-    preflight: bool = False
-
-
-SERVED = Verdict()  # as the requests of all programs are
 
 
 class WebPages:

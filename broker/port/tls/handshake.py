@@ -11,14 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from broker.port.http1.responses import closing_answer
 from broker.port.tls.transport import TlsTransport
 
 HANDSHAKE_SECONDS = 10.0  # from connecting to the end of the handshake
 LINGER_SECONDS = 1.0  # for whoever spoke in cleartext to read the answer
 MAX_HANDSHAKE_BYTES = 131_072  # that a client sends; a chain of certificates has some thousands
 _RECORD = 0x16  # the first byte of a handshake: https://www.rfc-editor.org/rfc/rfc8446#section-5.1
-_CLEARTEXT = closing_answer(400, "This port speaks TLS: use https:// (for gRPC a secure channel).")
 
 
 class Limit(Protocol):
@@ -50,6 +48,7 @@ class HandshakeTurns:
 
 class TlsHandshake(asyncio.Protocol):
     """`begin(agreed)` makes the protocol behind TLS; `agreed`: what client and server agreed on by ALPN, or None.
+    `cleartext_answer` is the whole response to a request in cleartext.
 
     It keeps itself among `connections`, which the server shuts down when it stops, until the handshake is done.
     """
@@ -61,12 +60,14 @@ class TlsHandshake(asyncio.Protocol):
         connections: set[Any],
         begin: Callable[[str | None], asyncio.Protocol],
         *,
+        cleartext_answer: bytes,
         limit: Limit,
         seconds: float = HANDSHAKE_SECONDS,
     ) -> None:
         self._turns = turns
         self._connections = connections
         self._begin = begin
+        self._cleartext_answer = cleartext_answer
         self._limit = limit
         self._seconds = seconds
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -145,7 +146,7 @@ class TlsHandshake(asyncio.Protocol):
         if not data[:1].isalpha() or data.startswith(b"PRI "):
             self._transport.abort()
             return
-        self._transport.write(_CLEARTEXT)
+        self._transport.write(self._cleartext_answer)
         self._transport.write_eof()
         if self._timer is not None:
             self._timer.cancel()

@@ -190,11 +190,15 @@ def _next_delivery_ats(request: ClaimRequest, asking: Sequence[Work]) -> Iterato
 
 
 def _of_one(connection: HotConnection, each: Iterable[Bound]) -> Iterator[Bound]:
-    """The same, by a statement for one subscription if it is about one, and shards lie on nodes."""
+    """The same, by a statement for one subscription if it is about one, and shards lie on nodes.
+
+    Its parameters have the names of the other's in the singular.
+    """
     for statement, given in each:
         of_one = _OF_ONE.get(statement)
         if of_one is not None and connection.is_distributed and len(given["subscription_ids"]) == 1:
-            yield of_one, {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
+            single = {name.removesuffix("s"): value[0] for name, value in given.items() if isinstance(value, list)}
+            yield of_one, {name: value for name, value in given.items() if not isinstance(value, list)} | single
         else:
             yield statement, given
 

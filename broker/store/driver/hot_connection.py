@@ -318,9 +318,7 @@ class HotConnection:
 def _check_columns(result: pq.abc.PGresult, statement: Statement) -> None:
     names = tuple((result.fname(number) or b"").decode() for number in range(result.nfields))
     if statement.columns and names != statement.columns:
-        raise TypeError(
-            f"sql/{statement.name.decode()}.sql declares the columns {statement.columns} and gives {names}"
-        )
+        raise TypeError(f"{statement.name.decode()}.sql declares the columns {statement.columns} and gives {names}")
 
 
 def _largest(bodies: Iterable[bytes | list[bytes] | None]) -> int:

@@ -11,6 +11,7 @@ from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.messages import EncodedMessages, append_statements, encode_messages, is_frozen
+from broker.store.log.partitions import PartitionMissing
 
 Batches = Mapping[int, Sequence[EncodedMessages]]  # by shard
 
@@ -21,10 +22,6 @@ class ShardClosed(Exception):
 
 class ShardFrozen(Exception):
     """The topic takes nothing just now; nothing has changed."""
-
-
-class NoPartition(Exception):
-    """There is none for the time of publishing yet; nothing has changed."""
 
 
 def encode_for_shards(topic: Topic, messages: Iterable[NewMessage], shared: Iterable[str] = ()) -> Batches:
@@ -50,7 +47,7 @@ async def append_to_shards(
     sequence of each shard.
 
     Shard heads come last and by id, which is the one lock order; they are locked until the caller commits.  Raises
-    ShardClosed, ShardFrozen, NoPartition; the transaction is of no use then.
+    ShardClosed, ShardFrozen, PartitionMissing; the transaction is of no use then.
     """
     writes = [*before]
     for shard_id, requests in sorted(batches.items()):
@@ -62,7 +59,7 @@ async def append_to_shards(
     except CheckViolation as error:
         if is_frozen(error):
             raise ShardFrozen from error
-        raise NoPartition from error
+        raise PartitionMissing from error
     taken = results[len(before) :: 2]
     if not all(taken):
         raise ShardClosed

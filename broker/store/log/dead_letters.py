@@ -26,11 +26,11 @@ from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.log.journal import journal_statement
 from broker.store.log.messages import (
     EncodedMessages,
-    PartitionMissing,
     append_statements,
     encode_messages,
     is_frozen,
 )
+from broker.store.log.partitions import PartitionMissing
 
 _MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
 _LOCK_EXHAUSTED_ATTEMPTS = statements.hot("lock_exhausted_attempts")

@@ -11,27 +11,29 @@ from broker.store.driver import statements
 from broker.store.driver.binary import OIDS, array
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import Bound, HotConnection
-from broker.store.log.partitions import RECORDS, drop_detached_leftovers, drop_partition, list_partitions
+from broker.store.log.partitions import (
+    RECORDS,
+    PartitionMissing,
+    drop_detached_leftovers,
+    drop_partition,
+    list_partitions,
+)
 
 _INSERT = statements.hot("insert_delivery_records")
 
 _READ_OLDEST_STRAGGLER = b"SELECT min(publish_time) FROM straggler_batches"
 
 
-class NoPartition(Exception):
-    """There is no partition for what is written now: the janitor could not make one."""
-
-
 async def insert_records(
     connection: HotConnection, rows: Mapping[int, Sequence[RecordRow]], *, now: datetime
 ) -> None:
-    """Write rows, by shard, of acknowledgements up to `now`.  Raises NoPartition; nothing is written then."""
+    """Write rows, by shard, of acknowledgements up to `now`.  Raises PartitionMissing; nothing is written then."""
     together = [{shard_id: some} for shard_id, some in rows.items()] if connection.is_distributed else [rows]
     try:
         for some in together:
             await connection.run(_insertion(some, now))
     except CheckViolation as error:
-        raise NoPartition from error
+        raise PartitionMissing from error
 
 
 def _insertion(rows: Mapping[int, Sequence[RecordRow]], now: datetime) -> Bound:

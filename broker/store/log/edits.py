@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.errors import CheckViolation
 
 from broker.domain.discard import Outcome
-from broker.domain.errors import Aborted, FailedPrecondition, Unavailable
+from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import EDITED_INTO, Event
 from broker.domain.letter_standing import Resolution
 from broker.domain.message import NewMessage
@@ -18,6 +18,7 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, discard, find_letters, resolving, told_of
 from broker.store.log.messages import append_statements, encode_messages
+from broker.store.log.partitions import PartitionMissing
 
 _OPEN_SHARD = statements.hot("open_shard")
 
@@ -56,7 +57,7 @@ async def replace_letter(
             (_OPEN_SHARD, {"shard_id": wanted.shard_id, "open": False}),
         )
     except CheckViolation as error:
-        raise Unavailable("There is no partition for messages of this time yet.") from error
+        raise PartitionMissing from error
     if not letters or not taken:
         raise Aborted("Somebody else was at this dead letter; try it again.")
     [(head, _)] = taken

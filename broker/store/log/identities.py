@@ -20,13 +20,18 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.messages import (
     Appended,
     EncodedMessages,
-    PartitionMissing,
     ScheduledPart,
     append_statements,
     is_frozen,
     schedule_statement,
 )
-from broker.store.log.partitions import IDENTITIES, drop_detached_leftovers, drop_partition, list_partitions
+from broker.store.log.partitions import (
+    IDENTITIES,
+    PartitionMissing,
+    drop_detached_leftovers,
+    drop_partition,
+    list_partitions,
+)
 
 _LOCK_HEAD = statements.hot("lock_head")
 _TAKE_NEW_SEQUENCES = statements.hot("take_new_sequences")

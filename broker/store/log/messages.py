@@ -24,6 +24,7 @@ from broker.store.driver.binary import OIDS, array
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.appending_by_row import MOST_ROWS, append_by_row
 from broker.store.log.known_heads import KnownHeads
+from broker.store.log.partitions import PartitionMissing
 
 _TAKE_SEQUENCES = statements.hot("take_sequences")
 _APPEND_MESSAGES = statements.hot("append_messages")
@@ -102,10 +103,6 @@ class EncodedMessages:
     identified: Identified | None = None
     levels: Sequence[int] | None = None
     some: "Callable[[Sequence[int]], EncodedMessages] | None" = None
-
-
-class PartitionMissing(Exception):
-    """No partition of `message_batches` covers the publish time; nothing was appended."""
 
 
 class Appended(NamedTuple):

@@ -7,19 +7,24 @@ plain DROP do.  So does a plain DETACH: it is for where there is no other (store
 """
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from psycopg import errors, sql
 
+from broker.domain.errors import Unavailable
 from broker.domain.partition_width import MIN_WIDTH, next_width
-from broker.store.driver.database import Connection
+from broker.store.driver.database import Connection, Database
 from broker.store.driver.locks import MAKING_PARTITIONS, lock
 from broker.store.engine.engine import find_engine
 
 # Publishes may land this far ahead of now; the janitor must run at least twice in it.
 AHEAD = timedelta(minutes=10)
 _LOCK_TIMEOUT = "500ms"
+
+T = TypeVar("T")
 
 
 _BOUNDS = re.compile(r"FROM \('([^']+)'\) TO \('([^']+)'\)")
@@ -30,6 +35,10 @@ FROM pg_inherits AS i
 JOIN pg_class AS c ON c.oid = i.inhrelid
 WHERE i.inhparent = %s::regclass
 """
+
+
+class PartitionMissing(Exception):
+    """No partition covers the time of what is written; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,23 @@ async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int
     await _make_until(connection, IDENTITIES, now, latest)
     await _make_until(connection, RECORDS, now, latest)
     return made
+
+
+async def with_partitions(database: Database, now: Callable[[], datetime], write: Callable[[], Awaitable[T]]) -> T:
+    """The result of `write()`.  If that raises PartitionMissing, make the partitions and call it again.
+
+    A write that raises it has changed nothing and holds no connection.  The janitor makes partitions ahead, so this
+    is for when it could not, or when a clock has jumped.  Raises Unavailable if the time still has no partition.
+    """
+    try:
+        return await write()
+    except PartitionMissing:
+        async with database.connection() as connection:
+            await make_partitions_ahead(connection, now=now())
+    try:
+        return await write()
+    except PartitionMissing as error:
+        raise Unavailable("There is no partition for messages of this time yet.") from error
 
 
 async def _make_until(connection: Connection, of: Partitioned, now: datetime, latest: datetime) -> int:

@@ -25,7 +25,6 @@ from broker.store.engine.engine import find_engine
 from broker.store.log.deleting import BATCH, run_behind_log, run_in_batches
 from broker.store.log.messages import (
     EncodedMessages,
-    PartitionMissing,
     ScheduledPart,
     append_statements,
     encode_messages,
@@ -33,6 +32,7 @@ from broker.store.log.messages import (
     in_microseconds,
     is_frozen,
 )
+from broker.store.log.partitions import PartitionMissing
 
 _FIND_SCHEDULED_SHARDS = statements.hot("find_scheduled_shards")
 _FIND_SCHEDULED_SHARDS_ON_NODES = statements.hot("find_scheduled_shards_on_nodes")

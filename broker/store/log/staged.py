@@ -18,10 +18,11 @@ from broker.store.driver import statements
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
-from broker.store.log.appending import Batches, NoPartition, ShardClosed, ShardFrozen
+from broker.store.log.appending import Batches, ShardClosed, ShardFrozen
 from broker.store.log.deleting import BATCH, run_in_batches
 from broker.store.log.identities import Stored, append_new
-from broker.store.log.messages import PartitionMissing, append_statements, is_frozen, schedule_statements
+from broker.store.log.messages import append_statements, is_frozen, schedule_statements
+from broker.store.log.partitions import PartitionMissing
 
 _READ_LAST_STAGED = statements.hot("read_last_staged")
 _FIND_STAGED = statements.hot("find_staged")
@@ -137,8 +138,8 @@ async def append_staged(
 ) -> Appended | None:
     """Append the messages with these numbers, and take them out of what is staged: both or neither.
 
-    None: another process is at them, or has done so.  Raises ShardClosed, ShardFrozen, NoPartition; nothing has
-    changed then.
+    None: another process is at them, or has done so.  Raises ShardClosed, ShardFrozen, PartitionMissing;
+    nothing has changed then.
     """
     try:
         take = {"ns": list(ns), "topic_id": topic_id}
@@ -151,14 +152,11 @@ async def append_staged(
             return None
         repeats = await _append(connection, batches, now)
         await connection.run((COMMIT, {}))
-    except PartitionMissing as error:
-        await connection.close()
-        raise NoPartition from error
     except CheckViolation as error:
         await connection.close()
         if is_frozen(error):
             raise ShardFrozen from error
-        raise NoPartition from error
+        raise PartitionMissing from error
     except BaseException:
         await connection.close()  # its transaction is open
         raise

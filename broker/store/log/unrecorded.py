@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg.errors import CheckViolation
 
-from broker.domain.errors import Aborted, FailedPrecondition, Unavailable
+from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import Author
 from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
@@ -24,6 +24,7 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.letter_groups import Recipient, read_letter_bodies
 from broker.store.log.messages import append_statements, encode_messages
+from broker.store.log.partitions import PartitionMissing
 from broker.store.log.piles import Pile, lock_letters, lock_piles
 
 _FIND_UNRECORDED = statements.hot("find_unrecorded")
@@ -196,6 +197,6 @@ async def _write(
     try:
         results = await connection.run(*writes)
     except CheckViolation as error:
-        raise Unavailable("There is no partition for messages of this time yet.") from error
+        raise PartitionMissing from error
     if messages and not results[-3]:
         raise Aborted("The subscription's own shard takes nothing just now.")

@@ -17,7 +17,7 @@ from broker.store.schema.tables import snapshot_outstanding, snapshot_positions
 
 _COPY_POSITIONS = statements.load("copy_positions")
 _COPY_OUTSTANDING = statements.load("copy_outstanding")
-_FIND_FIRST_HELD = statements.load("find_first_held")
+_FIND_FIRST_PUBLISH_TIME = statements.load("find_first_publish_time")
 
 
 async def fill_locked(
@@ -37,5 +37,5 @@ async def fill_locked(
     its = select(*positions).where(snapshot_positions.c.snapshot_id == where["snapshot_id"])
     for row in (await connection.execute(its)).all():
         position = {**row._mapping, "retained_since": retained_since}
-        times += (await connection.exec_driver_sql(_FIND_FIRST_HELD, position)).scalars()
+        times += (await connection.exec_driver_sql(_FIND_FIRST_PUBLISH_TIME, position)).scalars()
     return min(times, default=None)

@@ -20,6 +20,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import COMMIT
+from broker.store.log.partitions import with_partitions
 from broker.store.resources import operations as store
 from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.counters import Counters
@@ -39,8 +40,8 @@ class Kind(Protocol):
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
         """One bounded piece of work, within the transaction that `connection` is in, which this does not end.
 
-        Raises Aborted (it met a concurrent change, and is tried again), Unavailable; another BrokerError ends the
-        operation.
+        Raises Aborted (it met a concurrent change, and is tried again), Unavailable, PartitionMissing; another
+        BrokerError ends the operation.
         """
 
     def committed(self, operation: Operation, step: Step) -> None:
@@ -92,18 +93,27 @@ class OperationRunner:
 
     async def run_once(self) -> float:
         """One step of one operation, if any is due; after how many seconds to look again."""
-        operation: Operation | None = None
-        try:
+        locked: list[Operation] = []
+
+        async def step_once() -> Step | store.Ahead:
+            locked.clear()
             async with self._database.hot() as connection:
-                operation = await store.lock_operation(connection, verbs=self._kinds.keys(), now=self._clock.now())
-                if operation is None:
-                    return self._until(await store.read_next_step(connection, verbs=self._kinds.keys()))
-                step = await self._step(connection, operation)
+                found = await store.lock_operation(connection, verbs=self._kinds.keys(), now=self._clock.now())
+                if found is None:
+                    return await store.read_next_step(connection, verbs=self._kinds.keys())
+                locked.append(found)
+                return await self._step(connection, found)
+
+        try:
+            step = await with_partitions(self._database, self._clock.now, step_once)
         except Exception as error:
-            if operation is None:
+            if not locked:
                 raise
-            await self._failed(operation, error)
+            await self._failed(locked[0], error)
             return 0.0
+        if isinstance(step, store.Ahead):
+            return self._until(step)
+        [operation] = locked
         self._failures.pop(operation.name, None)
         self._kind(operation).committed(operation, step)
         self._counts[OPERATION_STEPS] += 1

@@ -15,7 +15,7 @@ from broker.runtime.quotas import Quotas
 from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.appending import NoPartition, ShardClosed, ShardFrozen, append_to_shards, encode_for_shards
+from broker.store.log.appending import ShardClosed, ShardFrozen, append_to_shards, encode_for_shards
 
 
 def for_topic(messages: Sequence[NewMessage], topic: Topic) -> Sequence[NewMessage]:
@@ -112,12 +112,12 @@ class Targets:
     ) -> Sequence[int]:
         """Publish these in the transaction that `connection` is in; shard heads come last.  Returns the shards.
 
-        Raises Aborted.
+        Raises Aborted, PartitionMissing.
         """
         batches = encode_for_shards(topic, messages, shared)
         try:
             await append_to_shards(connection, batches=batches, now=self._clock.now())
-        except (ShardClosed, ShardFrozen, NoPartition) as error:  # what was known of it is old
+        except (ShardClosed, ShardFrozen) as error:  # what was known of it is old
             self._resources.drop(topic.name)
             raise Aborted(f"{topic.name} takes nothing just now.") from error
         if self._quotas.on:

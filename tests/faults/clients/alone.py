@@ -5,32 +5,28 @@ more: a process that was stopped may still do it some time later.
 """
 
 import asyncio
-import itertools
 import random
 from collections import Counter
 from collections.abc import Sequence
 
 from tests.faults.checks.view import LATE_SECONDS
+from tests.faults.clients.actor import Actor
 from tests.faults.clients.rest import Answer, Json, RestCaller
-from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, EVENTS, Plan
+from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, Plan
 from tests.faults.history import History
 
 SURE_SECONDS = ACK_DEADLINE_SECONDS - 2.0  # an ack so soon after the pull is of what it names
 _MOMENT_SECONDS = 0.1
 
 
-class Alone:
-    """What such an actor (actor.py) begins with.  `_on`: not beside older releases, which do nothing of this."""
+class Alone(Actor):
+    """The base of such actors."""
 
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
-        """`pause`: seconds between two things it does, about."""
-        self._caller, self._history, self._dice, self._pause = caller, history, dice, pause
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)
-        self._count = itertools.count()
+        super().__init__(caller, history, dice, plans, pause=pause)
         self._known: set[str] = set()  # operations
-        self.stopping = asyncio.Event()
 
     async def _until_answered(
         self, path: str, body: Json | None = None, *, fine: int = 0, content: bytes | None = None
@@ -96,9 +92,3 @@ class Alone:
             return False
         await asyncio.sleep(_MOMENT_SECONDS)
         return True
-
-    async def _delete(self, subscriptions: Sequence[str], topics: Sequence[str]) -> None:
-        for name in subscriptions:
-            await self._caller.do("DELETE", f"subscriptions/{name}", fine=[404])
-        for name in topics:
-            await self._caller.do("DELETE", f"topics/{name}", fine=[404])

@@ -2,7 +2,6 @@
 imports that in parts, each until it is answered.
 """
 
-import asyncio
 import base64
 import json
 import random
@@ -21,7 +20,6 @@ from tests.faults.operations_of_one import Carried
 
 _TOPIC, _TARGET, _SUBSCRIPTION = "load-carried", "load-landed", "landed"
 _SETTINGS = {"extensions": {"deduplication": {"window": "86400s"}}, "messageRetentionDuration": "3600s"}
-_RATE = 4.0  # things that it does a second
 _KEYS = ("a", "b", "c", "")
 _MOST_WRITTEN, _MOST_MOVED = 300, 6  # messages; times that all of them are carried
 _PART = 25  # messages
@@ -30,32 +28,29 @@ _END_SECONDS = 90.0
 
 
 class Carrier(Alone):
+    rate = 4.0
+
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
         super().__init__(caller, history, dice, plans, pause=pause)
         self._moved = self._written = 0
 
-    async def run(self) -> None:
-        if not self._on:
-            return
+    async def _prepare(self) -> None:
         project = self._caller.project
         await self._caller.do("PUT", f"topics/{_TOPIC}", _SETTINGS, fine=[409])
         await self._caller.do("PUT", f"topics/{_TARGET}", {}, fine=[409])
         body = {"topic": f"{project}/topics/{_TARGET}", "ackDeadlineSeconds": ACK_DEADLINE_SECONDS}
         await self._caller.do("PUT", f"subscriptions/{_SUBSCRIPTION}", body, fine=[409])
-        while not self.stopping.is_set():
-            if self._dice.random() < _MOVES and self._moved < _MOST_MOVED:
-                await self._move()
-            elif self._written < _MOST_WRITTEN:
-                await self._write()
-            await asyncio.sleep(self._dice.expovariate(_RATE))
 
-    async def mend(self) -> None:
-        """Once: carry all once more, and read what has come of all that."""
-        if not self._on:
-            return
-        self._on = False
+    async def _act(self) -> None:
+        if self._dice.random() < _MOVES and self._moved < _MOST_MOVED:
+            await self._move()
+        elif self._written < _MOST_WRITTEN:
+            await self._write()
+
+    async def _end(self) -> None:
+        """Carry all once more, and read what has come of all that."""
         await self._move()
         began, came = now(), list[Came]()
         while (received := await self._pull(_SUBSCRIPTION, 1000)) or await self._is_left(_SUBSCRIPTION):

@@ -4,7 +4,6 @@ It publishes and consumes by itself: so the checks know which filter each messag
 (checks/filters.py).
 """
 
-import asyncio
 import base64
 import random
 from collections.abc import Sequence
@@ -21,13 +20,14 @@ _SETTINGS = {"extensions": {"deduplication": {"window": "86400s"}}, "messageRete
 _EVER = "2020-01-01T00:00:00Z"
 _KINDS = ("red", "blue")
 _KEYS = ("a", "b", "")
-_RATE = 5.0  # things that it does a second
 _MOST_CHANGES = 15  # a subscription keeps 20 earlier filters
 _TAKEN, _ACKED = 20, 0.7  # messages of a pull; the share of these
 _END_SECONDS = 90.0
 
 
 class FilterChanger(Alone):
+    rate = 5.0
+
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
@@ -35,9 +35,7 @@ class FilterChanger(Alone):
         self._path = f"subscriptions/{_SUBSCRIPTION}"
         self._changes = 0
 
-    async def run(self) -> None:
-        if not self._on:
-            return
+    async def _prepare(self) -> None:
         await self._caller.do("PUT", f"topics/{_TOPIC}", _SETTINGS, fine=[409])
         body = {
             "topic": f"{self._caller.project}/topics/{_TOPIC}",
@@ -45,16 +43,13 @@ class FilterChanger(Alone):
             "enableMessageOrdering": self._dice.random() < 0.5,
         }
         await self._caller.do("PUT", self._path, body, fine=[409])
-        acts = [*[self._write] * 4, *[self._take] * 6, *[self._change_filter] * 2, self._seek]
-        while not self.stopping.is_set():
-            await self._dice.choice(acts)()
-            await asyncio.sleep(self._dice.expovariate(_RATE))
 
-    async def mend(self) -> None:
-        """Once: take what is left, until nothing is."""
-        if not self._on:
-            return
-        self._on = False
+    async def _act(self) -> None:
+        acts = [*[self._write] * 4, *[self._take] * 6, *[self._change_filter] * 2, self._seek]
+        await self._dice.choice(acts)()
+
+    async def _end(self) -> None:
+        """Take what is left, until nothing is."""
         began = now()
         while await self._take(all_of_it=True) or await self._is_left(_SUBSCRIPTION):
             assert now() < began + _END_SECONDS

@@ -2,7 +2,6 @@
 come first, whatever was nacked, came to nothing, was sought back or got more levels meanwhile.
 """
 
-import asyncio
 import base64
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +19,6 @@ from tests.faults.operations_of_one import Hurried
 _TOPIC, _SUBSCRIPTION = "load-urgent", "urgent"
 _LETTERS, _LETTER_SUBSCRIPTION = "load-urgent-letters", "urgent-letters"
 _SNAPSHOT = "before-the-urgent"
-_RATE = 6.0  # things that it does a second
 _SELDOM = 0.03  # the share of seeks, and of more levels
 _MOST_SOUGHT = 2
 _ACKED, _NACKED, _EXACT = 0.6, 0.5, 0.3  # shares: of what comes; of the rest of it; of the runs
@@ -36,6 +34,8 @@ _VERBS: Mapping[What, tuple[str, Json]] = {
 
 
 class Hurrier(Alone):
+    rate = 6.0
+
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
@@ -43,22 +43,14 @@ class Hurrier(Alone):
         self._sought = 0
         self._levels = _LEVELS
 
-    async def run(self) -> None:
-        if not self._on:
-            return
-        await self._begin()
-        while not self.stopping.is_set():
-            if self._dice.random() < _SELDOM:
-                await self._dice.choice((self._seek, self._add_levels))()
-            else:
-                await self._dice.choice((self._write, self._take))()
-            await asyncio.sleep(self._dice.expovariate(_RATE))
+    async def _act(self) -> None:
+        if self._dice.random() < _SELDOM:
+            await self._dice.choice((self._seek, self._add_levels))()
+        else:
+            await self._dice.choice((self._write, self._take))()
 
-    async def mend(self) -> None:
-        """Once: take what is left, the most urgent first, until nothing is; and then the letters."""
-        if not self._on:
-            return
-        self._on = False
+    async def _end(self) -> None:
+        """Take what is left, the most urgent first, until nothing is; and then the letters."""
         began = now()
         while await self._take(final=True) or await self._is_left(_SUBSCRIPTION):
             assert now() < began + _END_SECONDS
@@ -74,7 +66,7 @@ class Hurrier(Alone):
         await self._caller.do("DELETE", f"snapshots/{_SNAPSHOT}", fine=[404])
         await self._delete([_SUBSCRIPTION, _LETTER_SUBSCRIPTION], [_TOPIC, _LETTERS])
 
-    async def _begin(self) -> None:
+    async def _prepare(self) -> None:
         """With an age or not: both are strict, as nothing gets so old."""
         project = self._caller.project
         aged: Json = {"levels": self._levels, "age": _AGE}

@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.faults.clients.actor import Actor
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
 from tests.faults.clients.topology import Plan, filter_of
@@ -26,21 +27,22 @@ class _Asked:
     path: str
 
 
-class Mender:
-    """Long work is done one after the other, so what came of each can be told."""
+class Mender(Actor):
+    """Long work is done one after the other, so what came of each can be told.
+
+    Older releases do all this as well, so it acts beside them.
+    """
 
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
-        """`pause`: seconds between two things it does, about."""
-        self._caller, self._history, self._dice, self._pause = caller, history, dice, pause
+        super().__init__(caller, history, dice, plans, pause=pause)
         self._redriven = [plan.name for plan in plans if plan.terms.redriven]
         self._purged = [plan.name for plan in plans if plan.purged]
         self._copied = [plan for plan in plans if plan.terms.copies]
         self._copies = 0
         self._known: set[str] = set()  # operations
         self._unanswered: list[_Asked] = []
-        self.stopping = asyncio.Event()
 
     async def run(self) -> None:
         acts = [self._redrive] * 4 * bool(self._redriven) + [self._discard] * 2 * bool(self._redriven)

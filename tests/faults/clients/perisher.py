@@ -5,38 +5,28 @@ What is past its time goes to a dead-letter topic: at the end each message was r
 
 import asyncio
 import base64
-import itertools
-import random
 from collections.abc import Sequence
 
+from tests.faults.clients.actor import Actor
 from tests.faults.clients.lease import now
 from tests.faults.clients.repeater import came
-from tests.faults.clients.rest import Answer, Json, RestCaller
-from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, EVENTS, Plan
-from tests.faults.history import Bought, History, Perishable
+from tests.faults.clients.rest import Answer, Json
+from tests.faults.clients.topology import ACK_DEADLINE_SECONDS
+from tests.faults.history import Bought, Perishable
 from tests.faults.operation import Came
 
 _TOPIC, _SUBSCRIPTION = "load-perishable", "perishable"
 _LETTERS, _LETTER_SUBSCRIPTION = "load-perished", "perished"
-_RATE = 4.0  # things that it does a second
 _FOR_EVER, _KEYED, _ACKED, _NACKED = 0.3, 0.3, 0.4, 0.3  # shares: of publishes; of what it receives
 _MOST_SECONDS = 3.0  # to live
 _TAKEN = 5  # messages of a pull
 _END_SECONDS = 60.0
 
 
-class Perisher:
-    def __init__(
-        self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
-    ) -> None:
-        self._caller, self._history, self._dice = caller, history, dice
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)  # older releases know no times to live
-        self._count = itertools.count()
-        self.stopping = asyncio.Event()
+class Perisher(Actor):
+    rate = 4.0
 
-    async def run(self) -> None:
-        if not self._on:
-            return
+    async def _prepare(self) -> None:
         project = self._caller.project
         await self._caller.do("PUT", f"topics/{_TOPIC}", {"extensions": {"expiry": True}}, fine=[409])
         await self._caller.do("PUT", f"topics/{_LETTERS}", {}, fine=[409])
@@ -50,15 +40,12 @@ class Perisher:
             "extensions": {"deadLetterExpired": True},
         }
         await self._caller.do("PUT", f"subscriptions/{_SUBSCRIPTION}", body, fine=[409])
-        while not self.stopping.is_set():
-            await self._dice.choice((self._publish, self._take))()
-            await asyncio.sleep(self._dice.expovariate(_RATE))
 
-    async def mend(self) -> None:
-        """Once: take what is left, until nothing is, and then the letters."""
-        if not self._on:
-            return
-        self._on = False
+    async def _act(self) -> None:
+        await self._dice.choice((self._publish, self._take))()
+
+    async def _end(self) -> None:
+        """Take what is left, until nothing is, and then the letters."""
         began = now()
         while await self._take(final=True) or await self._is_left():
             assert now() < began + _END_SECONDS
@@ -67,10 +54,7 @@ class Perisher:
             letters += [came(each["message"]) for each in received]
             await self._acknowledge(_LETTER_SUBSCRIPTION, received)
         self._history.add(Bought(who="perisher", began=began, ended=now(), letters=letters, final=True))
-        for name in (_SUBSCRIPTION, _LETTER_SUBSCRIPTION):
-            await self._caller.do("DELETE", f"subscriptions/{name}", fine=[404])
-        for name in (_TOPIC, _LETTERS):
-            await self._caller.do("DELETE", f"topics/{name}", fine=[404])
+        await self._delete([_SUBSCRIPTION, _LETTER_SUBSCRIPTION], [_TOPIC, _LETTERS])
 
     async def _is_left(self) -> bool:
         position = await self._caller.do("GET", f"subscriptions/{_SUBSCRIPTION}/snapshot")

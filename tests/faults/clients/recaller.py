@@ -19,7 +19,6 @@ _TOPIC, _SUBSCRIPTION = "load-recalled", "recalled"
 _SETTINGS = {"extensions": {"deduplication": {"window": "86400s"}}, "messageRetentionDuration": "3600s"}
 _EVER = "2020-01-01T00:00:00Z"
 _MARKED = "attributes:marked"
-_RATE = 5.0  # things that it does a second
 _TAKEN, _ACKED = 20, 0.7  # messages of a pull; the share of these
 _RESENT = 10  # messages of a call, at the most
 _CLOCKS_SECONDS = 1.0  # apart, at the most
@@ -28,6 +27,8 @@ _END_SECONDS = 90.0
 
 
 class Recaller(Alone):
+    rate = 5.0
+
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
@@ -36,25 +37,20 @@ class Recaller(Alone):
         self._path = f"subscriptions/{_SUBSCRIPTION}"
         self._may_undo = True
 
-    async def run(self) -> None:
-        if not self._on:
-            return
+    async def _prepare(self) -> None:
         await self._caller.do("PUT", f"topics/{_TOPIC}", _SETTINGS, fine=[409])
         body = {
             "topic": f"{self._caller.project}/topics/{_TOPIC}",
             "ackDeadlineSeconds": ACK_DEADLINE_SECONDS,
         }
         await self._caller.do("PUT", self._path, body, fine=[409])
-        often, seldom = [self._write] * 4 + [self._take] * 6, [self._resend] * 2 + [self._purge, self._replay]
-        while not self.stopping.is_set():
-            await self._dice.choice([*often, *seldom, self._seek])()
-            await asyncio.sleep(self._dice.expovariate(_RATE))
 
-    async def mend(self) -> None:
-        """Once: take what is left, until nothing is."""
-        if not self._on:
-            return
-        self._on = False
+    async def _act(self) -> None:
+        often, seldom = [self._write] * 4 + [self._take] * 6, [self._resend] * 2 + [self._purge, self._replay]
+        await self._dice.choice([*often, *seldom, self._seek])()
+
+    async def _end(self) -> None:
+        """Take what is left, until nothing is."""
         began = now()
         while await self._take(all_of_it=True) or await self._is_left(_SUBSCRIPTION):
             assert now() < began + _END_SECONDS

@@ -3,7 +3,6 @@
 What came back it pulls, and acks some of it; the rest is given up again.
 """
 
-import asyncio
 import base64
 import random
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ _TOPIC, _SUBSCRIPTION = "load-given-up", "given-up"
 _LETTERS, _PILE = "load-given-up-letters", "given-up-pile"
 _TARGET, _SENT = "load-sent", "sent"
 _EVER = "2020-01-01T00:00:00Z"
-_RATE = 5.0  # things that it does a second
 _SENT_SHARE, _ACKED = 0.25, 0.6
 _RATES = (10, 100, 1000)  # messages a second
 _END_SECONDS = 120.0
@@ -28,6 +26,8 @@ _MOVES_SECONDS = 2.0  # an endpoint that fails is tried ever more seldom
 
 
 class Recoverer(Alone):
+    rate = 5.0
+
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
@@ -35,21 +35,14 @@ class Recoverer(Alone):
         self._path = f"subscriptions/{_SUBSCRIPTION}"
         self._moves = 0
 
-    async def run(self) -> None:
-        if self._on:
-            await self._create()
-        while self._on and not self.stopping.is_set():
-            for _ in range(self._dice.randint(1, 6)):
-                await self._write()
-            if await self._until_given_up():
-                await (self._send() if self._dice.random() < _SENT_SHARE else self._recover())
-            await asyncio.sleep(self._dice.expovariate(_RATE))
+    async def _act(self) -> None:
+        for _ in range(self._dice.randint(1, 6)):
+            await self._write()
+        if await self._until_given_up():
+            await (self._send() if self._dice.random() < _SENT_SHARE else self._recover())
 
-    async def mend(self) -> None:
-        """Once: have all come back, and take it."""
-        if not self._on:
-            return
-        self._on = False
+    async def _end(self) -> None:
+        """Have all come back, and take it."""
         began = now()
         while await self._until_given_up(to_the_end=True):
             await self._recover(all_of_it=True)
@@ -62,7 +55,7 @@ class Recoverer(Alone):
         self._history.add(Recovery(who="recoverer", began=began, ended=now(), what="left", came=came))
         await self._delete([_SUBSCRIPTION, _PILE, _SENT], [_TOPIC, _LETTERS, _TARGET])
 
-    async def _create(self) -> None:
+    async def _prepare(self) -> None:
         project = self._caller.project
         deduplication: Json = {"extensions": {"deduplication": {"window": "86400s"}}}
         for topic, settings in ((_TOPIC, deduplication), (_LETTERS, {}), (_TARGET, {})):

@@ -3,61 +3,53 @@
 Some of its messages are to come later, and some of these it cancels.  At the end it collects all that came.
 """
 
-import asyncio
 import base64
-import itertools
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
+from tests.faults.clients.actor import Actor
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
-from tests.faults.clients.topology import EVENTS, Plan
+from tests.faults.clients.topology import Plan
 from tests.faults.history import Cancel, Collected, History, Named
 from tests.faults.operation import Came, Outcome
 
 _TOPIC, _SUBSCRIPTION = "load-once", "once"
 _EXTENSIONS = {"delay": True, "deduplication": {"window": "86400s"}}
-_RATE = 4.0  # requests a second
 _AGAIN, _LATER, _CANCELLED = 0.3, 0.3, 0.3  # shares: of requests; of these; of those
 _MOST_SECONDS = 3.0  # ahead
 _COLLECT_SECONDS = 60.0
 
 
-class Repeater:
+class Repeater(Actor):
+    rate = 4.0  # requests a second
+
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
-        self._caller, self._history, self._dice = caller, history, dice
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)  # older releases have no such topics
-        self._count = itertools.count()
-        self.stopping = asyncio.Event()
+        super().__init__(caller, history, dice, plans, pause=pause)
+        self._sent: list[list[Json]] = []
 
-    async def run(self) -> None:
-        if not self._on:
-            return
+    async def _prepare(self) -> None:
         path = f"topics/{_TOPIC}"
         await self._caller.do("PUT", path, {"extensions": _EXTENSIONS}, fine=[409])
         body = {"topic": f"{self._caller.project}/{path}", "ackDeadlineSeconds": 60}
         await self._caller.do("PUT", f"subscriptions/{_SUBSCRIPTION}", body, fine=[409])
-        sent: list[list[Json]] = []
-        while not self.stopping.is_set():
-            again = sent and self._dice.random() < _AGAIN
-            messages = self._dice.choice(sent) if again else self._new()
-            ids = await self._until_answered(messages)
-            if not again:
-                sent.append(messages)
-                later = "broker-deliver-at" in messages[0]["attributes"]
-                if later and self._dice.random() < _CANCELLED:
-                    await self._cancel(self._dice.choice(ids))
-            await asyncio.sleep(self._dice.expovariate(_RATE))
 
-    async def mend(self) -> None:
-        """Once: what comes later has come by the time that no more is found."""
-        if not self._on:
-            return
-        self._on = False
+    async def _act(self) -> None:
+        again = self._sent and self._dice.random() < _AGAIN
+        messages = self._dice.choice(self._sent) if again else self._new()
+        ids = await self._until_answered(messages)
+        if not again:
+            self._sent.append(messages)
+            later = "broker-deliver-at" in messages[0]["attributes"]
+            if later and self._dice.random() < _CANCELLED:
+                await self._cancel(self._dice.choice(ids))
+
+    async def _end(self) -> None:
+        """What comes later has come by the time that no more is found."""
         began, found = now(), list[Came]()
         while waiting := await self._is_waiting() or now() < began + 1.0:
             found += await self._pull()
@@ -65,8 +57,7 @@ class Repeater:
         while more := await self._pull():
             found += more
         self._history.add(Collected(who="repeater", began=began, ended=now(), came=found))
-        await self._caller.do("DELETE", f"subscriptions/{_SUBSCRIPTION}", fine=[404])
-        await self._caller.do("DELETE", f"topics/{_TOPIC}", fine=[404])
+        await self._delete([_SUBSCRIPTION], [_TOPIC])
 
     def _new(self) -> list[Json]:
         names = [f"once-{next(self._count)}" for _ in range(self._dice.choice((1, 2, 5)))]

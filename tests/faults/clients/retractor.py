@@ -6,19 +6,18 @@ back, done with.
 
 import asyncio
 import base64
-import itertools
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from tests.faults.clients.actor import Actor
 from tests.faults.clients.lease import now
 from tests.faults.clients.repeater import came
 from tests.faults.clients.rest import Answer, Json, RestCaller
-from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, EVENTS, Plan
+from tests.faults.clients.topology import ACK_DEADLINE_SECONDS, Plan
 from tests.faults.history import History, Retract, Took, Wrote
 
 _TOPIC, _SUBSCRIPTION = "load-withdrawn", "withdrawn"
-_RATE = 4.0  # things that it does a second
 _LATER, _ACKED = 0.2, 0.5  # shares: of publishes; of what it receives
 _MOST_SECONDS = 2.0  # ahead
 _KNOWN = 40  # the last ids, of which it chooses
@@ -26,33 +25,27 @@ _TAKEN = 5  # messages of a pull
 _END_SECONDS = 60.0
 
 
-class Retractor:
+class Retractor(Actor):
+    rate = 4.0
+
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
-        self._caller, self._history, self._dice = caller, history, dice
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)  # older releases retract nothing
-        self._count = itertools.count()
+        super().__init__(caller, history, dice, plans, pause=pause)
         self._ids: list[int] = []
-        self.stopping = asyncio.Event()
 
-    async def run(self) -> None:
-        if not self._on:
-            return
+    async def _prepare(self) -> None:
         path = f"topics/{_TOPIC}"
         await self._caller.do("PUT", path, {"extensions": {"delay": True}}, fine=[409])
         body = {"topic": f"{self._caller.project}/{path}", "ackDeadlineSeconds": ACK_DEADLINE_SECONDS}
         await self._caller.do("PUT", f"subscriptions/{_SUBSCRIPTION}", body, fine=[409])
-        acts = [self._write] * 4 + [self._take] * 3 + [self._retract, self._replace]
-        while not self.stopping.is_set():
-            await self._dice.choice(acts)()
-            await asyncio.sleep(self._dice.expovariate(_RATE))
 
-    async def mend(self) -> None:
-        """Once: take what is left, until nothing is."""
-        if not self._on:
-            return
-        self._on = False
+    async def _act(self) -> None:
+        acts = [self._write] * 4 + [self._take] * 3 + [self._retract, self._replace]
+        await self._dice.choice(acts)()
+
+    async def _end(self) -> None:
+        """Take what is left, until nothing is."""
         began, found = now(), list[Json]()
         while received := await self._pull(1000) or await self._is_left():
             assert now() < began + _END_SECONDS, received
@@ -60,8 +53,7 @@ class Retractor:
                 found += received
                 await self._acknowledge(received)
         self._add_taken(began, found, final=True)
-        await self._caller.do("DELETE", f"subscriptions/{_SUBSCRIPTION}", fine=[404])
-        await self._caller.do("DELETE", f"topics/{_TOPIC}", fine=[404])
+        await self._delete([_SUBSCRIPTION], [_TOPIC])
 
     async def _is_left(self) -> bool:
         """Something waits for its time, or for its ack deadline."""

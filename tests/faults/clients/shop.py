@@ -6,7 +6,6 @@ run, so that of each ack can be told at the end whether it counted.
 
 import asyncio
 import contextlib
-import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -16,16 +15,16 @@ from sqlalchemy import make_url
 
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.store.schema.application_functions import CannotGrant, grant, make_role
+from tests.faults.clients.actor import Actor
 from tests.faults.clients.lease import now
 from tests.faults.clients.repeater import came
 from tests.faults.clients.rest import Json, RestCaller
-from tests.faults.clients.topology import EVENTS, Plan
+from tests.faults.clients.topology import Plan
 from tests.faults.history import History, Relayed, Transaction
 from tests.faults.operation import Came, Outcome
 
 _ROLE = "faults-shop"
 _TOPIC, _WORK, _ALL = "load-shop", "shop-work", "shop-all"
-_RATE = 4.0  # transactions a second
 _ROLLED_BACK, _CUT = 0.25, 0.1  # shares of transactions; of these, by the end of their session
 _KEYS = ("", "a", "b")
 _LONGEST_DEADLINE, _END_SECONDS = 600, 60.0
@@ -33,21 +32,19 @@ _LONGEST_DEADLINE, _END_SECONDS = 600, 60.0
 Session = psycopg.AsyncConnection[Any]
 
 
-class Shop:
+class Shop(Actor):
+    rate = 4.0  # transactions a second
+
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
-        self._caller, self._history, self._dice = caller, history, dice
-        self._on = bool(caller.superuser_url) and any(plan.terms.topic == EVENTS for plan in plans)
-        self._count = itertools.count()
+        super().__init__(caller, history, dice, plans, pause=pause)
+        self._on = self._on and bool(caller.superuser_url)
         self._session: Session | None = None
         self._received: dict[int, str] = {}  # ack ids of messages, by their ids
         self._untried: list[int] = []
-        self.stopping = asyncio.Event()
 
-    async def run(self) -> None:
-        if not self._on:
-            return
+    async def _prepare(self) -> None:
         path = f"topics/{_TOPIC}"
         await self._caller.do("PUT", path, {}, fine=[409])
         for name, seconds in ((_WORK, _LONGEST_DEADLINE), (_ALL, 60)):
@@ -55,10 +52,12 @@ class Shop:
             await self._caller.do("PUT", f"subscriptions/{name}", body, fine=[409])
         while not await asyncio.to_thread(self._is_granted):  # noqa: ASYNC110  # another process's doing
             await asyncio.sleep(0.2)
-        while not self.stopping.is_set():
-            await self._receive()
-            await self._transact()
-            await asyncio.sleep(self._dice.expovariate(_RATE))
+
+    async def _act(self) -> None:
+        await self._receive()
+        await self._transact()
+
+    async def _leave(self) -> None:
         await self._close()
 
     def _is_granted(self) -> bool:
@@ -127,11 +126,8 @@ class Shop:
 
     # --- the end -----------------------------------------------------------------------------------------------
 
-    async def mend(self) -> None:
-        """Once: all that was committed is relayed; then whatever it was handed comes again, unless it was acked."""
-        if not self._on:
-            return
-        self._on = False
+    async def _end(self) -> None:
+        """All that was committed is relayed; then whatever it was handed comes again, unless it was acked."""
         began = now()
         while left := await self._staged():
             assert now() < began + _END_SECONDS, left
@@ -145,9 +141,7 @@ class Shop:
         self._history.add(
             Relayed(who="shop", began=began, ended=now(), came=found, nacked=list(self._received), again=again)
         )
-        for name in (_WORK, _ALL):
-            await self._caller.do("DELETE", f"subscriptions/{name}", fine=[404])
-        await self._caller.do("DELETE", f"topics/{_TOPIC}", fine=[404])
+        await self._delete([_WORK, _ALL], [_TOPIC])
 
     async def _staged(self) -> int:
         async with await psycopg.AsyncConnection.connect(self._caller.superuser_url) as session:

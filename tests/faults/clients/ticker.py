@@ -1,15 +1,12 @@
 """Schedules that tick each second or two while everything is broken, and all that came of them, at the end."""
 
-import asyncio
 import base64
-import random
-from collections.abc import Sequence
 from datetime import datetime
 
+from tests.faults.clients.actor import Actor
 from tests.faults.clients.lease import now
-from tests.faults.clients.rest import Json, RestCaller
-from tests.faults.clients.topology import EVENTS, Plan
-from tests.faults.history import History, Ticked
+from tests.faults.clients.rest import Json
+from tests.faults.history import Ticked
 
 _TOPIC, _SUBSCRIPTION = "load-ticks", "ticks"
 _SCHEDULES: dict[str, tuple[float, Json]] = {
@@ -19,18 +16,10 @@ _SCHEDULES: dict[str, tuple[float, Json]] = {
 }
 
 
-class Ticker:
-    def __init__(
-        self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
-    ) -> None:
-        self._caller, self._history = caller, history
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)  # older releases have no schedules
-        self.stopping = asyncio.Event()
+class Ticker(Actor):
+    rate = 1_000.0  # it only waits for its end
 
-    async def run(self) -> None:
-        """Nothing that ticked is collected before the end: so all of it is there to be told apart."""
-        if not self._on:
-            return
+    async def _prepare(self) -> None:
         path = f"topics/{_TOPIC}"
         await self._caller.do("PUT", path, {}, fine=[409])
         where = f"{self._caller.project}/{path}"
@@ -40,13 +29,13 @@ class Ticker:
         for name, (_, timing) in _SCHEDULES.items():
             made = {"topic": where, "template": template, "missed": "ALL"} | timing
             await self._caller.do("PUT", f"schedules/{name}", made)
+
+    async def _act(self) -> None:
+        """Nothing that ticked is collected before the end: so all of it is there to be told apart."""
         await self.stopping.wait()
 
-    async def mend(self) -> None:
-        """Once: nothing ticks any more, and all that did has come."""
-        if not self._on:
-            return
-        self._on = False
+    async def _end(self) -> None:
+        """Nothing ticks any more, and all that did has come."""
         began = now()
         told = {name: await self._caller.do("POST", f"schedules/{name}:pause", {}) for name in _SCHEDULES}
         came: dict[str, list[tuple[int, int, float]]] = {name: [] for name in _SCHEDULES}
@@ -69,8 +58,7 @@ class Ticker:
                 )
             )
             await self._caller.do("DELETE", f"schedules/{name}", fine=[404])
-        await self._caller.do("DELETE", f"subscriptions/{_SUBSCRIPTION}", fine=[404])
-        await self._caller.do("DELETE", f"topics/{_TOPIC}", fine=[404])
+        await self._delete([_SUBSCRIPTION], [_TOPIC])
 
     async def _pull(self) -> list[Json]:
         path = f"subscriptions/{_SUBSCRIPTION}"

@@ -10,6 +10,7 @@ from broker.store.claim.request import Gone
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log import messages
 from broker.store.log.messages import append_messages, encode_messages
+from broker.store.log.partitions import PartitionMissing
 from broker.store.resources import push_states, topics
 from tests.fixtures.log import SECOND, Log, texts
 from tests.fixtures.push_log import PushLog
@@ -91,7 +92,7 @@ async def test_a_broker_that_knows_no_freezes_cannot_publish_either(
     """It is told of an error that it does not know, and nothing is stored."""
     await freeze(log, Freeze("", log.start))
     monkeypatch.setattr(messages, "is_frozen", lambda error: False)
-    with pytest.raises(messages.PartitionMissing):
+    with pytest.raises(PartitionMissing):
         await append(log, "new")
     await freeze(log, None)
     assert await log.pull_texts() == []

@@ -1,6 +1,7 @@
 """What a subscription has given up; an extension."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import msgspec
@@ -12,12 +13,12 @@ from broker.domain.dead_letter_list import (
     LetterList,
     LetterPage,
     Trait,
-    letter_page_token,
     parse_letter_page,
     parse_trait,
 )
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import message_id
+from broker.domain.page import page_token
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.lists import decode_page_parameters
 
@@ -36,7 +37,7 @@ def decode_letters(query: Mapping[str, str]) -> tuple[LetterPage, Trait | None]:
 def letters_json(found: LetterList) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
     body = {"deadLetters": [_letter(letter) for letter in found.found], **_looked_at(found)}
-    return body | ({} if found.rest is None else {"nextPageToken": letter_page_token(found.rest)})
+    return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
 
 
 def groups_json(groups: Sequence[Group], found: LetterList) -> dict[str, Any]:

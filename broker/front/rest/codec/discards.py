@@ -6,9 +6,7 @@ from typing import Any
 import msgspec
 
 from broker.domain.discard import Discarded, DiscardOptions
-from broker.domain.errors import InvalidArgument
-from broker.domain.message_id import message_id, parse_message_id
-from broker.domain.page import invalid_page_token
+from broker.domain.page import page_token, parse_page_token
 from broker.domain.redrive import RedriveOptions
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.scalars import parse_timestamp
@@ -37,14 +35,10 @@ def decode_discard(body: bytes) -> DiscardOptions:
         end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
         reasons=request.reasons,
     )
-    return DiscardOptions(letters=letters, start=_start(request.page_token) if request.page_token else None)
-
-
-def _start(token: str) -> tuple[int, int]:
-    try:
-        return parse_message_id(token)
-    except InvalidArgument:
-        raise invalid_page_token(token) from None
+    if not request.page_token:
+        return DiscardOptions(letters=letters)
+    shard_id, seq = parse_page_token(request.page_token, int, int)
+    return DiscardOptions(letters=letters, start=(shard_id, seq))
 
 
 def discarded_json(done: Discarded) -> dict[str, Any]:
@@ -54,4 +48,4 @@ def discarded_json(done: Discarded) -> dict[str, Any]:
     }
     if done.left_alone:
         body["leftAlone"] = list(done.left_alone)
-    return body | ({} if done.rest is None else {"nextPageToken": message_id(*done.rest)})
+    return body | ({} if done.rest is None else {"nextPageToken": page_token(*done.rest)})

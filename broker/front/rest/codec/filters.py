@@ -1,12 +1,14 @@
 """TestFilter requests and responses; an extension."""
 
+from dataclasses import astuple
 from typing import Any
 
 import msgspec
 
-from broker.domain.log_page import FilterTest, LogPage, MatchedMessage, log_page_token, parse_log_page
+from broker.domain.log_page import FilterTest, LogPage, MatchedMessage, parse_log_page
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of
+from broker.domain.page import page_token
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.requests import Int32, decode_request
 
@@ -31,7 +33,7 @@ def filter_test_json(test: FilterTest) -> dict[str, Any]:
     """A page of matches; the counts are those of the page, so that those of all pages add up."""
     body: dict[str, Any] = {"matchedMessages": [matched_message(m) for m in test.matched]} if test.matched else {}
     body |= {"matchedMessageCount": len(test.matched), "scannedMessageCount": test.scanned}
-    return body | ({} if test.rest is None else {"nextPageToken": log_page_token(test.rest)})
+    return body | ({} if test.rest is None else {"nextPageToken": page_token(*astuple(test.rest))})
 
 
 def matched_message(message: MatchedMessage) -> PubsubMessage:

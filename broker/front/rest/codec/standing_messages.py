@@ -1,6 +1,7 @@
 """The messages that a subscription has, in their states; an extension."""
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 import msgspec
@@ -8,12 +9,12 @@ import msgspec
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
 from broker.domain.message_state import MessageState
+from broker.domain.page import page_token
 from broker.domain.standing_page import (
     StandingList,
     StandingMessage,
     StandingPage,
     parse_standing_page,
-    standing_page_token,
 )
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.codec.lists import decode_page_parameters
@@ -35,7 +36,7 @@ def decode_standing_page(query: Mapping[str, str]) -> StandingPage:
 def standing_list_json(found: StandingList) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
     body: dict[str, Any] = {"messages": [_standing(m) for m in found.found], "scannedMessageCount": found.scanned}
-    return body | ({} if found.rest is None else {"nextPageToken": standing_page_token(found.rest)})
+    return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
 
 
 def _standing(message: StandingMessage) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """The messages that a topic retains; an extension."""
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 import msgspec
 
-from broker.domain.log_page import MatchedMessage, log_page_token
+from broker.domain.log_page import MatchedMessage
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of
+from broker.domain.page import page_token
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic_page import TopicMessages, TopicPage, parse_topic_page
 from broker.front.rest.codec.lists import decode_page_parameters
@@ -33,7 +35,7 @@ def decode_topic_page(query: Mapping[str, str]) -> TopicPage:
 def topic_messages_json(page: TopicMessages) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
     body: dict[str, Any] = {"messages": [_message(m) for m in page.found], "scannedMessageCount": page.scanned}
-    return body | ({} if page.rest is None else {"nextPageToken": log_page_token(page.rest)})
+    return body | ({} if page.rest is None else {"nextPageToken": page_token(*astuple(page.rest))})
 
 
 def _message(message: MatchedMessage) -> PubsubMessage:

@@ -1,24 +1,20 @@
-"""The checks of exports and imports find each kind of violation, and nothing in what is right."""
+"""A history of exports and imports."""
 
-from collections.abc import Callable
-
-import pytest
-
-from tests.faults.checker import check
-from tests.faults.history import History
 from tests.faults.operation import Came
 from tests.faults.operations_of_one import Carried
+from tests.faults.small_histories import parts
+from tests.faults.small_histories.parts import Plants
 
 
 def _came(names: str, first_id: int) -> list[Came]:
     return [Came(first_id + number, name) for number, name in enumerate(names)]
 
 
-class Parts:
+class Parts(parts.Parts):
     """A history in which all is well: a, b and d are of a key."""
 
     def __init__(self) -> None:
-        self.history = History()
+        super().__init__()
         self._add(what="wrote", key="k", came=_came("ab", 1))
         self._add(what="wrote", came=_came("c", 101))
         self.first = self._add(what="moved", format="AVRO", came=[*_came("c", 101), *_came("ab", 1)])
@@ -31,9 +27,6 @@ class Parts:
         done = Carried(who="x", began=at, ended=at + 0.5, **fields)  # type: ignore[arg-type]
         self.history.add(done)
         return done
-
-    def rules(self) -> set[str]:
-        return {each.rule for each in check(self.history)}
 
 
 def _export_one_less(parts: Parts) -> None:
@@ -67,23 +60,12 @@ def _import_out_of_order(parts: Parts) -> None:
     parts.read.came = [*_came("abbad", 501), *_came("cc", 601)]
 
 
-PLANTS: dict[Callable[[Parts], None], str] = {
-    _export_one_less: "exported",
-    _export_one_twice: "exported",
-    _export_under_another_id: "exported",
-    _export_out_of_order: "carried order",
-    _import_a_part_twice: "imported",
-    _do_not_import: "imported",
-    _import_out_of_order: "carried order",
+PLANTS: Plants = {
+    "export one less": (_export_one_less, {"exported"}),
+    "export one twice": (_export_one_twice, {"exported"}),
+    "export under another id": (_export_under_another_id, {"exported"}),
+    "export out of order": (_export_out_of_order, {"carried order"}),
+    "import a part twice": (_import_a_part_twice, {"imported"}),
+    "do not import": (_do_not_import, {"imported"}),
+    "import out of order": (_import_out_of_order, {"carried order"}),
 }
-
-
-def test_nothing_is_found_where_all_is_well() -> None:
-    assert Parts().rules() == set()
-
-
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
-def test_a_planted_violation_is_found(plant: Callable[[Parts], None]) -> None:
-    parts = Parts()
-    plant(parts)
-    assert parts.rules() == {PLANTS[plant]}

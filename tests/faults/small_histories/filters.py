@@ -1,19 +1,15 @@
-"""The checks of changed filters find each kind of violation, and nothing in what is right."""
+"""A history of changed filters."""
 
-from collections.abc import Callable
-
-import pytest
-
-from tests.faults.checker import check
-from tests.faults.history import History
 from tests.faults.operations_of_one import Filtered
+from tests.faults.small_histories import parts
+from tests.faults.small_histories.parts import Plants
 
 
-class Parts:
+class Parts(parts.Parts):
     """A history in which all is well."""
 
     def __init__(self) -> None:
-        self.history = History()
+        super().__init__()
         self._add("wrote", "a", kind="red")
         self._add("changed", kind="blue")
         self._add("wrote", "b", kind="blue")
@@ -32,9 +28,6 @@ class Parts:
         self.history.add(done)
         return done
 
-    def rules(self) -> set[str]:
-        return {each.rule for each in check(self.history)}
-
 
 def _deliver_what_did_not_match(parts: Parts) -> None:
     parts.first.names.append("c")
@@ -52,20 +45,9 @@ def _lose_one_of_the_newest_filter(parts: Parts) -> None:
     parts.second.names.remove("d")
 
 
-PLANTS: dict[Callable[[Parts], None], str] = {
-    _deliver_what_did_not_match: "filtered, not meant",
-    _deliver_by_the_newest_filter: "filtered, not meant",
-    _lose_one_of_an_earlier_filter: "filtered, forgotten",
-    _lose_one_of_the_newest_filter: "filtered, forgotten",
+PLANTS: Plants = {
+    "deliver what did not match": (_deliver_what_did_not_match, {"filtered, not meant"}),
+    "deliver by the newest filter": (_deliver_by_the_newest_filter, {"filtered, not meant"}),
+    "lose one of an earlier filter": (_lose_one_of_an_earlier_filter, {"filtered, forgotten"}),
+    "lose one of the newest filter": (_lose_one_of_the_newest_filter, {"filtered, forgotten"}),
 }
-
-
-def test_nothing_is_found_where_all_is_well() -> None:
-    assert Parts().rules() == set()
-
-
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
-def test_a_planted_violation_is_found(plant: Callable[[Parts], None]) -> None:
-    parts = Parts()
-    plant(parts)
-    assert parts.rules() == {PLANTS[plant]}
