@@ -18,9 +18,9 @@ from pathlib import Path
 import uvicorn
 from uvicorn.server import ServerState
 
-from broker.app import Broker
-from broker.app_config import AppConfig
-from broker.asgi import for_port, serve_broker
+from broker.app.asgi import for_port, serve_broker
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.cli.apply_at_start import Outcome
 from broker.cli.client.api import Api
 from broker.cli.client.declarations.applying import carry_out_all, in_words, plan_for

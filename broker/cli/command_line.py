@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from broker import settings
+from broker.app.settings import find as settings
+from broker.app.settings.find import SettingsInForce
+from broker.app.settings.kinds import Several, Switch
 from broker.cli import terminal
 from broker.cli.stop import Misuse
-from broker.setting_values import Several, Switch
-from broker.settings import SettingsInForce
 
 _NEAR = 0.65  # of difflib's ratio: "akc" is like "ack" (0.67), "event" is not like "serve" (0.6)
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

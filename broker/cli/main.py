@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from broker import process_environment, settings
+from broker.app import process_environment
+from broker.app.settings import find as settings
+from broker.app.settings.find import SettingError, SettingsInForce
 from broker.cli import terminal
 from broker.cli.client.exit_codes import INTERRUPTED
 from broker.cli.command_line import Command, Commands, make_cli, misuse
 from broker.cli.stop import Stop
-from broker.settings import SettingError, SettingsInForce
 from broker.telemetry.log import one_line
 from broker.version import version
 

@@ -1,7 +1,7 @@
 """`broker settings`: what is in force, and whence."""
 
+from broker.app.settings.find import NAMES, SettingsInForce
 from broker.cli.announcements import say
-from broker.settings import NAMES, SettingsInForce
 
 
 def show_settings(in_force: SettingsInForce) -> int:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 import uvloop
 
-from broker.app_config import AppConfig
-from broker.asgi import METRICS, STOP_WAITING, create_app
+from broker.app.asgi import METRICS, STOP_WAITING, create_app
+from broker.app.config import AppConfig
 from broker.cli.child_process import Disk, Failed, Outage, Renew, Serving
 from broker.cli.ports import Ports
 from broker.port.first_bytes import MakeProtocol

@@ -9,12 +9,12 @@ from typing import Any
 import certifi
 import pytest
 
-from broker import settings
+from broker.app.settings import find as settings
+from broker.app.settings.fields import Settings
+from broker.app.settings.find import NAMES, SettingError, find_settings
 from broker.cli.command_line import Command
 from broker.cli.main import COMMANDS
 from broker.secrets.keys import format_keys, make_key
-from broker.setting_fields import Settings
-from broker.settings import NAMES, SettingError, find_settings
 from tests.fixtures.broker import repository
 from tests.fixtures.tls import localhost
 

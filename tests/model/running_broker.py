@@ -16,9 +16,9 @@ import httpx
 import uvicorn
 import uvloop
 
-from broker.app import Broker
-from broker.app_config import AppConfig
-from broker.asgi import serve_broker
+from broker.app.asgi import serve_broker
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.port.first_bytes import MakeProtocol
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database

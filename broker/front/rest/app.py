@@ -1,7 +1,7 @@
 """The REST door: from a request to a handler's answer.
 
 No framework: the table in routes.py is looked up by one dictionary key, and a hot call pays for nothing that it
-does not use.  Starlette serves what surrounds it (broker/app.py).
+does not use.  Starlette serves what surrounds it (broker/app/broker.py).
 """
 
 import asyncio

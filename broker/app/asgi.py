@@ -8,8 +8,8 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.front.counted_pages import CountedPages
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from broker.setting_fields import Settings
-from broker.setting_values import CLIENT_VARIABLES, Kind
+from broker.app.settings.fields import Settings
+from broker.app.settings.kinds import CLIENT_VARIABLES, Kind
 
 PREFIX = "BROKER_"
 _NEAR = 0.75  # of difflib's ratio: PROT is near PORT, and URL near nothing

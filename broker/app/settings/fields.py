@@ -7,12 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.domain.audiences import check_audiences
-from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
-from broker.domain.database_url import check_database_url, check_schema_name, without_password
-from broker.domain.delivery_record import RECORD_HOURS
-from broker.domain.web_origins import check_hosts, check_origins
-from broker.setting_checks import (
+from broker.app.settings.checks import (
     AUTO,
     check_access_log,
     check_ca_file,
@@ -33,7 +28,12 @@ from broker.setting_checks import (
     check_size,
     check_size_or_auto,
 )
-from broker.setting_values import Kind, OneOf, Seconds, Several, Switch, Text, Whole, WholeOrAuto
+from broker.app.settings.kinds import Kind, OneOf, Seconds, Several, Switch, Text, Whole, WholeOrAuto
+from broker.domain.audiences import check_audiences
+from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
+from broker.domain.database_url import check_database_url, check_schema_name, without_password
+from broker.domain.delivery_record import RECORD_HOURS
+from broker.domain.web_origins import check_hosts, check_origins
 
 
 def _setting(default: Any, meaning: str, kind: Kind, *, show: Callable[[str], str] = str) -> Any:
