@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from broker.app.settings import find as settings
+from broker.app.settings import fields
 from broker.app.settings.find import SettingsInForce
 from broker.app.settings.kinds import Several, Switch
 from broker.cli import terminal
@@ -216,15 +216,15 @@ def _option(name: str) -> str:
 
 
 def _setting(name: str) -> click.Option:
-    kind, default = settings.kind(name), settings.default(name)
+    kind, default = fields.kind(name), fields.default(name)
     text = (
-        f"{settings.meaning(name)} Must be {kind.allowed}"
-        f"{f'; default {default}' if default else ''} [{settings.variable(name)}]"
+        f"{fields.meaning(name)} Must be {kind.allowed}"
+        f"{f'; default {default}' if default else ''} [{fields.variable(name)}]"
     )
     alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if isinstance(kind, Switch) else {}
     if isinstance(kind, Several):
         alone = {"multiple": True, "callback": lambda _context, _option, given: ",".join(given) if given else None}
-    return click.Option([settings.option(name), name], metavar=kind.placeholder, help=text, **alone)
+    return click.Option([fields.option(name), name], metavar=kind.placeholder, help=text, **alone)
 
 
 def misuse(error: click.UsageError) -> Misuse:

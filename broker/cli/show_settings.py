@@ -1,6 +1,7 @@
 """`broker settings`: what is in force, and whence."""
 
-from broker.app.settings.find import NAMES, SettingsInForce
+from broker.app.settings.fields import NAMES
+from broker.app.settings.find import SettingsInForce
 from broker.cli.announcements import say
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from broker.app.settings.fields import Settings
-from broker.app.settings.find import option
+from broker.app.settings.fields import Settings, option
 from broker.cli.stop import Misuse
 from broker.domain.certificate_validity import ValidityState, span_in_words
 from broker.port.tls.expiry import in_words, read_validity

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from broker.app.config import AppConfig
-from broker.app.settings.find import NAMES, PREFIX
+from broker.app.settings.fields import NAMES, PREFIX
 from broker.port.http1.head import Head
 from broker.port.http1.web_pages import WebPages
 from broker.telemetry.state_changes import StateChanges

@@ -1,11 +1,12 @@
-"""Every setting of the broker: what it may be, what it is unless it is given, and what it does.
+"""Every setting of the broker: its default, its meaning, and the values it accepts.
 
-docs/settings.md lists them; a test holds the two equal.  settings.py reads them.
+docs/settings.md lists them; a test keeps the two equal.  `find.py` reads their values, and `broker/app/config.py` has
+those that a broker process needs.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 
 from broker.app.settings.checks import (
     AUTO,
@@ -292,3 +293,38 @@ class Settings:
     slow_request_seconds: float = _setting(
         0.0, "A call that takes so long has a line that says where the time went; 0: none.", Seconds(0, 3600)
     )
+
+
+PREFIX = "BROKER_"
+FIELDS = {setting.name: setting for setting in fields(Settings)}
+NAMES: tuple[str, ...] = tuple(FIELDS)
+
+
+def option(name: str) -> str:
+    """Returns the option of a setting, such as `--pool-size`."""
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    """Returns the environment variable of a setting, such as BROKER_POOL_SIZE."""
+    return PREFIX + name.upper()
+
+
+def kind(name: str) -> Kind:
+    """Returns the kind of values that a setting accepts."""
+    return cast(Kind, FIELDS[name].metadata["kind"])
+
+
+def meaning(name: str) -> str:
+    """Returns a sentence or two about what a setting does."""
+    text: str = FIELDS[name].metadata["meaning"]
+    return text
+
+
+def default(name: str) -> str:
+    """Returns the default of a setting as text ("": none)."""
+    return as_text(FIELDS[name].default)
+
+
+def as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
