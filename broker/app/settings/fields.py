@@ -1,7 +1,6 @@
 """Every setting of the broker: its default, its meaning, and the values it accepts.
 
-docs/settings.md lists them; a test keeps the two equal.  `find.py` reads their values, and `broker/app/config.py` has
-those that a broker process needs.
+docs/settings.md lists them, and a test keeps the two equal.  `find.py` reads their values.
 """
 
 from collections.abc import Callable
