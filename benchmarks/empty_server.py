@@ -9,7 +9,7 @@ import socket
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from broker.app_config import AppConfig
+from broker.app.config import AppConfig
 from broker.cli import worker
 from broker.cli.ports import Ports
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES

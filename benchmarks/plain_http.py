@@ -7,19 +7,14 @@ import asyncio
 import sys
 from typing import Any
 
-from uvicorn.config import Config
-from uvicorn.server import ServerState
-
 from broker.cli import children, worker
 from broker.cli.main import main
 from broker.port.first_bytes import MakeProtocol
 
 
 class _PlainHttp(MakeProtocol):
-    def __call__(
-        self, *, config: Config, server_state: ServerState, app_state: dict[str, Any], **_: Any
-    ) -> asyncio.Protocol:
-        return self.http1(config, server_state, app_state)
+    def __call__(self, *, cleartext: bool = False, **given: Any) -> asyncio.Protocol:
+        return self.http1(**given)
 
 
 def _run_worker(*given: Any) -> None:

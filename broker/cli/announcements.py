@@ -3,12 +3,12 @@
 import shlex
 from pathlib import Path
 
+from broker.app.settings.fields import Settings
 from broker.cli import terminal
 from broker.cli.ports import Ports
 from broker.domain.database_url import without_password
 from broker.port import listener as listening
 from broker.port.tls.expiry import is_self_signed
-from broker.setting_fields import Settings
 from broker.version import version
 
 

@@ -14,13 +14,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
-import uvicorn
-from uvicorn.server import ServerState
-
-from broker.app import Broker
-from broker.app_config import AppConfig
-from broker.asgi import for_port, serve_broker
+from broker.app.asgi import for_port, serve_broker
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.cli.client.api import Api
 from broker.cli.client.declarations.applying import carry_out_all, in_words, plan_for
 from broker.cli.client.declarations.plan import Step
@@ -83,18 +81,17 @@ async def _serving(config: AppConfig, path: str) -> AsyncIterator[None]:
     broker = Broker(config)
     broker.gate = None
     async with broker.running():
-        application = uvicorn.Config(serve_broker(broker), lifespan="off", ws="none", log_config=None)
-        application.load()
-        make_protocol, server_state = MakeProtocol(most_connections=_CONNECTIONS), ServerState()
-        state = for_port(broker)
+        app, state = serve_broker(broker), for_port(broker)
+        make_protocol = MakeProtocol(most_connections=_CONNECTIONS)
+        connections, tasks = set[Any](), set[asyncio.Task[Any]]()
         server = await asyncio.get_running_loop().create_unix_server(
-            lambda: make_protocol(config=application, server_state=server_state, app_state=state), path
+            lambda: make_protocol(app=app, state=state, connections=connections, tasks=tasks), path
         )
         try:
             yield
         finally:
             server.close()
-            for connection in list(server_state.connections):
+            for connection in list(connections):
                 connection.shutdown()
 
 

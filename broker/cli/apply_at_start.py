@@ -5,12 +5,12 @@ A process of its own does it (applier.py), which has what the parent of the brok
 
 from multiprocessing.connection import Connection
 
-from broker.app_config import AppConfig
+from broker.app.config import AppConfig
+from broker.app.settings.fields import Settings
 from broker.cli.announcements import say
 from broker.cli.child_process import CONTEXT, start_deaf
 from broker.cli.stop import Misuse, Stop
 from broker.domain.audiences import split_list
-from broker.setting_fields import Settings
 
 
 def check_apply(settings: Settings) -> None:

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 
+from broker.app.settings.fields import Settings
 from broker.cli.announcements import say
 from broker.cli.bootstrap import used_database
 from broker.cli.secrets_commands import find_missing_keys, key_file_of
 from broker.cli.stop import Stop
-from broker.setting_fields import Settings
 from broker.store.schema.after_restore import IdsUsedUp, go_on_after_restore
 from broker.store.schema.backup_state import BackupState, look_at_backup
 from broker.store.schema.migration_waits import MigrationUnderWay

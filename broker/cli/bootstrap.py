@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from broker.app.settings.fields import Settings
 from broker.cli.admin_key import make_admin_key
 from broker.cli.announcements import say
 from broker.cli.own_database import own_database
@@ -11,7 +12,6 @@ from broker.cli.schema import check_schema, upgrade_schema
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.port.listener import host_and_port
-from broker.setting_fields import Settings
 from broker.telemetry.log import set_up_log
 
 

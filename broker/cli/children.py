@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from broker.app_config import AppConfig
+from broker.app.config import AppConfig
 from broker.cli.child_process import CONTEXT, Disk, Failed, Outage, Renew, Serving, start_deaf
 from broker.cli.ports import Ports
 from broker.domain.storage import DiskSpace

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from broker import settings
+from broker.app.settings import fields
+from broker.app.settings.find import SettingsInForce
+from broker.app.settings.kinds import Several, Switch
 from broker.cli import terminal
 from broker.cli.stop import Misuse
-from broker.setting_values import Several, Switch
-from broker.settings import SettingsInForce
 
 _NEAR = 0.65  # of difflib's ratio: "akc" is like "ack" (0.67), "event" is not like "serve" (0.6)
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -216,15 +216,15 @@ def _option(name: str) -> str:
 
 
 def _setting(name: str) -> click.Option:
-    kind, default = settings.kind(name), settings.default(name)
+    kind, default = fields.kind(name), fields.default(name)
     text = (
-        f"{settings.meaning(name)} Must be {kind.allowed}"
-        f"{f'; default {default}' if default else ''} [{settings.variable(name)}]"
+        f"{fields.meaning(name)} Must be {kind.allowed}"
+        f"{f'; default {default}' if default else ''} [{fields.variable(name)}]"
     )
     alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if isinstance(kind, Switch) else {}
     if isinstance(kind, Several):
         alone = {"multiple": True, "callback": lambda _context, _option, given: ",".join(given) if given else None}
-    return click.Option([settings.option(name), name], metavar=kind.placeholder, help=text, **alone)
+    return click.Option([fields.option(name), name], metavar=kind.placeholder, help=text, **alone)
 
 
 def misuse(error: click.UsageError) -> Misuse:

@@ -6,12 +6,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from broker.app.settings.fields import Settings
 from broker.cli.stop import Misuse, Stop
 from broker.cli.terminal import write_line
 from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.embedded_postgres.binaries import bin_directory
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
-from broker.setting_fields import Settings
 from broker.store.driver.text import quoted
 from broker.store.schema.schema_state import DatabaseUnreachable, schemas_of_other_roles
 

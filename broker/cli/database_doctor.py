@@ -4,10 +4,10 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from broker.app.settings.find import find_settings
 from broker.cli.finding import ERROR, OK, WARNING, Finding, not_checked
 from broker.cli.own_database import hot_database, own_database, replica_database
 from broker.domain.database_url import without_password
-from broker.settings import find_settings
 from broker.store.engine.prepared import WHAT_TO_DO
 from broker.store.schema.application_functions import CannotGrant
 from broker.store.schema.fleet import BY_DEFAULT, SPARE, Fleet, read_fleet

@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from broker import process_environment, settings
+from broker.app import process_environment
+from broker.app.settings.fields import NAMES
+from broker.app.settings.find import SettingError, SettingsInForce, find_settings
 from broker.cli import terminal
 from broker.cli.client.exit_codes import INTERRUPTED
 from broker.cli.command_line import Command, Commands, make_cli, misuse
 from broker.cli.stop import Stop
-from broker.settings import SettingError, SettingsInForce
 from broker.telemetry.log import one_line
 from broker.version import version
 
@@ -166,7 +167,7 @@ SECTIONS = {
 COMMANDS: dict[str, Command | Commands] = {
     "serve": Command(
         summary="serve the API; without a database URL on an embedded PostgreSQL",
-        settings=settings.NAMES,
+        settings=NAMES,
         run=_serve,
         examples=(
             "broker serve --data-dir data",
@@ -187,7 +188,7 @@ COMMANDS: dict[str, Command | Commands] = {
     ),
     "settings": Command(
         summary="show the settings that `broker serve` would have, and where each is from",
-        settings=settings.NAMES,
+        settings=NAMES,
         run=_settings,
         examples=("broker settings --data-dir data",),
     ),
@@ -309,7 +310,7 @@ def command_line() -> click.Group:
 
 
 def _run(command: Command, options: Mapping[str, Any]) -> int:
-    in_force = settings.find_settings(options, names=command.settings)
+    in_force = find_settings(options, names=command.settings)
     for warning in in_force.ignored:
         _complain(warning)
     if not in_force.settings.database_url:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from broker.app.settings.fields import Settings
 from broker.cli.announcements import say
 from broker.cli.own_database import own_database
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError
-from broker.setting_fields import Settings
 from broker.store.schema import migrations, schema_state
 from broker.store.schema.schema_state import DatabaseUnreachable, UrlUnusable
 from broker.telemetry.log import set_up_log

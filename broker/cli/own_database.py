@@ -1,9 +1,9 @@
 """How the broker reaches a PostgreSQL of the operator's own."""
 
+from broker.app.settings.checks import read_password
+from broker.app.settings.fields import Settings
 from broker.cli.stop import Misuse
 from broker.domain.database_url import DEFAULT_SCHEMA, with_password
-from broker.setting_checks import read_password
-from broker.setting_fields import Settings
 from broker.store.driver.connection_parameters import connection_parameters
 
 

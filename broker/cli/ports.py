@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from broker.app.settings.fields import Settings
 from broker.cli.service_manager import CLEARTEXT, MAIN, METRICS
 from broker.port.listener import CannotListen, bound_socket, listen
 from broker.port.tls.material import TlsMaterial, make_context
 from broker.port.turning_away import turning_away
-from broker.setting_fields import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from broker.app.settings.fields import Settings
 from broker.cli.announcements import say
 from broker.cli.bootstrap import used_database
 from broker.cli.private_file import write_private_file
@@ -13,7 +14,6 @@ from broker.cli.stop import Misuse, Stop
 from broker.domain.errors import BrokerError
 from broker.secrets.keys import FILE_NAME, SecretsKey, format_keys, make_key, read_keys
 from broker.secrets.secrets import SEALED, Secrets, is_sealed, key_id_of
-from broker.setting_fields import Settings
 from broker.store.driver.database import Database
 from broker.store.resources.processes import has_processes_without_version, list_processes
 from broker.store.resources.stored_secrets import WEBHOOKS, StoredSecrets, delete_keys, list_secrets_unlike

@@ -14,7 +14,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from broker.app_config import AppConfig, connections_of_a_process
+from broker.app.config import AppConfig, connections_of_a_process
+from broker.app.process_environment import take_service_variables
+from broker.app.settings.checks import AUTO, read_certificate_principals, read_oidc_issuers
+from broker.app.settings.fields import Settings
+from broker.app.settings.find import asks_for_traces
 from broker.cli.admin_key import FILE_NAME, is_administered, make_admin_key
 from broker.cli.announcements import say, say_ready, say_what_runs
 from broker.cli.apply_at_start import apply_at_start, check_apply
@@ -31,12 +35,8 @@ from broker.domain.storage import parse_size
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.port.listener import CannotListen, base_url, is_open_to_others
 from broker.port.listener import url as url_of
-from broker.process_environment import take_service_variables
 from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
-from broker.setting_checks import AUTO, read_certificate_principals, read_oidc_issuers
-from broker.setting_fields import Settings
-from broker.settings import asks_for_traces
 from broker.telemetry.log import set_up_log
 from broker.telemetry.state_changes import StateChanges
 

@@ -1,7 +1,8 @@
 """`broker settings`: what is in force, and whence."""
 
+from broker.app.settings.fields import NAMES
+from broker.app.settings.find import SettingsInForce
 from broker.cli.announcements import say
-from broker.settings import NAMES, SettingsInForce
 
 
 def show_settings(in_force: SettingsInForce) -> int:

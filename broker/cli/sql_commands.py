@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from broker.app.settings.fields import Settings
 from broker.cli.announcements import say
 from broker.cli.bootstrap import used_database
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster
-from broker.setting_fields import Settings
 from broker.store.schema import application_functions as functions_of
 from broker.store.schema.application_functions import CannotGrant
 from broker.store.schema.refused_messages import list_refused, stage_again

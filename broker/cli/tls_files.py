@@ -7,12 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from broker.app.settings.fields import Settings, option
 from broker.cli.stop import Misuse
 from broker.domain.certificate_validity import ValidityState, span_in_words
 from broker.port.tls.expiry import in_words, read_validity
 from broker.port.tls.material import TlsMaterial, UnusableTls, make_context
-from broker.setting_fields import Settings
-from broker.settings import option
 from broker.telemetry.log import extra, fields_of
 
 REMIND_AFTER = timedelta(days=1)  # of a certificate that should be renewed

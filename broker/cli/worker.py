@@ -8,22 +8,22 @@ import logging
 import os
 import resource
 import signal
-import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import uvicorn
 import uvloop
 
-from broker.app_config import AppConfig
-from broker.asgi import METRICS, STOP_WAITING, create_app
+from broker.app.asgi import create_app
+from broker.app.config import AppConfig
 from broker.cli.child_process import Disk, Failed, Outage, Renew, Serving
 from broker.cli.ports import Ports
 from broker.port.first_bytes import MakeProtocol
 from broker.port.tls.material import ServerTls, TlsMaterial, UnusableTls
+from broker.port.uvicorn_server import UvicornServer
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.telemetry.log import reason, set_up_log
 from broker.telemetry.metrics.counters import Counters
@@ -35,103 +35,11 @@ OPEN_FILES = 65_536  # connections, of clients and to endpoints of pushes; 1,024
 LARGE_BLOCK_BYTES = 1 << 20
 KEPT_BYTES = 4 << 20  # of smaller blocks that are free
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-_LOOK_SECONDS = 0.1  # between two looks whether to stop, as uvicorn's own
-GRACE_SECONDS = 3  # for requests in flight when the broker stops; waiting pulls are answered at once
 LAST_TRACES_SECONDS = 5  # for a collector to take what is left when the broker stops
-ANSWERING_SECONDS = 2  # for what is given up then
 
 _AWAY = "The broker cannot use its database yet, and its log has the reason; try again."
 
 logger = logging.getLogger(__name__)
-
-
-class _Server(uvicorn.Server):
-    """Says on the pipe when it serves; the parent prints the ready line.  Ends the waiting pulls when it stops."""
-
-    def __init__(self, config: uvicorn.Config, pipe: Connection, ports: Ports) -> None:
-        """`ports`: with those beside the main one."""
-        super().__init__(config)
-        self._pipe = pipe
-        self._ports = ports
-        self.tracing: Tracing | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        starting = asyncio.ensure_future(self._start(sockets))
-        while not starting.done():
-            await asyncio.wait((starting,), timeout=_LOOK_SECONDS)
-            if self.should_exit and not self.started:  # it may be waiting for the database; nothing has begun
-                return
-        if exit_ := await starting:
-            raise exit_
-        # What start-up made stays: the collector need not look at it again.  A pull makes thousands of objects that
-        # end with its answer; at the default of 700 they would be searched for cycles again and again.
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
-        if self.started:
-            with contextlib.suppress(OSError):  # the parent is gone: _hear_parent hears of it too
-                self._pipe.send(Serving())
-
-    async def _start(self, sockets: list[socket.socket] | None) -> SystemExit | None:
-        """uvicorn exits if it cannot start; raised in a task that would leave the event loop as it is."""
-        try:
-            with _unsaid():  # the parent says it
-                await super().startup(sockets)
-            if self.started and self._ports.cleartext is not None:
-                await self._serve_in_cleartext(self._ports.cleartext)
-            if self.started and self._ports.metrics is not None:
-                await self._serve_metrics(self._ports.metrics)
-        except SystemExit as exit_:
-            return exit_
-        return None
-
-    async def _serve_in_cleartext(self, listener: socket.socket) -> None:
-        def connection() -> asyncio.Protocol:
-            make = cast(MakeProtocol, self.config.http_protocol_class)
-            return make(
-                config=self.config, server_state=self.server_state, app_state=self.lifespan.state, cleartext=True
-            )
-
-        loop = asyncio.get_running_loop()
-        self.servers.append(await loop.create_server(connection, sock=listener, backlog=self.config.backlog))
-
-    async def _serve_metrics(self, listener: socket.socket) -> None:
-        """By uvicorn's own protocol, which knows of none of the doors."""
-        config = uvicorn.Config(
-            self.lifespan.state[METRICS],
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-        )
-        config.load()
-
-        def connection() -> asyncio.Protocol:
-            make = cast(Callable[..., asyncio.Protocol], config.http_protocol_class)
-            return make(config=config, server_state=self.server_state, app_state={})
-
-        self.servers.append(await asyncio.get_running_loop().create_server(connection, sock=listener))
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # A waiting pull would otherwise keep its connection, and with it the broker, to the end of its wait.
-        if stop_waiting := self.lifespan.state.get(STOP_WAITING):
-            stop_waiting()
-        giving_up = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._give_up_calls)
-        await super().shutdown(sockets)
-        giving_up.cancel()
-        if self.tracing is not None:  # here, for uvicorn ends the process by the signal that stopped it
-            try:
-                async with asyncio.timeout(LAST_TRACES_SECONDS):
-                    await asyncio.to_thread(self.tracing.close)
-            except TimeoutError:
-                logger.warning("the last spans are lost: no collector took them in %d s", LAST_TRACES_SECONDS)
-
-    def _give_up_calls(self) -> None:
-        """Before uvicorn does it, which would log an error: a database that is away is none of the broker's."""
-        if tasks := list(self.server_state.tasks):
-            logger.warning("%d calls had no answer when the broker stopped", len(tasks))
-        for task in tasks:
-            task.cancel()  # the door answers them
 
 
 def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log: tuple[str, str], counters: Counters) -> None:
@@ -164,35 +72,45 @@ def _serve(
     make_protocol = MakeProtocol(
         most_connections=files - files // 8, tls=tls, keep_alive_seconds=config.keep_alive_seconds
     )
-    server = _Server(
-        uvicorn.Config(
-            create_app(
-                config,
-                counters=counters,
-                storage=storage,
-                while_away=lambda: ports.turning_away(_AWAY, alive=True),
-                start_failed=failed,
-            ),
-            loop="uvloop",
-            http=cast(type[asyncio.Protocol], make_protocol),
-            ws="none",
-            proxy_headers=False,
-            lifespan="on",
-            access_log=False,
-            log_config=None,
-            backlog=2048,
-            timeout_graceful_shutdown=GRACE_SECONDS + ANSWERING_SECONDS,
-            date_header=False,
-            server_header=False,
-        ),
-        pipe,
-        ports,
+    app = create_app(
+        config,
+        counters=counters,
+        storage=storage,
+        while_away=lambda: ports.turning_away(_AWAY, alive=True),
+        start_failed=failed,
+    )
+    if config.traces:
+        counters.tracing = _tracing()
+    server = UvicornServer(
+        app,
+        make_protocol,
+        cleartext=ports.cleartext,
+        metrics=ports.metrics,
+        serving=partial(_report_serving, pipe),
+        stopped=partial(_send_last_traces, counters),
     )
     threading.Thread(target=_hear_parent, args=(pipe, tls, storage), daemon=True).start()
-    if config.traces:
-        server.tracing = counters.tracing = _tracing()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve([ports.main]))
+
+
+def _report_serving(pipe: Connection) -> None:
+    """Tells the parent, which prints the ready line."""
+    # What the start made stays: the collector need not look at it again.  A pull makes thousands of objects that
+    # end with its answer; at the default of 700 they would be searched for cycles again and again.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    with contextlib.suppress(OSError):  # the parent is gone: _hear_parent notices too
+        pipe.send(Serving())
+
+
+async def _send_last_traces(counters: Counters) -> None:
+    if counters.tracing is not None:
+        try:
+            async with asyncio.timeout(LAST_TRACES_SECONDS):
+                await asyncio.to_thread(counters.tracing.close)
+        except TimeoutError:
+            logger.warning("the last spans are lost: no collector took them in %d s", LAST_TRACES_SECONDS)
 
 
 def _tracing() -> "Tracing | None":
@@ -203,21 +121,6 @@ def _tracing() -> "Tracing | None":
         logger.warning("no traces are sent, for %s: install the broker with the extra otel", error)
         return None
     return start_tracing()
-
-
-@contextlib.contextmanager
-def _unsaid() -> Iterator[None]:
-    """Without a word of uvicorn's within the block."""
-    said = logging.getLogger("uvicorn.error")
-    said.addFilter(_nothing)
-    try:
-        yield
-    finally:
-        said.removeFilter(_nothing)
-
-
-def _nothing(_: logging.LogRecord) -> bool:
-    return False
 
 
 def _raise_file_limit() -> int:

@@ -11,9 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, cast
 
-from uvicorn.config import Config
-from uvicorn.server import ServerState
-
 from broker.port.http1.asgi import Application
 from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http1.responses import closing_answer
@@ -33,6 +30,8 @@ HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls of REST
 HTTP2_DOOR = "http2_door"  # an Http2Door: what serves gRPC
 WEB_PAGES = "web_pages"  # the WebPages that say which pages may call
 STATES = "states"  # the StateChanges that are to be told of connections that are refused
+STOP_WAITING = "stop_waiting"  # called before the server stops, so that waiting calls are answered
+METRICS = "metrics"  # an application for a port of its own, which needs no authentication
 
 _CLEARTEXT_ANSWER = closing_answer(400, "This port speaks TLS: use https:// (for gRPC a secure channel).")
 
@@ -154,9 +153,9 @@ class FirstBytes(asyncio.Protocol):
 
 
 class MakeProtocol:
-    """For uvicorn.Config(http=…), of an application whose lifespan gives what the keys above name.
+    """Makes the protocol of each new connection.
 
-    With `tls` connections begin with a handshake, but those of a `cleartext` call.
+    With `tls` connections begin with a handshake, except those of a `cleartext` call.
     """
 
     def __init__(
@@ -172,17 +171,20 @@ class MakeProtocol:
     def __call__(
         self,
         *,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
+        app: Application,
+        state: dict[str, Any],
+        connections: set[Any],
+        tasks: set[asyncio.Task[Any]],
         cleartext: bool = False,
-        **_: Any,
     ) -> asyncio.Protocol:
-        """A new connection; the arguments are uvicorn's, but for `cleartext`."""
-        connections, tasks = cast(set[Any], server_state.connections), server_state.tasks
-        http2: Http2Door = app_state[HTTP2_DOOR]
-        limit = self._limit = self._limit or ConnectionLimit(self._most, app_state[STATES])
-        server = self._server(config, server_state, app_state)
+        """Returns the protocol of a new connection.
+
+        `app` serves what surrounds the API; `state` is what its lifespan gave, with the keys above.  Open
+        connections and running calls are kept in the two sets, which are the same ones in each call.
+        """
+        http2: Http2Door = state[HTTP2_DOOR]
+        limit = self._limit = self._limit or ConnectionLimit(self._most, state[STATES])
+        server = self._server(app, state, connections, tasks)
 
         def first_bytes(agreed: str | None = None) -> FirstBytes:
             return FirstBytes(
@@ -205,20 +207,23 @@ class MakeProtocol:
             limit=limit,
         )
 
-    def http1(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Connection:
-        """A connection that is known to speak HTTP/1.1."""
-        return Http1Connection(self._server(config, server_state, app_state))
+    def http1(
+        self, *, app: Application, state: dict[str, Any], connections: set[Any], tasks: set[asyncio.Task[Any]]
+    ) -> Http1Connection:
+        """Returns the protocol of a connection that is known to speak HTTP/1.1."""
+        return Http1Connection(self._server(app, state, connections, tasks))
 
-    def _server(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> Http1Server:
-        connections = cast(set[Any], server_state.connections)
+    def _server(
+        self, app: Application, state: dict[str, Any], connections: set[Any], tasks: set[asyncio.Task[Any]]
+    ) -> Http1Server:
         if self._http1 is None:
             self._http1 = Http1Server(
-                app_state[HTTP1_DOOR],
-                cast(Application, config.loaded_app),
-                app_state,
-                pages=cast(WebPages, app_state[WEB_PAGES]),
+                state[HTTP1_DOOR],
+                app,
+                state,
+                pages=cast(WebPages, state[WEB_PAGES]),
                 connections=connections,
-                tasks=server_state.tasks,
+                tasks=tasks,
                 keep_alive=lambda: self._keep_alive(connections),
             )
         return self._http1

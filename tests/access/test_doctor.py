@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.port.tls.material import ServerTls, TlsMaterial
 from tests.cli.client.terminal import Terminal, terminal
 from tests.fixtures.access import guarded

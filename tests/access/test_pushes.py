@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.workers.push import withheld
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json, Rest, eventually, message

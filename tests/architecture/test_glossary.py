@@ -29,7 +29,7 @@ BANNED = {
 # Words that have meant several things: by how they begin, the rooms in which their one meaning is at home.
 HOMES = {
     "settle": (  # messages, by who had them
-        "engine.py",
+        "app/",
         "runtime/",
         "workers/push/",
         "domain/fate.py",

@@ -24,7 +24,7 @@ _LISTED = {
     "broker/cli/service_manager.py: the service manager at %s could not be told: %s",
     "broker/cli/schema.py: logger.info(served.remark)",
     "broker/cli/worker.py: no traces are sent, for %s: install the broker with the extra otel",
-    "broker/cli/worker.py: %d calls had no answer when the broker stopped",
+    "broker/port/uvicorn_server.py: %d calls had no answer when the broker stopped",
     "broker/cli/worker.py: the last spans are lost: no collector took them in %d s",
     "broker/front/changes.py: %s at %s called %s on %s%s",
     "broker/runtime/database_clock.py: "

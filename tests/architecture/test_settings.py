@@ -9,12 +9,11 @@ from typing import Any
 import certifi
 import pytest
 
-from broker import settings
+from broker.app.settings.fields import NAMES, Settings, default, kind, meaning, option, variable
+from broker.app.settings.find import SettingError, default_data_dir, find_settings
 from broker.cli.command_line import Command
 from broker.cli.main import COMMANDS
 from broker.secrets.keys import format_keys, make_key
-from broker.setting_fields import Settings
-from broker.settings import NAMES, SettingError, find_settings
 from tests.fixtures.broker import repository
 from tests.fixtures.tls import localhost
 
@@ -49,11 +48,11 @@ def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_setting_is_documented_with_its_option_variable_default_meaning_and_what_it_may_be(name: str) -> None:
     assert _documented()[name] == {
-        "option": settings.option(name),
-        "variable": settings.variable(name),
-        "default": settings.default(name),
-        "allowed": settings.kind(name).allowed,
-        "meaning": settings.meaning(name),
+        "option": option(name),
+        "variable": variable(name),
+        "default": default(name),
+        "allowed": kind(name).allowed,
+        "meaning": meaning(name),
     }
 
 
@@ -138,12 +137,12 @@ _VALUES: dict[str, tuple[Any, str]] = {
 def test_a_setting_is_read_from_its_variable_and_an_option_goes_first(name: str) -> None:
     value, _ = _VALUES[name]
     assert value != getattr(Settings(), name)
-    environment = {settings.variable(name): str(value)}
+    environment = {variable(name): str(value)}
     found = find_settings({}, environment=environment)
-    assert (getattr(found.settings, name), found.origins[name]) == (value, settings.variable(name))
+    assert (getattr(found.settings, name), found.origins[name]) == (value, variable(name))
     for wrong in ("x y", "-7"):  # it is not even looked at
-        found = find_settings({name: str(value)}, environment={settings.variable(name): wrong})
-        assert (getattr(found.settings, name), found.origins[name]) == (value, settings.option(name))
+        found = find_settings({name: str(value)}, environment={variable(name): wrong})
+        assert (getattr(found.settings, name), found.origins[name]) == (value, option(name))
 
 
 def test_private_addresses_are_denied_to_pushes_once_callers_must_show_who_they_are() -> None:
@@ -160,13 +159,13 @@ def test_private_addresses_are_denied_to_pushes_once_callers_must_show_who_they_
 @pytest.mark.parametrize("name", [name for name in NAMES if _VALUES[name][1]])
 def test_a_value_that_cannot_be_is_refused_by_the_name_it_was_given_by(name: str) -> None:
     wrong = _VALUES[name][1]
-    expected = f" must be {settings.kind(name).allowed}, not '{wrong}'"
+    expected = f" must be {kind(name).allowed}, not '{wrong}'"
     with pytest.raises(SettingError) as refused:
-        find_settings({}, environment={settings.variable(name): wrong})
-    assert str(refused.value).startswith(settings.variable(name) + expected)
+        find_settings({}, environment={variable(name): wrong})
+    assert str(refused.value).startswith(variable(name) + expected)
     with pytest.raises(SettingError) as refused:
         find_settings({name: wrong}, environment={})
-    assert str(refused.value).startswith(settings.option(name) + expected)
+    assert str(refused.value).startswith(option(name) + expected)
 
 
 @pytest.mark.parametrize("number", ["many", "", " ", "1.5", "0x10", "nan", "inf", "-inf", "1e999"])
@@ -184,8 +183,8 @@ def test_what_is_no_time_is_refused(seconds: str) -> None:
 
 def test_the_least_and_the_most_are_allowed() -> None:
     for name in NAMES:
-        kind: Any = settings.kind(name)
-        for value in (getattr(kind, "least", None), getattr(kind, "most", None)):
+        values: Any = kind(name)
+        for value in (getattr(values, "least", None), getattr(values, "most", None)):
             if value is not None:
                 assert getattr(find_settings({name: str(value)}, environment={}).settings, name) == value
 
@@ -211,7 +210,7 @@ def test_database_url_is_understood_without_a_prefix() -> None:
 def test_an_empty_option_undoes_a_database_url_of_the_environment() -> None:
     assert find_settings(
         {"database_url": ""}, environment={"DATABASE_URL": "postgresql:///b"}
-    ).settings == Settings(data_dir=settings.default_data_dir(), push_private_addresses="allow")
+    ).settings == Settings(data_dir=default_data_dir(), push_private_addresses="allow")
 
 
 def test_a_command_looks_at_no_setting_that_it_does_not_take() -> None:

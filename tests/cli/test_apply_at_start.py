@@ -9,8 +9,8 @@ import httpx
 import psycopg
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.cli.client.api import Api
 from broker.cli.client.credentials import read_credentials
 from broker.store.driver.database import Database

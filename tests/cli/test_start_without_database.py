@@ -13,8 +13,8 @@ import httpx
 import psycopg
 import pytest
 
-from broker.app_config import AppConfig
-from broker.asgi import create_app
+from broker.app.asgi import create_app
+from broker.app.config import AppConfig
 from broker.cli.children import restart_delay
 from broker.embedded_postgres.cluster import Cluster
 from tests.cli.processes import alive, faults, run_broker

@@ -18,11 +18,11 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from broker.app.settings.checks import read_password
+from broker.app.settings.fields import Settings
 from broker.cli.tls_files import Renewal, TlsFiles
 from broker.domain.database_url import check_database_url, with_password, without_password
 from broker.port.tls.expiry import read_validity
-from broker.setting_checks import read_password
-from broker.setting_fields import Settings
 from tests.cli.fake_postgres import READY, answering_logins
 from tests.cli.processes import complaint, faults
 from tests.fixtures.broker import BrokerProcess, eventually

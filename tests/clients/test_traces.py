@@ -15,9 +15,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from broker.app import Broker
-from broker.app_config import AppConfig
-from broker.settings import SettingError, asks_for_traces
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
+from broker.app.settings.find import SettingError, asks_for_traces
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.tracing import start_tracing
 from tests.cli.processes import complaint

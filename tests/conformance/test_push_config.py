@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.errors import FailedPrecondition
 from broker.domain.push_config import PushConfig
 from tests.fixtures.broker import Json, Rest, eventually, text

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from broker.settings import NAMES, PREFIX
+from broker.app.settings.fields import NAMES, PREFIX
 from tests.deployment import containerfile
 from tests.deployment.containerfile import Stage
 from tests.fixtures.broker import BrokerProcess, Rest, repository

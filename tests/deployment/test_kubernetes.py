@@ -12,10 +12,10 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from broker.app_config import AppConfig
+from broker.app.config import AppConfig
+from broker.app.settings.fields import NAMES, PREFIX
 from broker.port.http1.head import Head
 from broker.port.http1.web_pages import WebPages
-from broker.settings import NAMES, PREFIX
 from broker.telemetry.state_changes import StateChanges
 from tests.deployment.chart import rendered
 from tests.fixtures.broker import repository

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.cli.database_doctor import look_at_replica_of
 from broker.store.schema import migrations
 from broker.telemetry.metrics.families import LOOKS

@@ -7,11 +7,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
-from uvicorn.server import ServerState
 
 from broker.port.first_bytes import CROWDED_SECONDS, ConnectionLimit, FirstBytes, MakeProtocol
 from broker.port.http1.connection import Http1Connection, Http1Server
@@ -37,7 +36,8 @@ class Served:
     url: str = ""
     proceed: asyncio.Event = field(default_factory=asyncio.Event)
     connections: list[Http1Connection] = field(default_factory=list)
-    state: ServerState = field(default_factory=ServerState)
+    open: set[Any] = field(default_factory=set)
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """/wait answers after `proceed`, /unread reads after it, /early reads nothing, /large answers much."""
@@ -73,8 +73,8 @@ class Served:
             self.app,
             {},
             pages=WebPages(states=StateChanges()),
-            connections=cast(set[Any], self.state.connections),
-            tasks=self.state.tasks,
+            connections=self.open,
+            tasks=self.tasks,
             keep_alive=lambda: self.keep_alive,
         )
         return FirstBytes(
@@ -119,7 +119,7 @@ async def serving(
     served.url = f"http://{host}:{port}"
     yield served
     server.close()
-    await eventually(lambda: not served.state.connections)
+    await eventually(lambda: not served.open)
 
 
 @pytest.fixture
@@ -179,12 +179,12 @@ async def test_a_connection_that_has_spoken_in_time_is_kept(served: Served) -> N
 async def test_connections_past_their_number_are_closed_and_find_room_again(served: Served) -> None:
     async with calling(served.url) as first:
         async with calling(served.url), calling(served.url):
-            await eventually(lambda: len(served.state.connections) == 3)
+            await eventually(lambda: len(served.open) == 3)
             async with calling(served.url) as fourth:
                 assert await fourth.rest() == b""
             first.send(request("GET", "/"))
             assert (await first.answer()).status == 200
-        await eventually(lambda: len(served.state.connections) == 1)
+        await eventually(lambda: len(served.open) == 1)
         async with calling(served.url) as another:
             assert await another.is_served()
 
@@ -297,7 +297,7 @@ async def test_a_connection_is_closed_once_it_was_idle_for_long(served: Served) 
 async def test_a_request_may_wait_for_its_answer_as_long_as_that_takes(served: Served) -> None:
     async with calling(served.url) as caller:
         caller.send(request("GET", "/wait"))
-        await eventually(lambda: served.state.tasks)
+        await eventually(lambda: served.tasks)
         served.look(20)
         served.proceed.set()
         assert (await caller.answer()).status == 200
@@ -306,7 +306,7 @@ async def test_a_request_may_wait_for_its_answer_as_long_as_that_takes(served: S
 async def test_half_a_request_behind_one_that_waits_is_refused_after_its_answer(served: Served) -> None:
     async with calling(served.url) as caller:
         caller.send(request("GET", "/wait"), b"GET /wa")
-        await eventually(lambda: served.state.tasks)
+        await eventually(lambda: served.tasks)
         served.look(20)
         served.proceed.set()
         assert (await caller.answer()).status == 200
@@ -325,7 +325,7 @@ async def test_what_came_before_a_body_that_is_refused_is_answered_before_it(
         post = b"POST / HTTP/1.1\r\nHost: x\r\n" + body
         caller.send(request("GET", "/wait"), request("GET", "/wait"), post)
         await eventually(lambda: served.connections and served.connections[-1].received in (0, 3))
-        await eventually(lambda: served.state.tasks)
+        await eventually(lambda: served.tasks)
         served.look(6)
         served.proceed.set()
         assert [(await caller.answer()).status for _ in range(2)] == [200, 200]
@@ -338,6 +338,6 @@ async def test_a_reader_that_does_not_take_its_answers_is_cut_off() -> None:
         caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
         caller.send(request("GET", "/large") * 20)
         await eventually(lambda: served.connections)
-        await eventually(lambda: not served.state.connections)
+        await eventually(lambda: not served.open)
         caller.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert len(await caller.rest()) < 20_000_000

@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from tests.fixtures.access import StoppedClock
 from tests.fixtures.in_process import running_in_process
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import httpx
 
-from broker.app import Broker
+from broker.app.broker import Broker
 from broker.domain.push_state import FailingMessage, FailureRun, PushState
 from broker.store.resources.push_states import write_push_states
 from broker.store.resources.subscriptions import find_subscriptions

@@ -8,7 +8,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from broker.app import Broker
+from broker.app.broker import Broker
 from tests.fixtures.access import StoppedClock
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.fixtures.grpc import GrpcRest, channel_to

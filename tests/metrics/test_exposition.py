@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app import Broker
+from broker.app.broker import Broker
 from broker.telemetry.metrics.book import OTHER, REUSE_SECONDS, CounterBook
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import LAYOUTS, MESSAGE_SIZES, PUBLISHED_MESSAGES, SENT

@@ -5,8 +5,8 @@ import os
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.passes import SERIES_SECONDS
+from broker.app.broker import Broker
+from broker.app.jobs import SERIES_SECONDS
 from broker.store.driver.database import Database
 from broker.telemetry.metrics.book import REUSE_SECONDS, CounterBook
 from broker.telemetry.metrics.counters import Counters

@@ -10,16 +10,16 @@ import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import httpx
-import uvicorn
 import uvloop
 
-from broker.app import Broker
-from broker.app_config import AppConfig
-from broker.asgi import serve_broker
+from broker.app.asgi import serve_broker
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.port.first_bytes import MakeProtocol
+from broker.port.uvicorn_server import UvicornServer
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.log.partitions import make_partitions_ahead
@@ -45,16 +45,6 @@ class SetClock(DatabaseClock):
 
     def now(self) -> datetime:
         return self.time
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: threading.Event) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready.set()
 
 
 class RunningBroker:
@@ -103,15 +93,8 @@ class RunningBroker:
         async def serve() -> None:
             self._loop = asyncio.get_running_loop()
             self._broker = Broker(self._config, make_clock=self._make_clock, jitter=lambda: JITTER)
-            config = uvicorn.Config(
-                serve_broker(self._broker),
-                http=cast(type[asyncio.Protocol], MakeProtocol(most_connections=100)),
-                ws="none",
-                lifespan="on",
-                access_log=False,
-                log_config=None,
-            )
-            self._server = _Server(config, self._ready)
+            make_protocol = MakeProtocol(most_connections=100)
+            self._server = UvicornServer(serve_broker(self._broker), make_protocol, serving=self._ready.set)
             await self._server.serve([listener])
 
         try:

@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.letter_standing import KEPT
 from tests.fixtures.access import StoppedClock
 from tests.fixtures.broker import Json, Rest, message

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.port.http2.frames import Code, Flag, Kind, frame
 from broker.port.tls.material import ServerTls, TlsMaterial
 from tests.fixtures.broker import NO_TLS, Json, Rest, message, text

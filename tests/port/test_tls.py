@@ -10,8 +10,6 @@ from typing import Any, cast
 
 import pytest
 from cryptography import x509
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from broker.domain.certificate_validity import Validity, ValidityState, span_in_words
 from broker.domain.client_certificate import ClientCertificate
@@ -276,10 +274,8 @@ class Doors:
 async def port(served: Served, doors: Doors) -> AsyncIterator[int]:
     make = MakeProtocol(most_connections=10, tls=ServerTls(TlsMaterial(localhost().certificate, localhost().key)))
     state = {HTTP1_DOOR: served, HTTP2_DOOR: doors, STATES: StateChanges(), WEB_PAGES: served.pages}
-    config = Config(served.app, lifespan="off", ws="none", log_config=None)
-    config.load()
     server = await asyncio.get_running_loop().create_server(
-        lambda: make(config=config, server_state=ServerState(), app_state=state), "127.0.0.1", 0
+        lambda: make(app=served.app, state=state, connections=set(), tasks=set()), "127.0.0.1", 0
     )
     yield server.sockets[0].getsockname()[1]
     server.close()

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.front.call_log import resource_of
 from broker.front.generated import messages
 from broker.telemetry.log import JsonFormatter, LineFormatter

@@ -11,8 +11,8 @@ import pytest
 from google.protobuf import duration_pb2
 from google.pubsub_v1 import types
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.front.auditor import is_use
 from broker.front.changes import _OF_MESSAGES
 from broker.front.grpc.methods import METHODS

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.in_process import running_in_process
 

@@ -10,8 +10,8 @@ import pytest
 from google.pubsub_v1 import PublisherClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database

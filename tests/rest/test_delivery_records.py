@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import psycopg
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.timestamps import parse_timestamp
 from broker.store.log.delivery_records import drop_old_records
 from broker.store.log.partitions import (

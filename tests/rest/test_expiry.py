@@ -9,8 +9,8 @@ import pytest
 from google.pubsub_v1 import PublisherClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.database_url import DEFAULT_SCHEMA
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.grpc import channel_to

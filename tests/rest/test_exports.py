@@ -12,8 +12,8 @@ import fastavro
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.timestamps import format_timestamp
 from broker.runtime.tails import MAX_TAILS_OF_PROJECT
 from broker.store.driver.database import Database

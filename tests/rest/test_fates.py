@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.push_sink import PushSink

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.services import journal_tail
 from broker.services.journal_tail import PAUSE_SECONDS
 from broker.store.looking import written

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.runtime.tails import MAX_TAILS_OF_PROJECT
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.in_process import running_in_process

@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.message_id import parse_message_id
 from tests.fixtures.broker import Json, Rest, message, text

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.store.driver.database import Database
 from tests.fixtures.broker import Rest, message, text
 from tests.fixtures.in_process import running_in_process

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.push_state import FailingMessage, FailureRun, PushFailure, PushState
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.store.driver.database import Database
 from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.grpc import GrpcRest, channel_to

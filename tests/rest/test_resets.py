@@ -8,8 +8,8 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.store.resources import subscriptions, topics
 from tests.fixtures.broker import Rest, eventually, text
 from tests.fixtures.in_process import running_in_process

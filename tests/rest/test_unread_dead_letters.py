@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.telemetry.metrics.families import LOST_DEAD_LETTERS
 from tests.fixtures.access import StoppedClock
 from tests.fixtures.broker import Json, Rest, message, text

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from broker.app.engine import Transforming
 from broker.domain.delivery import Demand
 from broker.domain.subscription import Subscription
 from broker.domain.transforms import JavascriptUdf, Transform
-from broker.engine import Transforming
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock

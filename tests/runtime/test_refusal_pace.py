@@ -5,8 +5,8 @@ import asyncio
 import grpc
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.errors import QuotaExceeded
 from broker.domain.quota import ProjectQuotas
 from broker.runtime.connections import Connections

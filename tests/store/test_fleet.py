@@ -4,10 +4,10 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.app_config import AppConfig, connections_of_a_process
+from broker.app.config import AppConfig, connections_of_a_process
+from broker.app.settings.fields import Settings
 from broker.cli.database_doctor import look_at_database
 from broker.runtime.running_processes import RunningProcesses
-from broker.setting_fields import Settings
 from broker.store.driver.database import Database
 from broker.store.schema.fleet import BY_DEFAULT, SPARE, read_fleet
 from tests.runtime.test_running_processes import SetClock

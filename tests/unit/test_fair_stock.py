@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app_config import AppConfig
+from broker.app.config import AppConfig
 from broker.domain.fair_stock import ALPHA, FairStock, Over, Path
 from broker.runtime import publish_coalescer, resource_turns
 from broker.workers.push import slots

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.setting_values import WholeOrAuto, processors
+from broker.app.settings.kinds import WholeOrAuto, processors
 
 _ALL = len(os.sched_getaffinity(0))
 

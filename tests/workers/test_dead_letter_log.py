@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from tests.fixtures.broker import Rest, eventually
 from tests.fixtures.in_process import running_in_process
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.errors import Unavailable
 from broker.workers import dead_letter_forwarder

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.runtime import company
 from broker.store.log import dead_letters
 from broker.workers import dead_letter_forwarder

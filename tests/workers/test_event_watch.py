@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.storage import DiskSpace
 from broker.workers.event_watch import EventWatch
 from tests.fixtures.broker import Json, Rest, eventually, message

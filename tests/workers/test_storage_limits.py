@@ -11,8 +11,8 @@ from google.api_core.exceptions import ResourceExhausted
 from google.pubsub_v1 import PublisherClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.storage import DiskSpace
 from tests.fixtures.application import Application, publish
 from tests.fixtures.broker import Json, Rest, eventually, message, text

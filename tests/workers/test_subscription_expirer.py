@@ -11,8 +11,8 @@ import httpx
 import psycopg
 import pytest
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.wake_ups import WakeUps
@@ -191,8 +191,8 @@ async def _rows(database: Database, statement: str) -> list[tuple[int, ...]]:
 async def test_a_running_broker_writes_uses_down_and_deletes_what_has_expired(
     served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.app.RECORD_INTERVAL", timedelta(milliseconds=50))
-    monkeypatch.setattr("broker.passes.WATCH_INTERVAL", timedelta(milliseconds=100))
+    monkeypatch.setattr("broker.app.broker.RECORD_INTERVAL", timedelta(milliseconds=50))
+    monkeypatch.setattr("broker.app.jobs.WATCH_INTERVAL", timedelta(milliseconds=100))
     rest = served.rest
     await rest.create_topic()
     await rest.create_subscription("idle", expirationPolicy={"ttl": "864000s"})

@@ -8,8 +8,8 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from broker.app import Broker
-from broker.app_config import AppConfig
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.front.counted_pages import CountedPages
 from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
@@ -21,7 +21,7 @@ from broker.front.resource_calls import ResourceCalls
 from broker.front.rest.app import RestDoor
 from broker.front.rest.routes import ROUTES
 from broker.front.token import token_routes
-from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
+from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, METRICS, STATES, STOP_WAITING, WEB_PAGES
 from broker.runtime.readiness import WhileAway
 from broker.runtime.resource_turns import ResourceTurns
 from broker.runtime.storage_alarm import StorageAlarm
@@ -29,10 +29,6 @@ from broker.runtime.turn_counts import TurnCounts
 from broker.telemetry.metrics.counters import Counters
 
 StartFailed = Callable[[Exception], None]
-
-# Key in the state of the ASGI lifespan, besides those of port/first_bytes.py:
-STOP_WAITING = "stop_waiting"  # what a server calls before it stops
-METRICS = "metrics"  # an application for a port of its own, which asks nobody who calls
 
 
 def create_app(

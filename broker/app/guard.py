@@ -6,7 +6,7 @@ from datetime import datetime
 from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
 from broker.access.credentials.issuer_keys import REFRESH_SECONDS
-from broker.app_config import AppConfig
+from broker.app.config import AppConfig
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import Gate

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.app_config import AppConfig
+from broker.app.config import AppConfig
 from broker.domain.expiration import WATCH_INTERVAL
 from broker.domain.operation import Verb
 from broker.runtime.ack_coalescer import AckCoalescer

@@ -1,18 +1,13 @@
-"""Every setting of the broker: what it may be, what it is unless it is given, and what it does.
+"""Every setting of the broker: its default, its meaning, and the values it accepts.
 
-docs/settings.md lists them; a test holds the two equal.  settings.py reads them.
+docs/settings.md lists them, and a test keeps the two equal.  `find.py` reads their values.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 
-from broker.domain.audiences import check_audiences
-from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
-from broker.domain.database_url import check_database_url, check_schema_name, without_password
-from broker.domain.delivery_record import RECORD_HOURS
-from broker.domain.web_origins import check_hosts, check_origins
-from broker.setting_checks import (
+from broker.app.settings.checks import (
     AUTO,
     check_access_log,
     check_ca_file,
@@ -33,7 +28,12 @@ from broker.setting_checks import (
     check_size,
     check_size_or_auto,
 )
-from broker.setting_values import Kind, OneOf, Seconds, Several, Switch, Text, Whole, WholeOrAuto
+from broker.app.settings.kinds import Kind, OneOf, Seconds, Several, Switch, Text, Whole, WholeOrAuto
+from broker.domain.audiences import check_audiences
+from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
+from broker.domain.database_url import check_database_url, check_schema_name, without_password
+from broker.domain.delivery_record import RECORD_HOURS
+from broker.domain.web_origins import check_hosts, check_origins
 
 
 def _setting(default: Any, meaning: str, kind: Kind, *, show: Callable[[str], str] = str) -> Any:
@@ -292,3 +292,38 @@ class Settings:
     slow_request_seconds: float = _setting(
         0.0, "A call that takes so long has a line that says where the time went; 0: none.", Seconds(0, 3600)
     )
+
+
+PREFIX = "BROKER_"
+FIELDS = {setting.name: setting for setting in fields(Settings)}
+NAMES: tuple[str, ...] = tuple(FIELDS)
+
+
+def option(name: str) -> str:
+    """Returns the option of a setting, such as `--pool-size`."""
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    """Returns the environment variable of a setting, such as BROKER_POOL_SIZE."""
+    return PREFIX + name.upper()
+
+
+def kind(name: str) -> Kind:
+    """Returns the kind of values that a setting accepts."""
+    return cast(Kind, FIELDS[name].metadata["kind"])
+
+
+def meaning(name: str) -> str:
+    """Returns a sentence or two about what a setting does."""
+    text: str = FIELDS[name].metadata["meaning"]
+    return text
+
+
+def default(name: str) -> str:
+    """Returns the default of a setting as text ("": none)."""
+    return as_text(FIELDS[name].default)
+
+
+def as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

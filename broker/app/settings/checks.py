@@ -1,4 +1,4 @@
-"""What is asked of the settings that are texts.  Each raises ValueError; its message, if any, has the detail."""
+"""Checks of settings that are text.  Each raises ValueError; its message, if it has one, adds the detail."""
 
 from ipaddress import IPv6Address
 from pathlib import Path

@@ -1,17 +1,16 @@
-"""The settings that are in force, from options and the environment; setting_fields.py declares them."""
+"""Reads the settings in force from the options of a command and from the environment."""
 
 import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from broker.setting_fields import Settings
-from broker.setting_values import CLIENT_VARIABLES, Kind
+from broker.app.settings.fields import FIELDS, NAMES, PREFIX, Settings, as_text, option, variable
+from broker.app.settings.kinds import CLIENT_VARIABLES
 
-PREFIX = "BROKER_"
 _NEAR = 0.75  # of difflib's ratio: PROT is near PORT, and URL near nothing
 
 
@@ -24,17 +23,13 @@ def default_data_dir() -> str:
     return str(Path(base) / "pubsub-broker")
 
 
-NAMES: tuple[str, ...] = tuple(setting.name for setting in fields(Settings))
-_FIELDS = {setting.name: setting for setting in fields(Settings)}
-
-
 class SettingError(ValueError):
     """A setting that cannot be; the message is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsInForce:
-    """What is in force, where it is from ("default", "BROKER_PORT", "--port"), and warnings of what was ignored."""
+    """The settings, where each comes from ("default", "BROKER_PORT", "--port"), and warnings about ignored ones."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -42,38 +37,8 @@ class SettingsInForce:
 
     def shown(self, name: str) -> str:
         """The value as it may be shown to people: without a password."""
-        text: str = _FIELDS[name].metadata["show"](_text(getattr(self.settings, name)))
+        text: str = FIELDS[name].metadata["show"](as_text(getattr(self.settings, name)))
         return text
-
-
-def option(name: str) -> str:
-    """The option that gives a setting, such as `--pool-size`."""
-    return "--" + name.replace("_", "-")
-
-
-def variable(name: str) -> str:
-    """The environment variable that gives a setting, such as BROKER_POOL_SIZE."""
-    return PREFIX + name.upper()
-
-
-def kind(name: str) -> Kind:
-    """What the setting may be."""
-    return cast(Kind, _FIELDS[name].metadata["kind"])
-
-
-def meaning(name: str) -> str:
-    """What the setting does, in a sentence or two."""
-    text: str = _FIELDS[name].metadata["meaning"]
-    return text
-
-
-def default(name: str) -> str:
-    """What the setting is unless it is given, as text ("": nothing)."""
-    return _text(_FIELDS[name].default)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def find_settings(
@@ -141,7 +106,7 @@ def _given(name: str, options: Mapping[str, str | None], environment: Mapping[st
 
 
 def _read(name: str, origin: str, text: str) -> Any:
-    metadata = _FIELDS[name].metadata
+    metadata = FIELDS[name].metadata
     try:
         return metadata["kind"].read(text)
     except ValueError as error:

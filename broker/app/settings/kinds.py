@@ -1,6 +1,6 @@
-"""What the value of a setting may be, and how it is read from text.
+"""The kinds of values that settings accept.
 
-Each kind reads a text, says in words what it allows, and has a placeholder for the help of the command line.
+Each kind reads a value from text, describes the allowed values in words, and has a placeholder for `--help`.
 """
 
 import os

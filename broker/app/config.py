@@ -24,7 +24,7 @@ def connections_of_a_process(pool_size: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppConfig:
-    """What a broker process is told; the settings of the same names explain each (broker/setting_fields.py).
+    """What a broker process is told; the settings of the same names explain each (broker/app/settings/fields.py).
 
     `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic; nor is
     `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from broker.app_config import AppConfig
+from broker.app.config import AppConfig
 from broker.front.answer_memory import AnswerMemory
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter

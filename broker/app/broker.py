@@ -8,10 +8,8 @@ from functools import partial
 
 from starlette.routing import Route
 
-from broker.app_config import AppConfig
-from broker.domain.errors import BrokerError
-from broker.domain.expiration import RECORD_INTERVAL
-from broker.engine import (
+from broker.app.config import AppConfig
+from broker.app.engine import (
     Transforming,
     make_acks,
     make_claims,
@@ -23,11 +21,13 @@ from broker.engine import (
     make_quotas,
     make_records,
 )
+from broker.app.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_call_log, make_gate
+from broker.app.jobs import Passes
+from broker.domain.errors import BrokerError
+from broker.domain.expiration import RECORD_INTERVAL
 from broker.front.answer_memory import AnswerMemory
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
-from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_call_log, make_gate
-from broker.passes import Passes
 from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.company import Company

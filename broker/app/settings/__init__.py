@@ -1,0 +1,1 @@
+"""The settings: `fields` lists them, `kinds` and `checks` limit their values, `find` reads them."""
