@@ -15,7 +15,7 @@ from broker.front.generated.messages import request_of
 from broker.front.resources.carried import BESIDE
 from broker.front.resources.carried import NAMES as CARRIED
 from broker.front.resources.rpcs import RPCS
-from broker.front.rest import codec
+from broker.front.rest import codec, handlers
 from tests.fixtures.broker import repository
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
@@ -70,7 +70,12 @@ def reason(entry: str | dict[str, str]) -> str:
 
 
 def codec_modules() -> list[Any]:
-    return [importlib.import_module(f"{codec.__name__}.{m.name}") for m in pkgutil.iter_modules(codec.__path__)]
+    """The modules that have the JSON of REST's requests and answers."""
+    return [
+        importlib.import_module(f"{package.__name__}.{module.name}")
+        for package in (codec, handlers)
+        for module in pkgutil.iter_modules(package.__path__)
+    ]
 
 
 @cache

@@ -4,11 +4,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
 from broker.front.generated.messages import full_name, request_of
-from broker.front.grpc import health, reflection
 from broker.front.grpc.call import StreamingCall, UnaryCall
-from broker.front.grpc.handlers import acknowledge, publish, pull
+from broker.front.grpc.handlers import acknowledge, health, publish, pull, reflection
+from broker.front.grpc.handlers.streaming_pull import streaming_pull
 from broker.front.grpc.resources import resource_handler
-from broker.front.grpc.streaming_pull import streaming_pull
 from broker.front.resources.rpcs import RPCS
 
 Unary = Callable[[UnaryCall, bytes], Awaitable[bytes]]

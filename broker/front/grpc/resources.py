@@ -6,7 +6,7 @@ from broker.domain.replay import Replay
 from broker.domain.timestamps import format_timestamp
 from broker.front.generated.messages import request_of
 from broker.front.grpc.call import UnaryCall
-from broker.front.grpc.codec.requests import decode_request
+from broker.front.grpc.requests import decode_request
 from broker.front.resources.call import ResourceCall
 from broker.front.resources.rpcs import Rpc
 

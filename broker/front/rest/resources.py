@@ -20,14 +20,14 @@ from broker.front.resources.call import Answer, ResourceCall
 from broker.front.resources.rpcs import WHOLE, Rpc
 from broker.front.rest.call import Call
 from broker.front.rest.codec.extensions import decode_extensions, extensions_json
-from broker.front.rest.codec.freezes import freeze_json
-from broker.front.rest.codec.pauses import pause_json
-from broker.front.rest.codec.positions import replay_json
 from broker.front.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.front.rest.codec.requests import decode_json, lone_surrogate
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.schemas import decode_schema_options, schema_json
-from broker.front.rest.codec.seeks import decode_undoable
+from broker.front.rest.handlers.freezes import freeze_json
+from broker.front.rest.handlers.pauses import pause_json
+from broker.front.rest.handlers.positions import replay_json
+from broker.front.rest.handlers.seeks import decode_undoable
 
 
 def resource_handler(rpc: Rpc) -> Callable[[Call], Awaitable[bytes]]:

@@ -2,7 +2,7 @@
 
 from broker.front.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
 from broker.front.grpc.call import UnaryCall, allow, turn_to_read
-from broker.front.grpc.codec.requests import decode_request
+from broker.front.grpc.requests import decode_request
 from broker.front.peer import host_of
 from broker.front.resources.requests import resource_name
 from broker.front.steps import LONG_BODY

@@ -18,8 +18,8 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.flow_control import FlowControl, check_client_id
 from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
 from broker.front.grpc.call import StreamingCall, allow, in_steps
-from broker.front.grpc.codec.pull import add_many_received, add_received
-from broker.front.grpc.codec.requests import decode_request
+from broker.front.grpc.handlers.pull import add_many_received, add_received
+from broker.front.grpc.requests import decode_request
 from broker.front.peer import host_of
 from broker.front.resources.requests import resource_name
 from broker.front.steps import is_long
