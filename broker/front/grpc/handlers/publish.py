@@ -14,7 +14,7 @@ from broker.front.steps import LONG_BODY
 async def publish(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PublishRequest, body)
     topic = resource_name(request.topic, "topics")
-    await allow(call, "Publisher.Publish", topic)
+    await allow(call, topic)
     service = call.services.publish
     try:
         await service.check_room(topic, call.caller.member)

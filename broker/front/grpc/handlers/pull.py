@@ -23,7 +23,7 @@ from broker.front.steps import Slice, Steps, cut, is_long
 async def pull(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PullRequest, body)
     name = resource_name(request.subscription, "subscriptions")
-    await allow(call, "Subscriber.Pull", name)
+    await allow(call, name)
     service = call.services.pull
     subscription, deliveries = await service.pull(
         name,

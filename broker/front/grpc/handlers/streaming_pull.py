@@ -54,7 +54,7 @@ async def _open(call: StreamingCall, first: Any) -> MessageStream:
         raise InvalidArgument("first message must set stream_ack_deadline_seconds")
     check_client_id(first.client_id)
     _check_lists(first)
-    await allow(call, "Subscriber.StreamingPull", name)
+    await allow(call, name)
     return await call.services.streaming_pull.open(
         name,
         FlowControl(max(first.max_outstanding_messages, 0), max(first.max_outstanding_bytes, 0)),

@@ -6,6 +6,7 @@ import msgspec
 
 from broker.domain.copying import CopyOptions
 from broker.domain.operation import Operation
+from broker.front import permissions
 from broker.front.rest.call import Call
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
@@ -16,7 +17,7 @@ from broker.front.rest.handlers.operations import operation_json, validated
 async def copy_topic(call: Call) -> bytes:
     options = decode_copy(call.body)
     if call.gate is not None and options.target:
-        await call.gate.allow(call.caller, "Publisher.Publish", options.target)
+        await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
     operation = await call.services.acting.copies.copy(call.name, options, started_by=call.caller.member)
     return encode_resource(copy_json(operation, validate_only=options.validate_only))
 

@@ -19,7 +19,7 @@ from broker.front.rest.codec.scalars import parse_timestamp
 async def discard(call: Call) -> bytes:
     async def may_consume(name: str) -> None:
         if call.gate is not None:
-            await call.gate.allow(call.caller, "Discard", name)
+            await call.gate.allow(call.caller, call.needs, name)
 
     done = await call.services.acting.discards.discard(
         call.name, decode_discard(call.body), by=call.caller.member, may_consume=may_consume

@@ -17,6 +17,7 @@ from broker.domain.page import parse_page
 from broker.domain.retraction import Retraction
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
+from broker.front import permissions
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters
 from broker.front.rest.codec.resources import encode_resource
@@ -33,7 +34,7 @@ async def find_message(call: Call) -> bytes:
     project, _, message_id = call.name.rpartition("/messages/")
     topic = await call.services.looking.fates.topic_of(project, message_id)
     if call.gate is not None:  # the project's own permission does not tell of its topics' bodies
-        await call.gate.allow(call.caller, "GetMessage", f"{topic}/messages/{message_id}")
+        await call.gate.allow(call.caller, permissions.ATTACH, topic)
     return await _get(call, topic, message_id)
 
 
@@ -46,7 +47,7 @@ async def get_subscription_message(call: Call) -> bytes:
 async def _get(call: Call, topic: str, message_id: str) -> bytes:
     async def may_see(name: str) -> None:
         if call.gate is not None:
-            await call.gate.allow(call.caller, "GetPushStatus", name)
+            await call.gate.allow(call.caller, permissions.GET_SUBSCRIPTION, name)
 
     found = await call.services.looking.fates.get_message(
         topic,

@@ -7,6 +7,7 @@ import msgspec
 from broker.domain.filter_changes import FilterChange, FilterComparison
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import DELETED_TOPIC
+from broker.front import permissions
 from broker.front.rest.call import Call
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
@@ -18,7 +19,7 @@ async def set_filter(call: Call) -> bytes:
     if call.gate is not None:
         subscription = await call.services.subscriptions.get_subscription(call.name)
         if subscription.topic != DELETED_TOPIC:
-            await call.gate.allow(call.caller, "TestFilter", subscription.topic)
+            await call.gate.allow(call.caller, permissions.ATTACH, subscription.topic)
     changes = call.services.acting.filter_changes
     if validate_only:
         change = await changes.preview(call.name, text)

@@ -13,7 +13,7 @@ from broker.front.rest.handlers.operations import operation_json, plan_json, val
 async def recover(call: Call) -> bytes:
     async def may_consume(name: str) -> None:
         if call.gate is not None:
-            await call.gate.allow(call.caller, "RecoverPushes", name)
+            await call.gate.allow(call.caller, call.needs, name)
 
     plan = await call.services.acting.push_replays.recover(
         call.name, decode_recover(call.body), started_by=call.caller.member, may_consume=may_consume

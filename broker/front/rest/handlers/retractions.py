@@ -8,6 +8,7 @@ import msgspec
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
 from broker.domain.retraction import Retracted
+from broker.front import permissions
 from broker.front.rest.call import Call
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
@@ -33,7 +34,8 @@ def _may_see(call: Call) -> AskPermission:
     async def may_see(name: str) -> None:
         if call.gate is not None:
             is_topic = name.split("/")[2] == "topics"
-            await call.gate.allow(call.caller, "Publisher.GetTopic" if is_topic else "GetPushStatus", name)
+            needs = permissions.GET_TOPIC if is_topic else permissions.GET_SUBSCRIPTION
+            await call.gate.allow(call.caller, needs, name)
 
     return may_see
 

@@ -12,6 +12,7 @@ from broker.domain.message import NewMessage
 from broker.domain.page import parse_page
 from broker.domain.schedule import KEPT_TICKS, MAX_TOLD_TICKS, Definition, Missed, Schedule, TickRecord
 from broker.domain.timestamps import format_timestamp, parse_timestamp
+from broker.front import permissions
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_list_size, decode_page_parameters, encode_list
 from broker.front.rest.codec.requests import decode_request
@@ -22,7 +23,7 @@ from broker.front.rest.codec.scalars import parse_duration
 async def put_schedule(call: Call) -> bytes:
     definition = decode_schedule(call.body)
     if call.gate is not None:  # the schedule publishes for whoever makes it
-        await call.gate.allow(call.caller, "Publisher.Publish", definition.topic)
+        await call.gate.allow(call.caller, permissions.PUBLISH, definition.topic)
     schedules = call.services.acting.schedules
     return encode_resource(
         schedule_json(await schedules.put_schedule(call.name, definition, created_by=call.caller.member))

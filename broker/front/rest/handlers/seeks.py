@@ -7,6 +7,7 @@ import msgspec
 
 from broker.domain.preview import Preview
 from broker.domain.purging import PurgeOptions, check_purge
+from broker.front import permissions
 from broker.front.generated import messages
 from broker.front.rest.call import Call
 from broker.front.rest.codec.requests import convert_json, decode_request
@@ -21,7 +22,7 @@ async def preview_seek(call: Call) -> bytes:
     target = decode_preview(call.body)
     if call.gate is not None and target.snapshot:  # whoever may seek there may see what it would bring about
         request = messages.SeekRequest(subscription=call.name, snapshot=target.snapshot)
-        await call.gate.allow_request(call.caller, "Subscriber.Seek", request)
+        await call.gate.allow_request(call.caller, permissions.SEEK, request)
     return encode_resource(preview_json(await call.services.acting.seeks.preview(call.name, target)))
 
 

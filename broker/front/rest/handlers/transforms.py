@@ -8,6 +8,7 @@ import msgspec
 from broker.domain.message import NewMessage, PubsubMessage
 from broker.domain.names import check_shape
 from broker.domain.transforms import FIELD, Transforms
+from broker.front import permissions
 from broker.front.generated import messages
 from broker.front.resources.transforms import transform_from
 from broker.front.rest.call import Call
@@ -27,9 +28,9 @@ async def test(call: Call) -> bytes:
     trial = decode_test(call.body)
     if call.gate is not None:  # whoever may see the messages may see what becomes of one
         if trial.topic:
-            await call.gate.allow(call.caller, "ListTopicMessages", trial.topic)
+            await call.gate.allow(call.caller, permissions.ATTACH, trial.topic)
         if trial.subscription:
-            await call.gate.allow(call.caller, "ListSubscriptionMessages", trial.subscription)
+            await call.gate.allow(call.caller, permissions.CONSUME, trial.subscription)
     return encode_resource(steps_json(await call.services.transforms.test_message_transforms(call.name, trial)))
 
 
