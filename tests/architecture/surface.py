@@ -14,7 +14,7 @@ from broker.front.generated.messages import request_of
 from broker.front.openapi import specification
 from broker.front.resources.carried import BESIDE
 from broker.front.resources.carried import NAMES as CARRIED
-from broker.front.rest import codec, handlers
+from broker.front.rest import codec, extension_fields, handlers
 from broker.front.rpcs import RPCS
 from tests.fixtures.broker import repository
 
@@ -64,9 +64,12 @@ def reason(entry: str | dict[str, str]) -> str:
 def codec_modules() -> list[Any]:
     """The modules that have the JSON of REST's requests and answers."""
     return [
-        importlib.import_module(f"{package.__name__}.{module.name}")
-        for package in (codec, handlers)
-        for module in pkgutil.iter_modules(package.__path__)
+        extension_fields,
+        *(
+            importlib.import_module(f"{package.__name__}.{module.name}")
+            for package in (codec, handlers)
+            for module in pkgutil.iter_modules(package.__path__)
+        ),
     ]
 
 
