@@ -11,7 +11,6 @@ from starlette.types import ASGIApp
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
 from broker.front.counted_pages import CountedPages
-from broker.front.grpc.methods import METHODS
 from broker.front.grpc.server import GrpcDoor
 from broker.front.health import health_routes
 from broker.front.hot_calls import HotCalls
@@ -19,7 +18,7 @@ from broker.front.metrics import metrics_routes
 from broker.front.openapi import openapi_routes
 from broker.front.resource_calls import ResourceCalls
 from broker.front.rest.app import RestDoor
-from broker.front.rest.routes import ROUTES
+from broker.front.rpcs import METHODS, ROUTES
 from broker.front.token import token_routes
 from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, METRICS, STATES, STOP_WAITING, WEB_PAGES
 from broker.runtime.readiness import WhileAway

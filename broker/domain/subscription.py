@@ -89,10 +89,10 @@ class Extensions:
     """
 
     one_per_ordering_key: bool = False
+    dead_letter_expired: bool = False
     push: PushOptions = GOOGLES_OPTIONS
     alerts: Alerts = NO_ALERTS
     journal: Journal = NO_JOURNAL
-    dead_letter_expired: bool = False
 
     def with_those(self, names: Collection[str], wanted: "Extensions") -> "Extensions":
         """Those of these names are as wanted, the others stay."""
@@ -107,6 +107,7 @@ class Extensions:
 
 
 EXTENSION_NAMES = tuple(each.name for each in fields(Extensions))
+NO_EXTENSIONS = Extensions()
 
 
 def unread_dead_letters(subscription: "Subscription") -> str:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from broker.domain.ack_id import MAX_ACK_BYTES
 from broker.domain.errors import BrokerError, ResourceExhausted, Unavailable
 from broker.domain.payload import MAX_PAYLOAD_BYTES
-from broker.front.permissions import FREE, NEEDS
 from broker.front.request_memory import RequestMemory
+from broker.front.rpc import Size
 
 MAX_FREE_BYTES = 65_536  # of a call that needs no permission; 100 permissions to test take a tenth of it
-_ACK_RPCS = frozenset(
-    {"Subscriber.Acknowledge", "Subscriber.ModifyAckDeadline", "Subscriber.StreamingPull", "Nack", "Reject"}
-)
+_MAX_BYTES = {Size.ACK_IDS: MAX_ACK_BYTES, Size.REQUEST: MAX_PAYLOAD_BYTES, Size.SMALL: MAX_FREE_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +62,8 @@ class Admission:
         memory.give_back_share((sender, self.refusal.code), size)
 
 
-def admission_of(rpc: str, memory: RequestMemory) -> Admission:
-    """Publishes may fill the budget; other calls ("Subscriber.Pull", …) go on a quarter beyond it."""
-    if rpc in ("Publisher.Publish", "ImportTopic"):
-        return Admission(ResourceExhausted, 0, unpacks=rpc == "ImportTopic")
-    if rpc in FREE or NEEDS.get(rpc) == ():
-        most = MAX_FREE_BYTES
-    else:
-        most = MAX_ACK_BYTES if rpc in _ACK_RPCS else MAX_PAYLOAD_BYTES
-    return Admission(Unavailable, memory.limit // 4, most)
+def admission_of(size: Size, memory: RequestMemory) -> Admission:
+    """Publishes may fill the memory for requests; other calls may take a quarter more."""
+    if size in (Size.PUBLISH, Size.IMPORT):
+        return Admission(ResourceExhausted, 0, unpacks=size is Size.IMPORT)
+    return Admission(Unavailable, memory.limit // 4, _MAX_BYTES[size])

@@ -5,7 +5,6 @@ https://cloud.google.com/logging/docs/audit#types: admin activity, and data acce
 """
 
 from collections.abc import Sequence
-from functools import cache
 
 from broker.access.audit.trail import AuditTrail
 from broker.domain.audit_entry import Audited, method_name
@@ -13,31 +12,10 @@ from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, PermissionDenied
 from broker.front.changes import log_change
 from broker.front.peer import host_of
-from broker.front.resource_calls import HOT
+from broker.front.rpc import Rpc
 
 _DENIALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
-_LOOKS = (
-    "Export",
-    "Find",
-    "Get",
-    "List",
-    "Preview",
-    "Tail",
-    "Test",
-    "Query",
-    "Check",
-    "Wait",
-    "Watch",
-    "Validate",
-    "ServerReflection",
-)
 _LONGEST = 1_000  # characters of a resource's name: what is denied may have any
-
-
-@cache
-def is_use(rpc: str) -> bool:
-    """Whether a method only uses or looks at what there is; every other one changes something."""
-    return rpc in HOT or rpc == "Subscriber.StreamingPull" or rpc.rpartition(".")[2].startswith(_LOOKS)
 
 
 class Auditor:
@@ -48,13 +26,13 @@ class Auditor:
         self._trail = trail
         self._data_access = data_access and trail is not None
 
-    def enters(self, rpc: str) -> bool:
-        """Whether calls that went well are entered: of others `called` need not be told."""
-        return self._data_access or not is_use(rpc)
+    def enters(self, rpc: Rpc) -> bool:
+        """Whether calls that succeed are recorded.  If not, `called` need not be called for them."""
+        return self._data_access or rpc.audit.is_change
 
     async def changed(
         self,
-        rpc: str,
+        rpc: Rpc,
         resource: str,
         caller: Caller,
         peer: object,
@@ -68,7 +46,7 @@ class Auditor:
             await self._trail.record(_audited(rpc, resource, caller, peer))
 
     def called(
-        self, rpc: str, resource: str, caller: Caller, peer: object, error: BrokerError | None = None
+        self, rpc: Rpc, resource: str, caller: Caller, peer: object, error: BrokerError | None = None
     ) -> None:
         """A call that has changed nothing is about to be answered: with `error`, or as it should be.
 
@@ -81,9 +59,9 @@ class Auditor:
             self._trail.note(_audited(rpc, resource, caller, peer, error))
 
 
-def _audited(rpc: str, resource: str, caller: Caller, peer: object, error: BrokerError | None = None) -> Audited:
+def _audited(rpc: Rpc, resource: str, caller: Caller, peer: object, error: BrokerError | None = None) -> Audited:
     return Audited(
-        method=method_name(rpc),
+        method=method_name(rpc.name),
         resource=resource[:_LONGEST],
         code="OK" if error is None else error.code,
         principal=caller.member,

@@ -16,23 +16,19 @@ from broker.domain.field_mask import parse_field_mask
 from broker.front.call_log import resource_of
 from broker.front.generated.messages import request_of
 from broker.front.peer import host_of
+from broker.front.rpc import Audit, Rpc
 from broker.telemetry.log import extra, fields_of
 
 logger = logging.getLogger("broker.changes")
 
-# These change messages rather than resources, and may be as frequent as publishes.
-_OF_MESSAGES = frozenset(
-    {"CancelScheduled", "EditDeadLetter", "ImportTopic", "ReplaceMessage", "RetractMessages", "UpdateScheduled"}
-)
-
 
 def log_change(
-    rpc: str, resource: str, caller: Caller, peer: object, *, fields: Sequence[str] = (), request_id: bytes = b""
+    rpc: Rpc, resource: str, caller: Caller, peer: object, *, fields: Sequence[str] = (), request_id: bytes = b""
 ) -> None:
     """A call of `rpc` has changed the resource; `fields`: those that an update names."""
-    if rpc in _OF_MESSAGES:
+    if rpc.audit is Audit.MESSAGES:
         return
-    method = rpc.rpartition(".")[2]
+    method = rpc.name.rpartition(".")[2]
     who, address = caller.member or "anonymous", host_of(peer) or "a socket of this machine"
     named = f": {', '.join(fields)}" if fields else ""
     about = fields_of(
@@ -48,33 +44,31 @@ def log_change(
     logger.info("%s at %s called %s on %s%s", *arguments, extra=extra(about, request_id))
 
 
-def changed_in_json(rpc: str, resource: str, mask: str | None, body: bytes, answer: bytes) -> tuple[str, list[str]]:
+def changed_in_json(rpc: Rpc, resource: str, mask: str | None, body: bytes, answer: bytes) -> tuple[str, list[str]]:
     """The resource that a call over REST has changed, and the fields that it names.
 
     `resource` is the one of the path, which of a new resource may be what it is made in; `mask` is of the query.
     """
-    verb = rpc.rpartition(".")[2]
-    if verb.startswith("Create"):
+    if rpc.audit is Audit.CREATE:
         made = _object(answer).get("name")
         resource = made if isinstance(made, str) else resource
     if mask:
         return resource, parse_field_mask(mask)
-    if not verb.startswith("Update"):
+    if rpc.audit is not Audit.UPDATE:
         return resource, []
     given = _object(body)
     mask = given.get("updateMask") or given.get("update_mask")
     return resource, parse_field_mask(mask if isinstance(mask, str) else ",".join(given))
 
 
-def changed_in_message(rpc: str, resource: str, request: bytes, answer: bytes) -> tuple[str, list[str]]:
+def changed_in_message(rpc: Rpc, resource: str, request: bytes, answer: bytes) -> tuple[str, list[str]]:
     """The same of a call over gRPC."""
-    verb = rpc.rpartition(".")[2]
-    if verb.startswith("Create"):
+    if rpc.audit is Audit.CREATE:
         made = resource_of(answer)
         return (resource if made == "-" else made), []
-    if not verb.startswith("Update"):
+    if rpc.audit is not Audit.UPDATE:
         return resource, []
-    return resource, list(request_of(rpc).FromString(request).update_mask.paths)
+    return resource, list(request_of(rpc.name).FromString(request).update_mask.paths)
 
 
 def _object(encoded: bytes) -> dict[str, Any]:

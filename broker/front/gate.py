@@ -17,14 +17,7 @@ from broker.domain.access_changes import AccessChanges
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, PermissionDenied
 from broker.domain.policy import ABOVE_PROJECTS
-from broker.front.permissions import NEEDS, FindSubscription, required_by, required_on
-
-# Before anybody has shown who they are: what says that the process lives, and nothing else.
-OPEN_SERVICES = frozenset(("grpc.health.v1.Health",))
-# Calls of REST and unary ones that may be open for long.
-WAITING_RPCS = frozenset(
-    ("Subscriber.Pull", "TailSubscription", "TailTopic", "ExportTopic", "Operations.WaitOperation")
-)
+from broker.front.permissions import FindSubscription, Needs, required_by, required_on
 
 MAX_PASSED = 50_000  # calls of a caller on a resource; some 15 MB
 
@@ -59,7 +52,7 @@ class Gate:
         self._authorizer = authorizer
         self._find_subscription = find_subscription
         self.warm = authenticator.warm  # the caller with this `Authorization`, if it is known without a look
-        self._passed: dict[tuple[Caller, str, str], tuple[Sequence[Required], Validity]] = {}
+        self._passed: dict[tuple[Caller, Needs, str], tuple[Sequence[Required], Validity]] = {}
         self.changes = 0  # of access that are known: whoever was let in at another number asks again before it acts
         self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with what ends each as its credential ends
         self._unchecked: dict[OpenCall, None] = {}  # open calls whose permissions may have changed
@@ -67,22 +60,22 @@ class Gate:
         version.after_change(self._check_again)
         authenticator.after_withdrawal(self._end_calls_of_withdrawn_keys)
 
-    async def caller(self, shown: Shown, rpc: str) -> Caller:
+    async def caller(self, shown: Shown, needs: Needs) -> Caller:
         """ANONYMOUS where nothing is shown, and some policy lets all users do something.
 
         Raises Unauthenticated, Unavailable.
         """
         caller = await self._authenticator.caller(shown)
-        if not caller.authenticated and not (NEEDS.get(rpc) and await self._authorizer.is_open()):
+        if not caller.authenticated and not (needs.all and await self._authorizer.is_open()):
             raise refusals.missing()
         return caller
 
-    def passed(self, caller: Caller, rpc: str, name: str) -> Sequence[Required] | None:
+    def passed(self, caller: Caller, needs: Needs, name: str) -> Sequence[Required] | None:
         """What a call needed that `allow` has let pass; None: it has to look.  For a caller who is `warm`."""
-        found = self._passed.get((caller, rpc, name))
+        found = self._passed.get((caller, needs, name))
         return found[0] if found is not None and found[1].holds else None
 
-    async def allow(self, caller: Caller, rpc: str, name: str) -> Sequence[Required]:
+    async def allow(self, caller: Caller, needs: Needs, name: str) -> Sequence[Required]:
         """Let a call pass as far as it is about the resource of this name; what it needed there.
 
         The name is known before the rest of a request is read.  What a call needs on other resources, which its
@@ -91,20 +84,20 @@ class Gate:
         Raises PermissionDenied, Unauthenticated (of a caller who has shown nothing), InvalidArgument (nothing can
         have that name), Unavailable.
         """
-        required = await required_on(rpc, name, self._find_subscription)
+        required = await required_on(needs, name, self._find_subscription)
         validity = self._authorizer.validity(required)
         await self._check(caller, required)
         if validity is not None:
             if len(self._passed) >= MAX_PASSED:
                 self._passed.clear()
-            self._passed[caller, rpc, name] = (required, validity)
+            self._passed[caller, needs, name] = (required, validity)
         return required
 
     async def allow_request(
-        self, caller: Caller, rpc: str, request: Any, *, or_update: bool = False
+        self, caller: Caller, needs: Needs, request: Any, *, or_update: bool = False
     ) -> Sequence[Required]:
         """Let a call with Google's request pass; what it needed.  Raises as `allow`."""
-        required = await required_by(rpc, request, self._find_subscription, or_update=or_update)
+        required = await required_by(needs, request, self._find_subscription, or_update=or_update)
         await self._check(caller, required)
         return required
 

@@ -14,9 +14,6 @@ from typing import ParamSpec
 from broker.domain.errors import Unavailable
 from broker.domain.names import project_within
 
-BOUNDED = frozenset(
-    {"Publisher.Publish", "Subscriber.Acknowledge", "Subscriber.ModifyAckDeadline", "Nack", "Reject"}
-)  # which wait for nothing but a flush: a pull waits for messages
 AT_ONCE = 32
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
 

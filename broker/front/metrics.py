@@ -12,13 +12,13 @@ from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, PermissionDenied
 from broker.domain.policy import ABOVE_PROJECTS
 from broker.front.gate import CHALLENGE, Gate
+from broker.front.permissions import NOTHING
 from broker.front.rest.credentials import shown_in
 from broker.front.rest.errors import encode_error
 from broker.port.http1.asgi import CLIENT_CERTIFICATE
 
 PATH = "/metrics"
 PERMISSION = "monitoring.timeSeries.list"  # roles/viewer and roles/monitoring.viewer have it
-_RPC = "Metrics.Scrape"
 
 MayRead = Callable[[str], bool]
 Scrape = Callable[[str, MayRead], Awaitable[tuple[bytes, str]]]
@@ -44,7 +44,7 @@ def metrics_routes(scrape: Scrape, projects: Callable[[], Awaitable[set[str]]], 
 
 async def _readable(gate: Gate, request: Request, projects: set[str]) -> set[str]:
     """Raises Unauthenticated, PermissionDenied, Unavailable."""
-    caller = await gate.caller(_shown(request), _RPC)
+    caller = await gate.caller(_shown(request), NOTHING)
     if await gate.may(caller, Required(PERMISSION, ABOVE_PROJECTS)):
         return {"", *projects}
     readable = {each for each in projects if await _may_read(gate, caller, each)}

@@ -5,32 +5,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import ParamSpec, Protocol
 
 from broker.domain.names import project_within
+from broker.front.hot_calls import HotCalls
+from broker.front.rpc import Kind
 
 P = ParamSpec("P")
-
-HOT = frozenset(
-    {
-        "Publisher.Publish",
-        "Subscriber.Pull",
-        "Subscriber.Acknowledge",
-        "Subscriber.ModifyAckDeadline",
-        "Nack",
-        "Reject",
-    }
-)
-LOOKING = frozenset(
-    {
-        "ExportTopic",
-        "TestFilter",
-        "ListLag",
-        "ListSubscriptionMessages",
-        "ListTopicMessages",
-        "TailSubscription",
-        "TailTopic",
-    }
-)  # which have turns of their own
-WAITING = frozenset({"Operations.WaitOperation"})  # which wait without a turn
-UNBOUNDED = HOT | LOOKING | WAITING
 
 
 class TurnOf(Protocol):
@@ -58,3 +36,21 @@ class ResourceCalls:
                 return await handler(*call, **options)
 
         return call_within_limits
+
+
+def bounded(
+    kind: Kind,
+    handler: Callable[P, Awaitable[bytes]],
+    resource_of: Callable[P, str],
+    *,
+    resource_calls: ResourceCalls,
+    hot_calls: HotCalls,
+) -> Callable[P, Awaitable[bytes]]:
+    """`handler` of a call of that kind, within the limits that the kind has."""
+    match kind:
+        case Kind.HOT:
+            return hot_calls.bounded(handler, resource_of)
+        case Kind.QUERY | Kind.CHANGE:
+            return resource_calls.bounded(handler, resource_of, is_short=kind is Kind.CHANGE)
+        case _:
+            return handler

@@ -14,9 +14,7 @@ from google.pubsub_v1 import types
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.log_filter import parse_log_filter
-from broker.front.auditor import is_use
-from broker.front.grpc.methods import METHODS
-from broker.front.permissions import NEEDS
+from broker.front.rpcs import RPCS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
 
@@ -240,8 +238,8 @@ async def test_who_has_no_right_to_it_reads_none_and_no_project_reads_anothers(b
 
 
 def test_what_only_looks_or_uses_is_not_taken_for_a_change_and_all_else_is() -> None:
-    rpcs = NEEDS.keys() | {method.rpc for method in METHODS}
-    changes = sorted(rpc for rpc in rpcs if not is_use(rpc))
+    rpcs = {row.name for row in RPCS}
+    changes = sorted(row.name for row in RPCS if row.audit.is_change)
     assert "Subscriber.Seek" in changes
     assert "IAMPolicy.SetIamPolicy" in changes
     assert {rpc.rpartition(".")[2] for rpc in rpcs - set(changes)} >= {

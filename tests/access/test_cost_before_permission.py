@@ -19,13 +19,11 @@ from google.protobuf.json_format import ParseDict
 from broker.domain.errors import ResourceExhausted
 from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.front.admission import MAX_FREE_BYTES, admission_of
-from broker.front.gate import OPEN_SERVICES
 from broker.front.generated.messages import request_of
 from broker.front.grpc.messages import BEGINNING_BYTES
-from broker.front.grpc.methods import METHODS
-from broker.front.permissions import FREE, NEEDS
 from broker.front.request_memory import RequestMemory
-from broker.front.rest.routes import ROUTES
+from broker.front.rpc import Rpc, Size
+from broker.front.rpcs import METHODS, ROUTES
 from broker.port.http2.frames import Flag, Kind, frame
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
@@ -45,19 +43,23 @@ EMPTY_ELEMENTS = b"\x12\x00" * 6_000_000  # of the second field, which is a list
 class _Call:
     """`path` of REST, or of gRPC where there is no HTTP `method`."""
 
-    rpc: str
+    row: Rpc
     path: str
     method: str = ""
 
     @property
     def is_free(self) -> bool:
         """Whether it needs no permission."""
-        return self.rpc in FREE or not NEEDS[self.rpc]
+        return not self.row.needs.all
+
+    @property
+    def rpc(self) -> str:
+        return self.row.name
 
     @property
     def is_open(self) -> bool:
         """Whether it needs no credential."""
-        return self.path[1:].partition("/")[0] in OPEN_SERVICES
+        return self.row.needs.is_open
 
     def __str__(self) -> str:
         return f"{self.method or 'gRPC'} {self.path}"
@@ -403,7 +405,7 @@ async def test_the_event_loop_is_free_while_a_large_body_is_decompressed(process
 async def test_what_one_caller_has_decompressed_at_one_time_is_bounded() -> None:
     """Whatever it sends over however many connections; others find room meanwhile."""
     memory = RequestMemory(256_000_000)
-    publish = admission_of("Publisher.Publish", memory)
+    publish = admission_of(Size.PUBLISH, memory)
     size, held = 10_000_000, 0
     while memory.unpack(("user:greedy@example.com",), size, own=0):
         held += size

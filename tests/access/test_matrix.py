@@ -13,10 +13,8 @@ from google.rpc import error_details_pb2, status_pb2
 from broker.domain.caller import ALL_USERS
 from broker.domain.permissions import PREDEFINED_ROLES
 from broker.front.generated.messages import request_of
-from broker.front.grpc.methods import METHODS
-from broker.front.permissions import FREE, NEEDS, On
-from broker.front.resources.rpcs import RPCS
-from broker.front.rest.routes import ROUTES
+from broker.front.permissions import On
+from broker.front.rpcs import METHODS, ROUTES, RPCS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
 
@@ -34,7 +32,8 @@ CANNOT_BE_MADE: dict[str, Json] = {
     "ApiKeys.CreateApiKey": {"roles": ["roles/none"]},
     "IAMPolicy.SetIamPolicy": {"policy": {"version": 2}},
 }
-PATHS = {rpc.name: rpc.target for rpc in RPCS} | {
+NEEDS = {row.name: row.needs.all for row in RPCS}
+PATHS = {row.name: row.target for row in RPCS if row.target} | {
     "Publisher.Publish": "topic",
     **{f"Subscriber.{name}": "subscription" for name in ("Pull", "Acknowledge", "ModifyAckDeadline")},
 }
@@ -79,14 +78,14 @@ class _Call:
 
 def _calls() -> Iterator[_Call]:
     for route in ROUTES:
-        if NEEDS[route.rpc]:
+        if route.rpc.needs.all:
             parts = route.path.partition(":")[0].split("/")
-            yield _Call(route.rpc, parts[2] if len(parts) > 3 else "", (route.method, route.path))
-    about = {route.rpc: route.path.split("/") for route in reversed(ROUTES)}
+            yield _Call(route.rpc.name, parts[2] if len(parts) > 3 else "", (route.method, route.path))
+    about = {route.rpc.name: route.path.split("/") for route in reversed(ROUTES)}
     for method in METHODS:
-        if method.rpc not in FREE and NEEDS[method.rpc]:
-            parts = about.get(method.rpc, ["projects", "*", "subscriptions", "*"])
-            yield _Call(method.rpc, parts[2] if len(parts) > 3 else "", None, method.path)
+        if method.rpc.needs.all:
+            parts = about.get(method.rpc.name, ["projects", "*", "subscriptions", "*"])
+            yield _Call(method.rpc.name, parts[2] if len(parts) > 3 else "", None, method.path)
 
 
 CALLS = list(_calls())

@@ -13,9 +13,8 @@ from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller, Gra
 from broker.domain.permissions import PERMISSIONS, PREDEFINED_ROLES
 from broker.domain.policy import ABOVE_PROJECTS, Binding, Policy, chain_of, is_allowed
 from broker.front.generated.messages import request_of
-from broker.front.grpc.methods import METHODS
-from broker.front.permissions import FREE, NEEDS, OR_UPDATE, Need
-from broker.front.rest.routes import ROUTES
+from broker.front.permissions import Need
+from broker.front.rpcs import METHODS, ROUTES, RPCS
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json, eventually
 
@@ -32,18 +31,19 @@ SOMEBODY = Caller("user:a@b.c", frozenset({"user:a@b.c", ALL_USERS, ALL_AUTHENTI
 
 
 def _all_needs() -> list[Need]:
-    return [need for needs in (*NEEDS.values(), OR_UPDATE) for need in needs]
+    return [need for row in RPCS for need in (*row.needs.all, *row.needs.to_update)]
 
 
 def _permissions(need: Need) -> Sequence[str]:
     return [need.permission] if isinstance(need.permission, str) else list(need.permission.values())
 
 
-def test_no_route_and_no_method_is_without_its_permissions() -> None:
-    served = {route.rpc for route in ROUTES} | {method.rpc for method in METHODS}
-    assert served - FREE == NEEDS.keys()
+def test_only_these_calls_need_no_permission() -> None:
     of_operations = {f"Operations.{verb}Operation" for verb in ("Get", "Wait", "Cancel", "Delete")}
-    assert {rpc for rpc, needs in NEEDS.items() if not needs} - of_operations == {  # they ask once it is found
+    assert {row.name for row in RPCS if not row.needs.all} - of_operations == {  # they ask once it is found
+        "Health.Check",
+        "Health.Watch",
+        "ServerReflection.ServerReflectionInfo",
         "IAMPolicy.TestIamPermissions",
         "IAM.QueryTestablePermissions",
         "IAM.ListPredefinedRoles",
@@ -149,9 +149,9 @@ async def test_who_has_no_role_is_refused_by_every_route_and_changes_nothing(bro
     }
     shown = broker.bearer(somebody.key)
     for route in ROUTES:
-        if not NEEDS[route.rpc]:
+        if not route.rpc.needs.all:
             continue
-        path, body = _path(route.path), bodies.get(route.rpc, {})
+        path, body = _path(route.path), bodies.get(route.rpc.name, {})
         assert (await broker.call(route.method, path, body, headers={})).status_code == 401, route
         refused = await broker.call(route.method, path, body, headers=shown)
         assert refused.status_code == 403, (route, refused.text)
@@ -339,10 +339,11 @@ async def test_who_has_no_role_is_refused_by_every_method_of_grpc(broker: Guarde
     }
     async with grpc.aio.insecure_channel(broker.client.base_url.netloc.decode()) as channel:
         for method in METHODS:
-            if not NEEDS.get(method.rpc) or method.rpc.startswith("SchemaService."):  # the matrix has them
+            rpc, needs = method.rpc.name, method.rpc.needs.all
+            if not needs or rpc.startswith("SchemaService."):  # the matrix has them
                 continue
-            request = request_of(method.rpc)()
-            field, name = requests.get(method.rpc, (NEEDS[method.rpc][0].field, ""))
+            request = request_of(rpc)()
+            field, name = requests.get(rpc, (needs[0].field, ""))
             *parents, last = field.split(".")
             holder = request
             for parent in parents:

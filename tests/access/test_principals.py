@@ -12,6 +12,7 @@ from broker.access.credentials.authenticator import Shown
 from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.domain.errors import PermissionDenied
 from broker.domain.oidc_issuer import OidcIssuer
+from broker.front.permissions import GET_TOPIC
 from tests.access.test_oidc_issuers import Issuer, running_issuer
 from tests.fixtures.access import Guarded, guarded
 
@@ -99,9 +100,9 @@ async def test_a_thousand_principals_at_once_are_each_themselves_and_verified_on
 
     async def may_look(one: Shown) -> bool:
         async with in_a_turn:
-            caller = await gate.caller(one, "Publisher.GetTopic")
+            caller = await gate.caller(one, GET_TOPIC)
             try:
-                await gate.allow(caller, "Publisher.GetTopic", f"{trusting.project}/topics/orders")
+                await gate.allow(caller, GET_TOPIC, f"{trusting.project}/topics/orders")
             except PermissionDenied:
                 return False
             return True

@@ -8,26 +8,18 @@ from functools import cache
 from typing import Any
 
 import msgspec
-import yaml
 
 from broker.domain import message
 from broker.front.generated.messages import request_of
+from broker.front.openapi import specification
 from broker.front.resources.carried import BESIDE
 from broker.front.resources.carried import NAMES as CARRIED
-from broker.front.resources.rpcs import RPCS
-from broker.front.rest import codec
+from broker.front.rest import codec, extension_fields, handlers
+from broker.front.rpcs import RPCS
 from tests.fixtures.broker import repository
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 Fields = dict[str, str]  # of a message: names as in a field mask, and names in JSON
-
-
-@cache
-def specification() -> dict[str, Any]:
-    """api_spec/openapi.yaml."""
-    text = (repository() / "api_spec" / "openapi.yaml").read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.load(text, Loader=yaml.CSafeLoader)
-    return document
 
 
 @cache
@@ -70,7 +62,15 @@ def reason(entry: str | dict[str, str]) -> str:
 
 
 def codec_modules() -> list[Any]:
-    return [importlib.import_module(f"{codec.__name__}.{m.name}") for m in pkgutil.iter_modules(codec.__path__)]
+    """The modules that have the JSON of REST's requests and answers."""
+    return [
+        extension_fields,
+        *(
+            importlib.import_module(f"{package.__name__}.{module.name}")
+            for package in (codec, handlers)
+            for module in pkgutil.iter_modules(package.__path__)
+        ),
+    ]
 
 
 @cache
@@ -100,7 +100,7 @@ def wire_messages() -> dict[str, list[Fields]]:
 def described_messages() -> dict[str, Any]:
     """The descriptors of the messages in the requests about resources, as far as support.toml lists them."""
     reached: dict[str, Any] = {}
-    waiting = [request_of(rpc.name).DESCRIPTOR for rpc in RPCS]
+    waiting = [request_of(rpc.name).DESCRIPTOR for rpc in RPCS if rpc.target]
     while waiting:
         descriptor = waiting.pop()
         if descriptor.full_name not in reached:

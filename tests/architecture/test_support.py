@@ -11,8 +11,7 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
 
 from broker.domain import snapshot, subscription, topic
 from broker.front.generated.messages import POOL
-from broker.front.grpc.methods import METHODS
-from broker.front.rest.routes import ROUTES
+from broker.front.rpcs import METHODS, ROUTES
 from tests.architecture.surface import level, reason, support, wire_messages
 
 LEVELS = {"full", "kept", "partial", "refused"}
@@ -39,9 +38,9 @@ def test_every_entry_has_a_level_and_a_reason_where_it_is_not_full() -> None:
 def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
     pushes = {"GetPushStatus", "ListPushFailures", "PausePush", "ResumePush", "TestPush"}
     access = {
-        route.rpc
+        route.rpc.name
         for route in ROUTES
-        if route.rpc.startswith(("IAM.", "ApiKeys.", "Quotas.", "Logging.", "Settings.", "Operations."))
+        if route.rpc.name.startswith(("IAM.", "ApiKeys.", "Quotas.", "Logging.", "Settings.", "Operations."))
     }  # of other APIs
     looks = {
         "FindMessage",
@@ -77,7 +76,7 @@ def test_every_rpc_is_routed_and_every_route_is_listed() -> None:
     acts |= {f"{verb}Schedule" for verb in ("Put", "Get", "Delete", "Pause", "Resume", "Run")}
     acts |= {"ListSchedules", "ListNextTicks", "ListScheduleTicks"}
     extensions = {"GetPosition", "Nack", "Redrive", "Reject"} | trials | looks | pushes | access | acts
-    assert {route.rpc for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
+    assert {route.rpc.name for route in ROUTES} == RPCS.keys() - GRPC_ONLY | extensions
     assert extensions <= support()["extensions"].keys()
 
 

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from broker.front.generated import messages
-from broker.front.grpc.methods import METHODS
+from broker.front.rpcs import METHODS
 from tests.fixtures.broker import Rest, message
 from tests.fixtures.grpc import GrpcRest, channel_to
 

@@ -16,7 +16,7 @@ from broker.front.answer_memory import AnswerMemory
 from broker.front.generated.messages import ListTopicsRequest
 from broker.front.grpc import session
 from broker.front.grpc.messages import MessageReader
-from broker.front.grpc.methods import PUBLISHER
+from broker.front.rpcs import PUBLISHER
 from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.grpc.wire import Answer, Served, Service, packed, request_headers, serving, until
 

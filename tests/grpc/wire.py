@@ -12,11 +12,15 @@ import hpack
 from broker.front.answer_memory import AnswerMemory
 from broker.front.call_log import CallLog
 from broker.front.grpc.call import StreamingCall, UnaryCall
-from broker.front.grpc.methods import PUBLISHER, Method
+from broker.front.grpc.methods import Method
 from broker.front.grpc.server import GrpcDoor
 from broker.front.hot_calls import HotCalls
+from broker.front.permissions import NOTHING
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
+from broker.front.rpc import Audit, Rpc, Size
+from broker.front.rpc import Kind as CallKind
+from broker.front.rpcs import PUBLISHER
 from broker.port.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.resource_turns import ResourceTurns
@@ -243,11 +247,17 @@ class Service:
             "Fault": self.fault,
         }
         return [
-            *(Method(SERVICE, name, handler) for name, handler in unary.items()),
-            Method(PUBLISHER, "ListTopics", self.give),
-            Method(PUBLISHER, "DeleteTopic", self.give),
-            Method(SERVICE, "Chat", streaming=self.chat),
+            *(Method(_rpc(name), SERVICE, handler, None) for name, handler in unary.items()),
+            Method(_rpc("ListTopics", CallKind.QUERY), PUBLISHER, self.give, None),
+            Method(_rpc("DeleteTopic", CallKind.CHANGE), PUBLISHER, self.give, None),
+            Method(_rpc("Chat"), SERVICE, None, self.chat),
         ]
+
+
+def _rpc(name: str, kind: CallKind = CallKind.PROBE) -> Rpc:
+    service = SERVICE if kind is CallKind.PROBE else PUBLISHER
+    full = f"{service.rpartition('.')[2]}.{name}"
+    return Rpc(name=full, needs=NOTHING, kind=kind, size=Size.REQUEST, audit=Audit.USE, starts=None)
 
 
 class Served:

@@ -13,6 +13,7 @@ from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.front.admission import admission_of
 from broker.front.request_memory import RequestMemory
 from broker.front.rest.body import BodyReader
+from broker.front.rpc import Size
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.head import Head
 from broker.runtime.loop_turns import LoopTurns
@@ -177,6 +178,6 @@ async def test_a_request_whose_caller_left_before_its_body_was_read_is_not_serve
     exchange.leave()
     with pytest.raises(InvalidArgument):
         await BodyReader(memory, LoopTurns()).read(
-            exchange, admission_of("Publisher.CreateTopic", memory), "projects/p/topics/t"
+            exchange, admission_of(Size.REQUEST, memory), "projects/p/topics/t"
         )
     assert memory.held == 0

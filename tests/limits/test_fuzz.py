@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from broker.domain.ack_id import AttemptName, make_ack_ids
-from broker.front.rest.routes import ROUTES
+from broker.front.rpcs import ROUTES
 from tests.fixtures.broker import BrokerProcess, Json, Rest, text
 from tests.limits.conftest import GoodClient, good_client
 

@@ -13,10 +13,6 @@ from google.pubsub_v1 import types
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.front.auditor import is_use
-from broker.front.changes import _OF_MESSAGES
-from broker.front.grpc.methods import METHODS
-from broker.front.rest.routes import ROUTES
 from broker.telemetry.log import JsonFormatter
 from tests.fixtures.access import guarded
 from tests.fixtures.broker import Rest
@@ -186,9 +182,3 @@ async def test_with_authentication_the_principal_is_said_and_no_secret(
             }
             assert made["keyString"] not in caplog.text
             assert key["private_key"] not in caplog.text
-
-
-def test_all_methods_are_of_messages_or_changes_or_only_use_something() -> None:
-    rpcs = {route.rpc for route in ROUTES} | set(METHODS)
-    assert rpcs >= _OF_MESSAGES
-    assert not any(is_use(rpc) for rpc in _OF_MESSAGES)

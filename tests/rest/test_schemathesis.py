@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.architecture.surface import operations
-from tests.fixtures.broker import BrokerProcess, Json, repository
+from tests.architecture.surface import operations, specification
+from tests.fixtures.broker import BrokerProcess, Json
 
 TIMEOUT_SECONDS = 15  # an answer that takes so long counts as none
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -49,7 +49,7 @@ def some_bytes(_context: Any, value: Any) -> bytes:
 
 @cache
 def load(max_examples: int) -> Any:
-    schema = schemathesis.openapi.from_path(repository() / "api_spec" / "openapi.yaml")
+    schema = schemathesis.openapi.from_dict(dict(specification()))
     schema.config.generation.update(
         modes=list(GenerationMode), max_examples=max_examples, deterministic=True, database="none"
     )

@@ -20,14 +20,14 @@ from tests.architecture.surface import (
     support,
     wire_messages,
 )
-from tests.fixtures.broker import Json, Rest, repository
+from tests.fixtures.broker import Json, Rest
 
 MESSAGES = support()["message"]
 PATHS = specification()["components"]["parameters"]
 
 
 def test_the_specification_is_valid_openapi() -> None:
-    schemathesis.openapi.from_path(repository() / "api_spec" / "openapi.yaml").validate()
+    schemathesis.openapi.from_dict(dict(specification())).validate()
 
 
 def test_every_reference_leads_to_something_and_every_component_is_used() -> None:

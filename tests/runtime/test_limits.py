@@ -13,6 +13,7 @@ from broker.domain.message import NewMessage
 from broker.front.admission import admission_of
 from broker.front.answer_memory import LARGEST_ANSWER_BYTES, AnswerMemory
 from broker.front.request_memory import RequestMemory
+from broker.front.rpc import Size
 from broker.runtime import ack_coalescer, publish_coalescer
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.ack_writer import AckWriter
@@ -432,7 +433,7 @@ def test_short_answers_have_room_for_longer_than_others_and_not_for_ever() -> No
 
 def test_large_requests_of_one_sender_leave_room_for_those_of_others_and_for_its_own_acks() -> None:
     memory, size = RequestMemory(256_000_000), 10_000_000
-    publish, acknowledge = (admission_of(rpc, memory) for rpc in ("Publisher.Publish", "Subscriber.Acknowledge"))
+    publish, acknowledge = (admission_of(size, memory) for size in (Size.PUBLISH, Size.ACK_IDS))
     taken = 0
     while memory.take_share(("projects/greedy", publish.refusal.code), size, own=0):
         taken += size

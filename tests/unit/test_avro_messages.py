@@ -17,7 +17,7 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.log_page import MatchedMessage
 from broker.domain.message import NewMessage
 from broker.domain.message_id import id_of
-from broker.front.rest.codec.export_forms import PIECE_BYTES, AvroFile
+from broker.front.rest.handlers.exports import PIECE_BYTES, AvroFile
 
 MARKER = b"0123456789abcdef"
 GOOGLES = [

@@ -7,8 +7,9 @@ import pytest
 from broker.domain.ack_id import MAX_ACK_BYTES, MAX_ACK_IDS, AttemptName, make_ack_ids
 from broker.domain.errors import InvalidArgument
 from broker.domain.policy import MAX_MEMBERS
-from broker.front.rest.codec import acknowledge, requests
-from broker.front.rest.codec.publish import MAX_TOKENS, decode_publish
+from broker.front.rest.codec import requests
+from broker.front.rest.handlers import acknowledge
+from broker.front.rest.handlers.publish import MAX_TOKENS, decode_publish
 
 _SIZE = 10_000_000  # about the largest body
 

@@ -17,8 +17,8 @@ from broker.domain.message import NewMessage
 from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.domain.subscription import Subscription
 from broker.front.rest.codec.long_texts import BLOCK, without_long_texts
-from broker.front.rest.codec.publish import decode_large_publish, decode_publish
-from broker.front.rest.codec.pull import encode_large_pull_response, encode_pull_response
+from broker.front.rest.handlers.publish import decode_large_publish, decode_publish
+from broker.front.rest.handlers.pull import encode_large_pull_response, encode_pull_response
 from broker.front.steps import STEP_COST, Steps, cut
 from broker.store.log.messages import append_statements, encode_messages
 

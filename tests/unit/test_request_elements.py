@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from broker.domain.errors import InvalidArgument
 from broker.front.generated.messages import request_of
 from broker.front.grpc.elements import FEW, LIMITS, OTHER_LIMIT, check_elements
-from broker.front.grpc.methods import METHODS
 from broker.front.grpc.wire import MAX_BEFORE_NAME, find_text
+from broker.front.rpcs import METHODS
 
 TOPIC = "projects/p/topics/orders"
-GOOGLES = [method.rpc for method in METHODS if method.service.startswith("google.")]
+GOOGLES = [method.rpc.name for method in METHODS if method.service.startswith("google.")]
 
 
 def _lists(rpc: str) -> Iterator[tuple[list[Any], Any]]:

@@ -24,7 +24,7 @@ from broker.front.grpc.held import Holder
 from broker.front.grpc.messages import BEGINNING_BYTES, Message, MessageReader
 from broker.front.grpc.session import Session, Target, caller_of, warm_caller
 from broker.front.grpc.wire import Buffer, find_text
-from broker.front.permissions import NAMELESS, NEEDS
+from broker.front.rpc import Rpc
 from broker.front.steps import LONG_BODY, Steps
 from broker.port.http2.stream import Stream
 
@@ -51,7 +51,8 @@ class ArrivingCall(Holder):
     )
 
     def __init__(self, session: Session, stream: Stream, target: Target, encoding: bytes) -> None:
-        super().__init__(session.budget, target.admission, admitted=target.gate is None and not target.is_open)
+        admitted = target.gate is None and not target.rpc.needs.is_open
+        super().__init__(session.budget, target.admission, admitted=admitted)
         self._session = session
         self._stream = stream
         self._target = target
@@ -103,7 +104,7 @@ class ArrivingCall(Holder):
 
     async def _caller(self, gate: Gate) -> Caller:
         """Raises Unauthenticated, Unavailable."""
-        return await caller_of(gate, self._session, self._stream, self._target.rpc)
+        return await caller_of(gate, self._session, self._stream, self._target.rpc.needs)
 
     def _enter_if_known(self) -> None:
         """Admit a large request at once if the same call was let in a moment ago.
@@ -112,10 +113,10 @@ class ArrivingCall(Holder):
         """
         gate, message = self._target.gate, self._first or self._reader.arriving
         caller = warm_caller(gate, self._stream) if gate is not None else None
-        if gate is None or caller is None or message is None or not NEEDS.get(self._target.rpc):
+        if gate is None or caller is None or message is None or not self._target.rpc.needs.all:
             return
         name = _name_in(self._target.rpc, message.beginning)
-        if name is not None and gate.passed(caller, self._target.rpc, name) is not None:
+        if name is not None and gate.passed(caller, self._target.rpc.needs, name) is not None:
             self._admit(arriving=self._arriving)
 
     async def _enter(self, gate: Gate, caller: Caller) -> Sequence[Required]:
@@ -124,13 +125,13 @@ class ArrivingCall(Holder):
         Raises PermissionDenied, Unauthenticated, InvalidArgument, Unavailable.
         """
         required: Sequence[Required] = ()
-        rpc = self._target.rpc
-        if NEEDS.get(rpc):
+        needs = self._target.rpc.needs
+        if needs.all:
             name = await self._name()
             if name is None:
                 return ()
-            passed = gate.passed(caller, rpc, name)
-            required = await gate.allow(caller, rpc, name) if passed is None else passed
+            passed = gate.passed(caller, needs, name)
+            required = await gate.allow(caller, needs, name) if passed is None else passed
         self._admit(arriving=self._reader.held)
         self._return_window()
         return required
@@ -200,18 +201,18 @@ class ArrivingCall(Holder):
 
 
 @cache
-def _paths(rpc: str) -> Sequence[Sequence[int]]:
+def _paths(rpc: Rpc) -> Sequence[Sequence[int]]:
     """Where the requests of a method have the name of their resource: in their first field, or in its first field.
 
     A request for a resource that the broker names has another resource of the project in a field of its own.
     """
-    descriptor = request_of(rpc).DESCRIPTOR
+    descriptor = request_of(rpc.name).DESCRIPTOR
     paths = [(1,) if descriptor.fields_by_number[1].message_type is None else (1, 1)]
-    if rpc in NAMELESS:
-        paths.append((descriptor.fields_by_name[NAMELESS[rpc]].number,))
+    if rpc.needs.named_in:
+        paths.append((descriptor.fields_by_name[rpc.needs.named_in].number,))
     return paths
 
 
-def _name_in(rpc: str, body: Buffer) -> str | None:
+def _name_in(rpc: Rpc, body: Buffer) -> str | None:
     """Raises InvalidArgument if it stands behind too many fields."""
     return next((name for path in _paths(rpc) if (name := find_text(body, path)) is not None), None)

@@ -8,6 +8,7 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.names import project_within
 from broker.front.gate import Gate
+from broker.front.permissions import Needs
 from broker.front.steps import R, Steps
 from broker.services.services import Services
 
@@ -27,6 +28,7 @@ class UnaryCall:
         "caller",
         "gate",
         "metadata",
+        "needs",
         "peer",
         "required",
         "services",
@@ -37,6 +39,7 @@ class UnaryCall:
     def __init__(
         self,
         services: Services,
+        needs: Needs,
         deadline: float | None = None,
         peer: Callable[[], object] = lambda: None,
         metadata: Mapping[bytes, bytes] | None = None,
@@ -47,6 +50,7 @@ class UnaryCall:
         self.metadata = metadata or {}
         self.peer = peer
         self.services = services
+        self.needs = needs
         self.caller = ANONYMOUS
         self.gate: Gate | None = None
         self.required: Sequence[Required] = ()
@@ -80,11 +84,11 @@ class UnaryCall:
             self._waiting.set_result(None)
 
 
-async def allow(call: "UnaryCall | StreamingCall", rpc: str, name: str) -> None:
-    """What each hot handler asks first.  Raises PermissionDenied, Unavailable."""
+async def allow(call: "UnaryCall | StreamingCall", name: str) -> None:
+    """Check that the caller has what the call needs on `name`.  Raises PermissionDenied, Unavailable."""
     if call.gate is not None:
-        passed = call.gate.passed(call.caller, rpc, name)
-        call.required = await call.gate.allow(call.caller, rpc, name) if passed is None else passed
+        passed = call.gate.passed(call.caller, call.needs, name)
+        call.required = await call.gate.allow(call.caller, call.needs, name) if passed is None else passed
 
 
 async def in_steps(call: "UnaryCall | StreamingCall", name: str, steps: Steps[R]) -> R:
@@ -114,6 +118,9 @@ class StreamingCall(Protocol):
 
     @property
     def gate(self) -> Gate | None: ...
+
+    @property
+    def needs(self) -> Needs: ...
 
     def peer(self) -> object:
         """The address of the caller's socket."""

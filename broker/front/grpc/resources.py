@@ -6,20 +6,19 @@ from broker.domain.replay import Replay
 from broker.domain.timestamps import format_timestamp
 from broker.front.generated.messages import request_of
 from broker.front.grpc.call import UnaryCall
-from broker.front.grpc.codec.requests import decode_request
-from broker.front.resources.call import ResourceCall
-from broker.front.resources.rpcs import Rpc
+from broker.front.grpc.requests import decode_request
+from broker.front.resources.call import Handler, ResourceCall
 
 
-def resource_handler(rpc: Rpc) -> Callable[[UnaryCall, bytes], Awaitable[bytes]]:
-    """The handler of a method about resources."""
-    request_class, handler = request_of(rpc.name), rpc.handler
+def resource_handler(name: str, handler: Handler) -> Callable[[UnaryCall, bytes], Awaitable[bytes]]:
+    """The handler over gRPC of one of Google's methods about resources ("Publisher.CreateTopic")."""
+    request_class = request_of(name)
 
     async def handle(call: UnaryCall, body: bytes) -> bytes:
         request = decode_request(request_class, body)
         allowed = None
         if call.gate is not None:
-            allowed = await call.gate.allow_request(call.caller, rpc.name, request)
+            allowed = await call.gate.allow_request(call.caller, call.needs, request)
         answer = await handler(ResourceCall(call.services, call.caller, allowed=allowed), request)
         if isinstance(answer.shown, Replay):
             call.trailers = _replay_trailers(answer.shown)

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.front.admission import admission_of
 from broker.front.answer_memory import AnswerMemory
-from broker.front.auditor import Auditor, is_use
+from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog, resource_of
-from broker.front.gate import OPEN_SERVICES, WAITING_RPCS, Gate
+from broker.front.gate import Gate
 from broker.front.grpc.call import UnaryCall
 from broker.front.grpc.messages import unsupported_encoding
 from broker.front.grpc.methods import Method, Unary
@@ -22,9 +22,9 @@ from broker.front.grpc.responses import refuse, refuse_content_type
 from broker.front.grpc.session import Session, Target
 from broker.front.grpc.streaming import StreamingRpc
 from broker.front.grpc.unary import UnaryRpc
-from broker.front.hot_calls import BOUNDED, HotCalls
+from broker.front.hot_calls import HotCalls
 from broker.front.request_memory import RequestMemory
-from broker.front.resource_calls import ResourceCalls
+from broker.front.resource_calls import ResourceCalls, bounded
 from broker.front.steps import Turns
 from broker.port.http2.connection import Http2Connection, Registry
 from broker.port.http2.rotation import Rotation
@@ -76,10 +76,8 @@ class GrpcDoor:
                 rpc=method.rpc,
                 unary=_bounded(method, resource_calls, hot_calls),
                 streaming=method.streaming,
-                admission=admission_of(method.rpc, requests),
-                gate=None if method.service in OPEN_SERVICES else gate,
-                is_open=method.service in OPEN_SERVICES,
-                waits=method.rpc in WAITING_RPCS,
+                admission=admission_of(method.rpc.size, requests),
+                gate=None if method.rpc.needs.is_open else gate,
                 request_class=method.request_class,
             )
             for method in methods
@@ -140,11 +138,9 @@ class GrpcDoor:
 
 
 def _bounded(method: Method, resource_calls: ResourceCalls, hot_calls: HotCalls) -> Unary | None:
-    if method.unary is None or not (method.is_bounded or method.rpc in BOUNDED):
-        return method.unary
-    if method.is_bounded:
-        return resource_calls.bounded(method.unary, _resource_of, is_short=not is_use(method.rpc))
-    return hot_calls.bounded(method.unary, _resource_of)
+    if method.unary is None:
+        return None
+    return bounded(method.rpc.kind, method.unary, _resource_of, resource_calls=resource_calls, hot_calls=hot_calls)
 
 
 def _resource_of(_: UnaryCall, body: bytes) -> str:

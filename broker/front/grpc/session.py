@@ -14,7 +14,9 @@ from broker.front.call_log import CallLog
 from broker.front.gate import Gate
 from broker.front.grpc.call import StreamingCall, UnaryCall
 from broker.front.grpc.held import ConnectionBudget
+from broker.front.permissions import Needs
 from broker.front.request_memory import RequestMemory
+from broker.front.rpc import Rpc
 from broker.front.steps import Turns
 from broker.port.http2.stream import Receiver, Stream
 from broker.services.services import Services
@@ -25,17 +27,14 @@ ANSWER_SECONDS = 60.0  # for the caller to take an answer
 class Target(NamedTuple):
     """A method of the door.  One of the handlers is given; that of unary calls is within their limits.
 
-    `gate`: what its calls pass first; None: anybody may call it.  `is_open`: anybody may by any settings.
-    `waits`: a call may be open for long.  `request_class`: protobuf's; None: it is not known.
+    `gate`: what its calls pass first; None: anybody may call it.  `request_class`: protobuf's; None: it is unknown.
     """
 
-    rpc: str
+    rpc: Rpc
     unary: Callable[[UnaryCall, bytes], Awaitable[bytes]] | None
     streaming: Callable[[StreamingCall], Awaitable[None]] | None
     admission: Admission
     gate: Gate | None
-    is_open: bool
-    waits: bool
     request_class: Any
 
 
@@ -89,14 +88,14 @@ def warm_caller(gate: Gate, stream: Stream) -> Caller | None:
     return gate.warm(stream.headers.fields.get(b"authorization", b""))
 
 
-async def caller_of(gate: Gate, session: Session, stream: Stream, rpc: str) -> Caller:
-    """The caller that opened the stream, to call `rpc`.  Raises Unauthenticated, Unavailable."""
+async def caller_of(gate: Gate, session: Session, stream: Stream, needs: Needs) -> Caller:
+    """The caller that opened the stream, for a call with these needs.  Raises Unauthenticated, Unavailable."""
     known = warm_caller(gate, stream)
     if known is not None:
         return known
     fields = stream.headers.fields
     authorization, api_key = fields.get(b"authorization", b""), fields.get(b"x-goog-api-key", b"")
-    return await gate.caller(Shown(authorization, api_key, session.certificate()), rpc)
+    return await gate.caller(Shown(authorization, api_key, session.certificate()), needs)
 
 
 async def taken(stream: Stream, answers: AnswerMemory, resource: str, size: int) -> bool:

@@ -14,6 +14,7 @@ from broker.front.grpc.held import BODY_TICKS
 from broker.front.grpc.messages import Message, pack_message
 from broker.front.grpc.responses import OK, beginning, error_block
 from broker.front.grpc.session import Session, Target, shown, taken
+from broker.front.permissions import Needs
 from broker.front.request_memory import LARGE_BYTES
 from broker.port.http2.stream import Stream
 from broker.services.services import Services
@@ -109,6 +110,10 @@ class StreamingRpc(ArrivingCall):
     @property
     def gate(self) -> Gate | None:
         return self._target.gate
+
+    @property
+    def needs(self) -> Needs:
+        return self._target.rpc.needs
 
     @property
     def caller(self) -> Caller:

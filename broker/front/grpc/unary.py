@@ -7,7 +7,6 @@ from time import perf_counter
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
 from broker.domain.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
-from broker.front.auditor import is_use
 from broker.front.changes import changed_in_message
 from broker.front.gate import Gate
 from broker.front.grpc.arriving import ArrivingCall
@@ -18,6 +17,7 @@ from broker.front.grpc.responses import OK, beginning, error_block, ok_block
 from broker.front.grpc.session import Session, Target, shown, taken, warm_caller
 from broker.front.request_memory import LARGE_BYTES
 from broker.front.response_masks import mask_of, partial_answer
+from broker.front.rpc import Kind
 from broker.port.http2.frames import Code
 from broker.port.http2.stream import Stream
 
@@ -64,7 +64,7 @@ class UnaryRpc(ArrivingCall):
             loop = asyncio.get_running_loop()
             deadline = loop.time() + timeout
             self._deadline = loop.call_later(timeout, self._too_late)
-        self._call = UnaryCall(session.services, deadline, session.peer, stream.headers.fields)
+        self._call = UnaryCall(session.services, target.rpc.needs, deadline, session.peer, stream.headers.fields)
         if target.gate is not None and warm_caller(target.gate, stream) is None:
             self._start()
 
@@ -130,12 +130,12 @@ class UnaryRpc(ArrivingCall):
             if not await self._is_whole():
                 return
             request = await self._take()
-            mask = mask_of(self._stream.headers.fields, rpc)
+            mask = mask_of(self._stream.headers.fields, rpc.name)
             assert self._target.unary is not None
             answer = await self._target.unary(call, request)
             await self._tell_auditor(request, answer)
             if mask is not None:
-                answer = partial_answer(answer, mask, rpc)
+                answer = partial_answer(answer, mask, rpc.name)
             del request
             self._let_go()
             if not await self._send(answer) and call.unsent is not None:
@@ -155,7 +155,7 @@ class UnaryRpc(ArrivingCall):
         finally:
             self._running = False
             self._finish()
-            if gate is not None and self._target.waits:
+            if gate is not None and rpc.kind is Kind.WAITING:
                 gate.let_go(self)
 
     async def _pass(self, gate: Gate) -> None:
@@ -167,7 +167,7 @@ class UnaryRpc(ArrivingCall):
             call.required = await self._enter(gate, call.caller)
             if not await self._is_whole():
                 return
-        if self._target.waits:
+        if self._target.rpc.kind is Kind.WAITING:
             gate.hold(self)
 
     async def _is_whole(self) -> bool:
@@ -204,7 +204,7 @@ class UnaryRpc(ArrivingCall):
         if auditor is None or not auditor.enters(rpc):
             return
         caller, peer = self._call.caller, self._session.peer()
-        if is_use(rpc):
+        if not rpc.audit.is_change:
             auditor.called(rpc, self._resource, caller, peer)
             return
         resource, fields = changed_in_message(rpc, self._resource, request, answer)

@@ -4,26 +4,26 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.deduplication import Deduplication, check_window
-from broker.domain.durations import format_duration, parse_duration
+from broker.domain.deduplication import check_window
 from broker.domain.errors import InvalidArgument
+from broker.domain.plain import from_plain, in_api, to_plain
 from broker.domain.priority import Priorities
 from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
 from broker.front.resources.carried import carried, carry
 
 
-class _Deduplication(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+class _Deduplication(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     window: str
     content: bool = False
 
 
-class _Priorities(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+class _Priorities(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     levels: int
     age: str | None = None
     weights: list[int] = []
 
 
-class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     delay: bool = False
     shards: int | None = None
     deduplication: _Deduplication | None = None
@@ -31,6 +31,7 @@ class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, omit_def
     expiry: bool = False
 
 
+_FORM = in_api()
 _decode = msgspec.json.Decoder(_Body).decode
 
 
@@ -46,53 +47,20 @@ def extensions_from(message: Any) -> TopicExtensions:
         raise InvalidArgument(f"Invalid value at 'extensions{at.rstrip('`')}': {why}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"Invalid value at 'extensions': {error}.") from None
-    return TopicExtensions(
-        delay=body.delay,
-        shards=body.shards,
-        deduplication=_deduplication_from(body.deduplication),
-        priorities=_priorities_from(body.priorities),
-        expiry=body.expiry,
-    )
+    given = msgspec.to_builtins(body)
+    if isinstance(body.priorities, int):
+        given["priorities"] = {"levels": body.priorities}
+    extensions = from_plain(TopicExtensions, given, _FORM, "extensions")
+    if extensions.deduplication is not None:
+        check_window(extensions.deduplication.window)
+    return extensions
 
 
 def put_extensions(message: Any, extensions: TopicExtensions) -> None:
-    """Nothing, if none is switched on."""
+    """Nothing, if none is switched on.  Priorities are a number, if that is all that there is to say."""
     if extensions != NO_EXTENSIONS:
-        body = _Body(
-            delay=extensions.delay,
-            shards=extensions.shards,
-            deduplication=_deduplication_body(extensions.deduplication),
-            priorities=_priorities_body(extensions.priorities),
-            expiry=extensions.expiry,
-        )
+        body = to_plain(extensions, _FORM)
+        known = extensions.priorities
+        if known is not None and known == Priorities(known.levels):
+            body["priorities"] = known.levels
         carry(message, msgspec.json.encode(body))
-
-
-def _deduplication_from(body: _Deduplication | None) -> Deduplication | None:
-    if body is None:
-        return None
-    window = parse_duration(body.window[:100], "extensions.deduplication.window")
-    return Deduplication(check_window(window), body.content)
-
-
-def _deduplication_body(deduplication: Deduplication | None) -> _Deduplication | None:
-    if deduplication is None:
-        return None
-    return _Deduplication(format_duration(deduplication.window), deduplication.content)
-
-
-def _priorities_from(body: int | _Priorities | None) -> Priorities | None:
-    if body is None or isinstance(body, int):
-        return None if body is None else Priorities(body)
-    age = None if body.age is None else parse_duration(body.age[:100], "extensions.priorities.age")
-    return Priorities(body.levels, age, tuple(body.weights))
-
-
-def _priorities_body(priorities: Priorities | None) -> int | _Priorities | None:
-    """A number, if that is all that there is to say."""
-    if priorities is None:
-        return None
-    if priorities == Priorities(priorities.levels):
-        return priorities.levels
-    age = None if priorities.age is None else format_duration(priorities.age)
-    return _Priorities(priorities.levels, age, list(priorities.weights))

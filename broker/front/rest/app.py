@@ -1,7 +1,7 @@
 """The REST door: from a request to a handler's answer.
 
-No framework: the table in routes.py is looked up by one dictionary key, and a hot call pays for nothing that it
-does not use.  Starlette serves what is not the API: health, metrics and the specification.
+No framework: a call is looked up by one dictionary key, and a hot call pays for nothing that it does not use.
+Starlette serves what is not the API: health, metrics and the specification.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.front.admission import Admission, admission_of
 from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
-from broker.front.auditor import Auditor, is_use
+from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.changes import changed_in_json
-from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
-from broker.front.hot_calls import BOUNDED, HotCalls
-from broker.front.permissions import NEEDS
+from broker.front.gate import CHALLENGE, Gate
+from broker.front.hot_calls import HotCalls
+from broker.front.permissions import Needs
 from broker.front.request_memory import RequestMemory
-from broker.front.resource_calls import UNBOUNDED, ResourceCalls
+from broker.front.resource_calls import ResourceCalls, bounded
 from broker.front.rest.body import BodyReader
 from broker.front.rest.call import Call
 from broker.front.rest.credentials import authorization_of, shown_by
@@ -30,6 +30,7 @@ from broker.front.rest.errors import HTTP_STATUS, encode_error
 from broker.front.rest.query_parameters import QueryParameters
 from broker.front.rest.routes import Handler, Route
 from broker.front.rest.system_parameters import AnswerForm, read_answer_form, read_headers, read_query
+from broker.front.rpc import Kind, Rpc
 from broker.front.steps import R
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.head import Head
@@ -45,13 +46,11 @@ MAX_KNOWN_PATH = 512  # bytes
 
 
 class _Target(NamedTuple):
+    rpc: Rpc
     handler: Handler
     admission: Admission
-    waits: bool
-    rpc: str
     parameters: QueryParameters
-    needs_permission: bool
-    is_told: bool  # to the auditor, also where it went well
+    is_audited: bool  # also where it succeeds
 
 
 class _Reading(NamedTuple):
@@ -111,12 +110,13 @@ class RestDoor:
         try:
             reading: _Reading = head.reading or self._read_head(head)
             target, name, form = reading.target, reading.name, reading.form
-            if self._gate is not None or target.is_told:
+            if self._gate is not None or target.is_audited:
                 answer = await self._serve_guarded(exchange, reading)
             else:
                 arriving = self._bodies.read(exchange, target.admission, name)
                 body, held, large = await (_noted(arriving) if began else arriving)
-                call = Call(self._services, name, reading.query, body, exchange, self._answers, large=large)
+                answers = self._answers
+                call = Call(self._services, name, reading.query, body, exchange, answers, large=large)
                 self._requests.decoded += len(body)
                 answer = await reading.handler(call)
         except BrokerError as error:
@@ -143,26 +143,28 @@ class RestDoor:
 
     async def _serve_guarded(self, exchange: Exchange, reading: "_Reading") -> bytes:
         """The answer to a call that passes the gate, or is reported to the auditor."""
-        target, name = reading.target, reading.name
+        target, name, needs = reading.target, reading.name, reading.target.rpc.needs
         gate, auditor, caller, held, large = self._gate, self._auditor, ANONYMOUS, 0, None
         required: Sequence[Required] = ()
         try:
             if gate is not None:
                 changes = gate.changes
-                caller = gate.warm(authorization_of(exchange.head)) or await _caller(gate, exchange, target.rpc)
-                if target.needs_permission:
-                    passed = gate.passed(caller, target.rpc, name)
-                    required = await gate.allow(caller, target.rpc, name) if passed is None else passed
+                caller = gate.warm(authorization_of(exchange.head)) or await _caller(gate, exchange, needs)
+                if needs.all:
+                    passed = gate.passed(caller, needs, name)
+                    required = await gate.allow(caller, needs, name) if passed is None else passed
             with spending("body"):
                 body, held, large = await self._bodies.read(exchange, target.admission, name, caller)
             if gate is not None and gate.changes != changes:  # while the body arrived
-                caller = await _caller(gate, exchange, target.rpc)
-                if target.needs_permission:
-                    required = await gate.allow(caller, target.rpc, name)
+                caller = await _caller(gate, exchange, needs)
+                if needs.all:
+                    required = await gate.allow(caller, needs, name)
             answers = self._answers
             self._requests.decoded += len(body)
-            call = Call(self._services, name, reading.query, body, exchange, answers, caller, gate, large, required)
-            if gate is not None and target.waits:
+            call = Call(
+                self._services, name, reading.query, body, exchange, answers, caller, gate, large, required, needs
+            )
+            if gate is not None and target.rpc.kind is Kind.WAITING:
                 answer = await _held(gate, reading.handler, call)
             else:
                 answer = await reading.handler(call)
@@ -172,14 +174,14 @@ class RestDoor:
             raise
         finally:
             self._bodies.let_go(held, large)
-        if auditor is not None and target.is_told:
+        if auditor is not None and target.is_audited:
             await self._tell(auditor, target.rpc, call, answer)
         return answer
 
-    async def _tell(self, auditor: Auditor, rpc: str, call: Call, answer: bytes) -> None:
+    async def _tell(self, auditor: Auditor, rpc: Rpc, call: Call, answer: bytes) -> None:
         """Of a call that went well."""
         exchange = call.exchange
-        if is_use(rpc):
+        if not rpc.audit.is_change:
             auditor.called(rpc, call.name, call.caller, exchange.peer)
             return
         resource, fields = changed_in_json(rpc, call.name, call.update_mask, call.body, answer)
@@ -197,7 +199,7 @@ class RestDoor:
         target, name = self._find(said.method, head.path)
         query = read_query(head.query)
         target.parameters.check(query)
-        form = read_answer_form(said.mask, query, target.rpc)
+        form = read_answer_form(said.mask, query, target.rpc.name)
         handler = _with_query_in_body(target) if said.query_in_body else target.handler
         reading = head.reading = _Reading(target, name, handler, query, form)
         return reading
@@ -249,8 +251,8 @@ async def _noted(reading: Awaitable[R]) -> R:
         return await reading
 
 
-async def _caller(gate: Gate, exchange: Exchange, rpc: str) -> Caller:
-    return await gate.caller(shown_by(exchange.head, exchange.client_certificate), rpc)
+async def _caller(gate: Gate, exchange: Exchange, needs: Needs) -> Caller:
+    return await gate.caller(shown_by(exchange.head, exchange.client_certificate), needs)
 
 
 def _targets(
@@ -262,19 +264,14 @@ def _targets(
 ) -> dict[tuple[str, str], _Target]:
     """By method and path."""
 
-    def bounded(route: Route) -> Handler:
-        if route.rpc in UNBOUNDED:
-            return hot_calls.bounded(route.handler, _resource_of) if route.rpc in BOUNDED else route.handler
-        return resource_calls.bounded(route.handler, _resource_of, is_short=not is_use(route.rpc))
-
     return {
         (route.method, route.path): _Target(
-            bounded(route),
-            admission_of(route.rpc, requests),
-            route.rpc in WAITING_RPCS,
             route.rpc,
+            bounded(
+                route.rpc.kind, route.handler, _resource_of, resource_calls=resource_calls, hot_calls=hot_calls
+            ),
+            admission_of(route.rpc.size, requests),
             QueryParameters(route.parameters),
-            bool(NEEDS[route.rpc]),
             auditor is not None and auditor.enters(route.rpc),
         )
         for route in routes

@@ -9,6 +9,7 @@ from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.names import project_within
 from broker.front.answer_memory import AnswerMemory
 from broker.front.gate import Gate
+from broker.front.permissions import NOTHING, Needs
 from broker.front.rest.body import LargeBody
 from broker.front.steps import R, Steps
 from broker.port.http1.exchange import Exchange
@@ -35,6 +36,7 @@ class Call:
     large: LargeBody | None = None
     # What it was allowed for.  A handler that checks the permissions of a waiting call itself sets this.
     required: Sequence[Required] = ()
+    needs: Needs = NOTHING
 
     def hold(self, size: int) -> None:
         """Count so many bytes more, unpacked from the body, until the call is answered.  Raises the refusal."""

@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import timedelta
 from typing import Any
 
-from broker.domain.alerts import NO_ALERTS, Alerts
-from broker.domain.journal import NO_JOURNAL, Journal, JournalMode
+from broker.domain.alerts import NO_ALERTS
+from broker.domain.journal import NO_JOURNAL
+from broker.domain.plain import STORED, from_plain, to_plain
 from broker.domain.push_config import (
     GOOGLES_OPTIONS,
-    CircuitBreaker,
-    Digest,
     OidcToken,
     PushConfig,
-    PushOptions,
     SealedSecret,
     WebhookSecret,
 )
@@ -43,56 +40,24 @@ def encode_extensions(extensions: Extensions) -> dict[str, Any]:
     if extensions.one_per_ordering_key:
         stored["one_per_ordering_key"] = True
     if replace(extensions.push, urgent=False) != GOOGLES_OPTIONS:
-        options = _in_seconds(asdict(extensions.push))
+        options = to_plain(extensions.push, STORED)
         del options["copied_fingerprints"], options["urgent"]
         stored["push"] = options | _stored_secrets(extensions.push.webhook_secrets or ())
     if extensions.alerts != NO_ALERTS:
-        stored["alerts"] = _in_seconds(asdict(extensions.alerts))
+        stored["alerts"] = to_plain(extensions.alerts, STORED)
     if extensions.journal != NO_JOURNAL:
-        stored["journal"] = _in_seconds(asdict(extensions.journal))
+        stored["journal"] = to_plain(extensions.journal, STORED)
     return stored
 
 
 def decode_extensions(stored: dict[str, Any], *, dead_letter_expired: bool, urgent: bool) -> Extensions:
     """What encode_extensions has made, and what has columns."""
-    options = stored.get("push")
-    push = replace(GOOGLES_OPTIONS if options is None else _push_options(options), urgent=urgent)
-    alerts = _alerts(stored["alerts"]) if "alerts" in stored else NO_ALERTS
-    return Extensions(
-        one_per_ordering_key=stored.get("one_per_ordering_key", False),
-        push=push,
-        alerts=alerts,
-        journal=_journal(stored["journal"]) if "journal" in stored else NO_JOURNAL,
-        dead_letter_expired=dead_letter_expired,
-    )
-
-
-def _journal(stored: dict[str, Any]) -> Journal:
-    mode = stored["mode"]
-    return Journal(
-        mode=None if mode is None else JournalMode(mode),
-        sample=stored["sample"],
-        retention=timedelta(seconds=stored["retention"]),
-    )
-
-
-def _alerts(stored: dict[str, Any]) -> Alerts:
-    age = stored["age"]
-    return Alerts(age=None if age is None else timedelta(seconds=age), backlog=stored["backlog"])
-
-
-def _push_options(stored: dict[str, Any]) -> PushOptions:
-    digest, breaker = stored["digest"], stored["circuit_breaker"]
-    return PushOptions(
-        messages_per_second=stored["messages_per_second"],
-        max_outstanding_requests=stored["max_outstanding_requests"],
-        digest=digest and Digest(**{**digest, "max_delay": timedelta(seconds=digest["max_delay"])}),
-        webhook_secrets=_webhook_secrets(stored) or None,
-        circuit_breaker=CircuitBreaker(
-            failure_threshold=breaker["failure_threshold"],
-            open_duration=timedelta(seconds=breaker["open_duration"]),
-        ),
-    )
+    options = stored.get("push", {})
+    push = {**options, "webhook_secrets": None, "urgent": urgent}
+    given = {**stored, "push": push, "dead_letter_expired": dead_letter_expired}
+    extensions = from_plain(Extensions, given, STORED)
+    secrets = _webhook_secrets(options)
+    return replace(extensions, push=replace(extensions.push, webhook_secrets=secrets)) if secrets else extensions
 
 
 def _stored_secrets(secrets: Sequence[WebhookSecret]) -> dict[str, Any]:
@@ -103,15 +68,9 @@ def _stored_secrets(secrets: Sequence[WebhookSecret]) -> dict[str, Any]:
 
 
 def _webhook_secrets(stored: dict[str, Any]) -> tuple[WebhookSecret, ...]:
-    secrets = stored["webhook_secrets"]
+    secrets = stored.get("webhook_secrets", ())
     fingerprints = stored.get(FINGERPRINTS) or [""] * len(secrets)
     return tuple(
         SealedSecret(secret, shown) if shown else secret
         for secret, shown in zip(secrets, fingerprints, strict=True)
     )
-
-
-def _in_seconds(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _in_seconds(item) for name, item in value.items()}
-    return value.total_seconds() if isinstance(value, timedelta) else value

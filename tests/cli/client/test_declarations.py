@@ -21,7 +21,7 @@ from broker.cli.client.declarations.plan import make_plan
 from broker.cli.client.declarations.reading import Declared
 from broker.cli.client.declarations.state import read_state
 from broker.domain import subscription, topic, topic_extensions
-from broker.front.rest.codec.extensions import ExtensionsBody, PushOptionsBody
+from broker.front.rest.extension_fields import ExtensionsBody, PushOptionsBody
 from tests.cli.client.terminal import Terminal, Typed
 from tests.fixtures.broker import NO_TLS, Json
 

@@ -2,7 +2,7 @@
 
 from broker.front.generated.messages import AcknowledgeRequest, ModifyAckDeadlineRequest
 from broker.front.grpc.call import UnaryCall, allow, turn_to_read
-from broker.front.grpc.codec.requests import decode_request
+from broker.front.grpc.requests import decode_request
 from broker.front.peer import host_of
 from broker.front.resources.requests import resource_name
 from broker.front.steps import LONG_BODY
@@ -13,7 +13,7 @@ EMPTY = b""
 async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(AcknowledgeRequest, body)
     subscription = resource_name(request.subscription, "subscriptions")
-    await allow(call, "Subscriber.Acknowledge", subscription)
+    await allow(call, subscription)
     if len(body) >= LONG_BODY:
         await turn_to_read(call, subscription, body)
     client = f"gRPC client {host_of(call.peer())}"
@@ -24,7 +24,7 @@ async def acknowledge(call: UnaryCall, body: bytes) -> bytes:
 async def modify_ack_deadline(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(ModifyAckDeadlineRequest, body)
     subscription = resource_name(request.subscription, "subscriptions")
-    await allow(call, "Subscriber.ModifyAckDeadline", subscription)
+    await allow(call, subscription)
     if len(body) >= LONG_BODY:
         await turn_to_read(call, subscription, body)
     seconds = request.ack_deadline_seconds

@@ -1,10 +1,12 @@
 """Publisher.Publish."""
 
+from typing import Any
+
 from broker.domain.errors import BrokerError
+from broker.domain.message import NewMessage
 from broker.front.generated.messages import PublishRequest, PublishResponse
 from broker.front.grpc.call import UnaryCall, allow, turn_to_read
-from broker.front.grpc.codec.publish import new_messages
-from broker.front.grpc.codec.requests import decode_request
+from broker.front.grpc.requests import decode_request
 from broker.front.resources.requests import resource_name
 from broker.front.steps import LONG_BODY
 
@@ -12,7 +14,7 @@ from broker.front.steps import LONG_BODY
 async def publish(call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PublishRequest, body)
     topic = resource_name(request.topic, "topics")
-    await allow(call, "Publisher.Publish", topic)
+    await allow(call, topic)
     service = call.services.publish
     try:
         await service.check_room(topic, call.caller.member)
@@ -24,3 +26,11 @@ async def publish(call: UnaryCall, body: bytes) -> bytes:
         service.refused(topic, error)
         raise
     return PublishResponse(message_ids=published.ids).SerializeToString()  # type: ignore[no-any-return]
+
+
+def new_messages(request: Any) -> list[NewMessage]:
+    """The messages of a google.pubsub.v1.PublishRequest."""
+    return [
+        NewMessage(message.data, dict(message.attributes), None, None, message.ordering_key)
+        for message in request.messages
+    ]

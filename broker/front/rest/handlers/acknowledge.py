@@ -1,13 +1,14 @@
-"""Subscriber.Acknowledge and Subscriber.ModifyAckDeadline; Nack and Reject, extensions."""
+"""Acknowledging messages and changing their ack deadlines; Nack and Reject are extensions."""
 
+from datetime import timedelta
+
+import msgspec
+
+from broker.domain.ack_id import MAX_ACK_IDS
 from broker.front.peer import host_of
 from broker.front.rest.call import Call
-from broker.front.rest.codec.acknowledge import (
-    decode_acknowledge,
-    decode_modify_ack_deadline,
-    decode_nack,
-    decode_reject,
-)
+from broker.front.rest.codec.requests import Int32, decode_request
+from broker.front.rest.codec.scalars import parse_duration
 from broker.front.steps import LONG_BODY
 
 EMPTY = b"{}\n"
@@ -45,3 +46,54 @@ async def reject(call: Call) -> bytes:
         await call.turn_to_read()
     await call.services.acknowledge.reject(call.name, decode_reject(call.body), call.caller.member)
     return EMPTY
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class AcknowledgeRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    ack_ids: list[str] = []
+    subscription: object = None  # in the path
+
+
+class ModifyAckDeadlineRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    ack_ids: list[str] = []
+    ack_deadline_seconds: Int32 = 0
+    subscription: object = None  # in the path
+
+
+class NackRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    ack_ids: list[str] = []
+    delay: str | None = None
+
+
+class RejectRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    ack_ids: list[str] = []
+
+
+MAX_TOKENS = 2 * MAX_ACK_IDS + 100
+_acknowledge = msgspec.json.Decoder(AcknowledgeRequest)
+_modify_ack_deadline = msgspec.json.Decoder(ModifyAckDeadlineRequest)
+_nack = msgspec.json.Decoder(NackRequest)
+_reject = msgspec.json.Decoder(RejectRequest)
+
+
+def decode_acknowledge(body: bytes) -> list[str]:
+    """The ack ids of an acknowledge request.  Raises InvalidArgument."""
+    return decode_request(_acknowledge, body, max_tokens=MAX_TOKENS).ack_ids
+
+
+def decode_modify_ack_deadline(body: bytes) -> ModifyAckDeadlineRequest:
+    """Raises InvalidArgument."""
+    return decode_request(_modify_ack_deadline, body, max_tokens=MAX_TOKENS)
+
+
+def decode_nack(body: bytes) -> tuple[list[str], timedelta | None]:
+    """The ack ids and the delay, if there is one.  Raises InvalidArgument."""
+    request = decode_request(_nack, body, max_tokens=MAX_TOKENS)
+    return request.ack_ids, None if request.delay is None else parse_duration(request.delay, "delay")
+
+
+def decode_reject(body: bytes) -> list[str]:
+    """The ack ids of a reject request.  Raises InvalidArgument."""
+    return decode_request(_reject, body, max_tokens=MAX_TOKENS).ack_ids

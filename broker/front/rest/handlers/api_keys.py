@@ -1,9 +1,16 @@
-"""API keys; an extension."""
+"""API keys, an extension."""
 
+from typing import Any
+
+import msgspec
+
+from broker.domain.api_key import ApiKey
+from broker.domain.names import leaf
 from broker.domain.page import parse_page
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
-from broker.front.rest.codec.api_keys import api_key_json, decode_create_api_key
 from broker.front.rest.codec.lists import decode_page_parameters, encode_list
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
 
 
@@ -28,3 +35,31 @@ async def list_api_keys(call: Call) -> bytes:
 async def delete_api_key(call: Call) -> bytes:
     await call.services.api_keys.delete_api_key(call.name)
     return encode_resource({})
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class CreateApiKeyRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    display_name: str = ""
+    roles: list[str] = []
+    resources: list[str] = []
+
+
+_create = msgspec.json.Decoder(CreateApiKeyRequest)
+
+
+def decode_create_api_key(body: bytes) -> CreateApiKeyRequest:
+    """Raises InvalidArgument."""
+    return decode_request(_create, body)
+
+
+def api_key_json(key: ApiKey) -> dict[str, Any]:
+    """Without the key itself, which is not kept."""
+    body: dict[str, Any] = {"name": key.name, "uid": leaf(key.name)}
+    if key.display_name:
+        body["displayName"] = key.display_name
+    body["roles"] = list(key.roles)
+    if key.resources:
+        body["resources"] = list(key.resources)
+    return body | {"createTime": format_timestamp(key.created_at)}

@@ -1,4 +1,4 @@
-"""The audit log; an extension."""
+"""The audit log, an extension."""
 
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters, encode_list

@@ -1,7 +1,13 @@
-"""Who pulls and streams from a subscription; an extension."""
+"""The clients that pull and stream from a subscription, an extension."""
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from broker.domain.durations import format_duration
+from broker.domain.reader import Reader
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
-from broker.front.rest.codec.consumers import consumers_json
 from broker.front.rest.codec.lists import decode_list_size
 from broker.front.rest.codec.resources import encode_resource
 
@@ -11,3 +17,28 @@ async def list_consumers(call: Call) -> bytes:
     return encode_resource(
         consumers_json(*await call.services.looking.consumers.list_consumers(call.name, page_size=size))
     )
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+def consumers_json(readers: Sequence[Reader], total: int, now: datetime) -> dict[str, Any]:
+    return {"consumers": [_consumer(reader, now) for reader in readers], "totalSize": total}
+
+
+def _consumer(reader: Reader, now: datetime) -> dict[str, Any]:
+    """What is not known is left out."""
+    body: dict[str, Any] = {"kind": reader.kind, "process": reader.process}
+    named = {"clientId": reader.client_id, "address": reader.address, "principal": reader.principal}
+    body |= {name: value for name, value in named.items() if value}
+    body |= {"startTime": format_timestamp(reader.since), "updateTime": format_timestamp(reader.seen_at)}
+    body["outstandingMessages"] = reader.outstanding
+    if reader.oldest_since is not None:
+        body["oldestOutstandingMessageAge"] = format_duration(max(now - reader.oldest_since, timedelta(0)))
+    body["acksPerSecond"] = round(reader.acks_per_second, 3)
+    times = {"ackLatencyP50": reader.ack_p50, "ackLatencyP99": reader.ack_p99}
+    return body | {
+        name: format_duration(timedelta(milliseconds=round(seconds * 1000)))
+        for name, seconds in times.items()
+        if seconds is not None
+    }

@@ -1,13 +1,57 @@
-"""Messages of a topic, published anew on another one; an extension (G2)."""
+"""Copying the retained messages of a topic to another topic, an extension."""
 
+from typing import Any
+
+import msgspec
+
+from broker.domain.copying import CopyOptions
+from broker.domain.operation import Operation
+from broker.front import permissions
 from broker.front.rest.call import Call
-from broker.front.rest.codec.copies import copy_json, decode_copy
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
+from broker.front.rest.codec.scalars import parse_timestamp
+from broker.front.rest.handlers.operations import operation_json, validated
 
 
 async def copy_topic(call: Call) -> bytes:
     options = decode_copy(call.body)
     if call.gate is not None and options.target:
-        await call.gate.allow(call.caller, "Publisher.Publish", options.target)
+        await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
     operation = await call.services.acting.copies.copy(call.name, options, started_by=call.caller.member)
     return encode_resource(copy_json(operation, validate_only=options.validate_only))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class CopyTopicRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    target_topic: str = ""
+    filter: str = ""
+    start_time: str = ""
+    end_time: str = ""
+    max_messages_per_second: float | None = None
+    validate_only: bool = False
+    topic: object = None  # in the path
+
+
+_decoder = msgspec.json.Decoder(CopyTopicRequest)
+
+
+def decode_copy(body: bytes) -> CopyOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_decoder, body)
+    return CopyOptions(
+        target=request.target_topic,
+        filter=request.filter,
+        start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
+        end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
+        max_rate=request.max_messages_per_second,
+        validate_only=request.validate_only,
+    )
+
+
+def copy_json(operation: Operation, *, validate_only: bool) -> dict[str, Any]:
+    """The operation; one that would only be started has no name, and is done."""
+    body = operation_json(operation)
+    return validated(body) if validate_only else body

@@ -1,19 +1,113 @@
-"""What a topic retains as JSON lines or an Avro file, and such parts into a topic; extensions (G2)."""
+"""Exporting the retained messages of a topic as JSON lines or Avro, and importing them; extensions."""
 
 import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
+from io import BytesIO
 from secrets import token_bytes
+from typing import Protocol
 
-from broker.domain.avro_messages import SYNC_BYTES
-from broker.domain.errors import BrokerError
-from broker.domain.imports import Part
+import msgspec
+
+from broker.domain.avro_messages import CODECS, MAGIC, MESSAGE, SYNC_BYTES, AvroReader, AvroWriter
+from broker.domain.errors import BrokerError, InvalidArgument
+from broker.domain.imports import Part, too_many_messages
+from broker.domain.log_page import MatchedMessage
+from broker.domain.message import NewMessage
+from broker.domain.message_id import id_of
+from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
+from broker.domain.publish_limits import MAX_MESSAGES
 from broker.front.rest.call import Call
-from broker.front.rest.codec.export_forms import ExportForm
-from broker.front.rest.codec.exports import decode_avro_part, decode_export, decode_part, is_avro
+from broker.front.rest.codec.requests import convert_json, decode_json, decode_request
 from broker.front.rest.codec.resources import encode_resource
+from broker.front.rest.codec.scalars import parse_timestamp
+from broker.front.rest.errors import encode_error
 from broker.front.rest.event_stream import EventStream, while_there
-from broker.services.exports import Pages
+from broker.front.rest.handlers.filters import matched_message
+from broker.services.exports import ExportOptions, Pages
 from broker.telemetry.spent import spending
+
+PIECE_BYTES = 262_144  # about, that are written at a time: so much must be taken before the next
+_RECORD_BYTES = 50  # of a record, about, besides its texts and data
+
+_encode = msgspec.json.Encoder().encode
+_attributes = msgspec.json.Decoder(dict[str, str])
+
+
+class ExportForm(Protocol):
+    """`quick`: a piece takes so little time that it needs no thread."""
+
+    content_type: bytes
+    quick: bool
+
+    def begin(self) -> bytes: ...
+
+    def pieces(self, messages: Sequence[MatchedMessage]) -> Iterator[bytes]: ...
+
+    def failure(self, error: BrokerError) -> bytes:
+        """What is said last when it cannot go on; the answer is cut off behind it."""
+
+
+class JsonLines:
+    """Pieces are of whole lines."""
+
+    content_type = b"application/jsonl"
+    quick = True
+
+    def begin(self) -> bytes:
+        return b""
+
+    def pieces(self, messages: Sequence[MatchedMessage]) -> Iterator[bytes]:
+        lines: list[bytes] = []
+        size = 0
+        for message in messages:
+            lines.append(_encode(matched_message(message)) + b"\n")
+            size += len(lines[-1])
+            if size >= PIECE_BYTES:
+                yield b"".join(lines)
+                lines, size = [], 0
+        if lines:
+            yield b"".join(lines)
+
+    def failure(self, error: BrokerError) -> bytes:
+        return _encode(msgspec.json.decode(encode_error(error).body)) + b"\n"
+
+
+class AvroFile:
+    """Pieces are the head, and whole blocks."""
+
+    content_type = b"application/avro"
+
+    def __init__(self, codec: str, sync_marker: bytes) -> None:
+        self.quick = codec == "NULL"
+        self._writer = AvroWriter(MESSAGE, codec, sync_marker)
+
+    def begin(self) -> bytes:
+        return self._writer.take()
+
+    def pieces(self, messages: Sequence[MatchedMessage]) -> Iterator[bytes]:
+        size = 0
+        for message in messages:
+            data = message.data or b""
+            self._writer.add(
+                {
+                    "message_id": id_of(message.shard_id, message),
+                    "publish_time": message.publish_time,
+                    "ordering_key": message.ordering_key or "",
+                    "attributes": _attributes.decode(message.attributes),
+                    "data": data,
+                }
+            )
+            size += len(data) + len(message.attributes) + _RECORD_BYTES
+            if size >= PIECE_BYTES:
+                yield self._writer.take()
+                size = 0
+        if size:
+            yield self._writer.take()
+
+    def failure(self, error: BrokerError) -> bytes:
+        """A block that says so would be one of messages."""
+        return b""
 
 
 async def export_topic(call: Call) -> bytes:
@@ -55,3 +149,87 @@ async def _avro_part(call: Call) -> Part:
     part, unpacked = await asyncio.to_thread(decode_avro_part, call.query, call.body)
     call.hold(max(0, unpacked - len(call.body)))
     return part
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+MAX_LINES = 10 * MAX_MESSAGES  # of a part: empty ones are allowed
+FORMATS = ("JSON_LINES", "AVRO")
+
+
+class ExportTopicRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    filter: str = ""
+    start_time: str = ""
+    end_time: str = ""
+    format: str = ""
+    codec: str = ""
+    topic: object = None  # in the path
+
+
+_decoder = msgspec.json.Decoder(ExportTopicRequest)
+_message = msgspec.json.Decoder(NewMessage)
+
+
+def decode_export(body: bytes, sync_marker: bytes) -> tuple[ExportOptions, ExportForm]:
+    """`sync_marker`: what ends the blocks of a file of Avro.  Raises InvalidArgument."""
+    request = decode_request(_decoder, body)
+    options = ExportOptions(
+        filter=request.filter,
+        start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
+        end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
+    )
+    return options, _form(request.format or FORMATS[0], request.codec, sync_marker)
+
+
+def _form(name: str, codec: str, sync_marker: bytes) -> ExportForm:
+    if name not in FORMATS:
+        raise InvalidArgument(f"format must be {' or '.join(FORMATS)} (format={name[:100]}).")
+    if codec and name != "AVRO":
+        raise InvalidArgument(f"codec is for format AVRO (format={name}, codec={codec[:100]}).")
+    if codec and codec not in CODECS:
+        raise InvalidArgument(f"codec must be {' or '.join(CODECS)} (codec={codec[:100]}).")
+    return AvroFile(codec or CODECS[0], sync_marker) if name == "AVRO" else JsonLines()
+
+
+def is_avro(body: bytes) -> bool:
+    """No line of JSON begins as a file of Avro does."""
+    return body.startswith(MAGIC)
+
+
+def decode_part(query: Mapping[str, str], body: bytes) -> Part:
+    """Raises InvalidArgument."""
+    if body.count(b"\n") > MAX_LINES:
+        raise InvalidArgument(f"The part has more than {MAX_LINES:,} lines, the maximum.")
+    messages = [_decode_line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+    return _part(query, messages)
+
+
+def decode_avro_part(query: Mapping[str, str], body: bytes) -> tuple[Part, int]:
+    """With how many bytes it was unpacked to.  Raises InvalidArgument."""
+    reader = AvroReader(BytesIO(body), MAX_PAYLOAD_BYTES)
+    messages: list[NewMessage] = []
+    for message in reader:
+        if reader.unpacked > MAX_PAYLOAD_BYTES:
+            raise payload_too_large()
+        if len(messages) == MAX_MESSAGES:
+            raise too_many_messages(f"more than {MAX_MESSAGES:,}")
+        messages.append(message)
+    return _part(query, messages), reader.unpacked
+
+
+def _part(query: Mapping[str, str], messages: list[NewMessage]) -> Part:
+    part = query.get("part", "")
+    if not (part.isascii() and part.isdigit() and len(part) < 10):
+        raise InvalidArgument(f"part must be the number of this part, from 1 on (part={part[:100]}).")
+    return Part(query.get("importId", query.get("import_id", "")), int(part), messages)
+
+
+def _decode_line(number: int, line: bytes) -> NewMessage:
+    try:
+        return _message.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        try:
+            return convert_json(decode_json(line), NewMessage)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"Line {number}: {error.message}") from error

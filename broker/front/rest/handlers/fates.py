@@ -1,10 +1,28 @@
-"""What became of a message; an extension."""
+"""The fate of a message, an extension."""
 
+from typing import Any
+
+import msgspec
+
+from broker.domain.delay import ScheduledMessage
+from broker.domain.endpoint_failure import endpoint_failure_fields
+from broker.domain.fate import DROPPED_VERDICT, GONE_VERDICT, MessageFate, fate_until_due, retracted_verdict
+from broker.domain.journal import Entry
+from broker.domain.lag import DeliveryState
+from broker.domain.letter_standing import Resolved
+from broker.domain.message import PubsubMessage
+from broker.domain.message_id import id_of, message_id
+from broker.domain.message_state import MessageState
 from broker.domain.page import parse_page
+from broker.domain.retraction import Retraction
+from broker.domain.subscription import Subscription
+from broker.domain.timestamps import format_timestamp
+from broker.front import permissions
 from broker.front.rest.call import Call
-from broker.front.rest.codec.fates import fates_json, timeline_json
 from broker.front.rest.codec.lists import decode_page_parameters
 from broker.front.rest.codec.resources import encode_resource
+from broker.front.rest.handlers.schedule import scheduled_json
+from broker.services.fates import DroppedMessage, GoneMessage, MessageFates, Timeline
 
 
 async def get_message(call: Call) -> bytes:
@@ -16,7 +34,7 @@ async def find_message(call: Call) -> bytes:
     project, _, message_id = call.name.rpartition("/messages/")
     topic = await call.services.looking.fates.topic_of(project, message_id)
     if call.gate is not None:  # the project's own permission does not tell of its topics' bodies
-        await call.gate.allow(call.caller, "GetMessage", f"{topic}/messages/{message_id}")
+        await call.gate.allow(call.caller, permissions.ATTACH, topic)
     return await _get(call, topic, message_id)
 
 
@@ -29,7 +47,7 @@ async def get_subscription_message(call: Call) -> bytes:
 async def _get(call: Call, topic: str, message_id: str) -> bytes:
     async def may_see(name: str) -> None:
         if call.gate is not None:
-            await call.gate.allow(call.caller, "GetPushStatus", name)
+            await call.gate.allow(call.caller, permissions.GET_SUBSCRIPTION, name)
 
     found = await call.services.looking.fates.get_message(
         topic,
@@ -39,3 +57,107 @@ async def _get(call: Call, topic: str, message_id: str) -> bytes:
         hung_up=call.exchange.hung_up,
     )
     return encode_resource(fates_json(found))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRYING: "retryTime"}
+
+
+def fates_json(found: MessageFates) -> dict[str, Any]:
+    """The message as subscribers get it, and a fate for each subscription."""
+    message = found.message
+    body: dict[str, Any] = {"topic": found.topic}
+    if isinstance(message, ScheduledMessage):
+        shown = scheduled_json(message)
+        body |= {"deliverTime": shown.pop("deliverTime"), "verdict": fate_until_due(found.topic, message).verdict}
+        del shown["createTime"]
+        body["message"] = shown
+    elif isinstance(message, Retraction):
+        body |= _retracted(found.message_id, message)
+    elif isinstance(message, GoneMessage | DroppedMessage):
+        verdict = GONE_VERDICT if isinstance(message, GoneMessage) else DROPPED_VERDICT
+        body |= {"message": {"messageId": found.message_id}, "verdict": verdict}
+    else:
+        body["message"] = PubsubMessage(
+            data=message.data,
+            attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
+            message_id=id_of(message.shard_id, message),
+            publish_time=format_timestamp(message.publish_time),
+            ordering_key=message.ordering_key or "",
+        )
+    body["subscriptions"] = [_fate(*one) for one in found.fates]
+    return body | ({"nextPageToken": found.next_page_token} if found.next_page_token else {})
+
+
+def _retracted(message_id_: str, retraction: Retraction) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "message": {"messageId": message_id_, "publishTime": format_timestamp(retraction.publish_time)},
+        "cancelTime" if retraction.cancelled else "retractTime": format_timestamp(retraction.retracted_at),
+        "verdict": f"{retracted_verdict(retraction)}.",
+    }
+    if retraction.seq is None:
+        del body["message"]["publishTime"]
+    if retraction.by:
+        body["cancelledBy" if retraction.cancelled else "retractedBy"] = retraction.by
+    if retraction.replaced_by is not None:
+        body["replacementId"] = message_id(*retraction.replaced_by)
+    return body
+
+
+def timeline_json(found: Timeline) -> dict[str, Any]:
+    """One fate, where it is known, and the entries of the journal."""
+    fate: dict[str, Any] = {"subscription": found.subscription.name}
+    if found.fate is not None:
+        fate = _fate(found.subscription, found.fate)
+    return {**fate, "messageId": found.message_id, "timeline": [entry_json(entry) for entry in found.entries]}
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """What happened, without to which message."""
+    body: dict[str, Any] = {"time": format_timestamp(entry.time), "event": entry.event}
+    if entry.attempt:
+        body["deliveryAttempt"] = entry.attempt
+    said = {"principal": entry.author.principal, "client": entry.author.client, "answer": entry.answer}
+    return body | {name: text for name, text in said.items() if text}
+
+
+def _resolved(resolved: Resolved) -> dict[str, Any]:
+    body: dict[str, Any] = {"deadLetterResolution": resolved.resolution}
+    if resolved.at is not None:
+        body["deadLetterResolveTime"] = format_timestamp(resolved.at)
+    if resolved.by:
+        body["deadLetterResolvedBy"] = resolved.by
+    if resolved.successor is not None:
+        body["deadLetterSuccessorId"] = message_id(*resolved.successor)
+    return body
+
+
+def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
+    body: dict[str, Any] = {"subscription": subscription.name, "state": fate.state, "verdict": fate.verdict}
+    standing, letter = fate.standing, fate.dead_letter
+    if standing is not None:
+        body["deliveryAttempt"] = standing.attempt_number
+        if standing.delivered_at is not None:
+            body["deliverTime"] = format_timestamp(standing.delivered_at)
+        if standing.at is not None and standing.state in _TIMES:
+            body[_TIMES[standing.state]] = format_timestamp(standing.at)
+    if fate.endpoint is not None:
+        body |= {
+            "deliveryState": DeliveryState.ENDPOINT_FAILING,
+            "endpointFailure": endpoint_failure_fields(fate.endpoint),
+        }
+    if fate.entry is not None:
+        told = entry_json(fate.entry)
+        body |= {"endTime": told.pop("time"), **told}
+        del body["event"]
+    if fate.blocked_by_message_id:
+        body["blockedByMessageId"] = fate.blocked_by_message_id
+    if letter is not None:
+        body["deadLetterMessageId"] = letter.message_id
+        body["deadLetterTime"] = format_timestamp(letter.publish_time)
+        body["deadLetterReason"] = letter.reason
+        if letter.resolved is not None:
+            body |= _resolved(letter.resolved)
+    return body

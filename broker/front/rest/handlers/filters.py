@@ -1,7 +1,17 @@
-"""TestFilter, an extension: what a filter would match."""
+"""Testing a filter on retained messages, an extension."""
 
+from dataclasses import astuple
+from typing import Any
+
+import msgspec
+
+from broker.domain.log_page import FilterTest, LogPage, MatchedMessage, parse_log_page
+from broker.domain.message import PubsubMessage
+from broker.domain.message_id import id_of
+from broker.domain.page import page_token
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
-from broker.front.rest.codec.filters import decode_test_filter, filter_test_json
+from broker.front.rest.codec.requests import Int32, decode_request
 from broker.front.rest.codec.resources import encode_resource
 
 
@@ -17,3 +27,40 @@ async def test_filter_of_subscription(call: Call) -> bytes:
         call.name, text, page, hung_up=call.exchange.hung_up
     )
     return encode_resource(filter_test_json(tested))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class TestFilterRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    filter: str = ""
+    page_size: Int32 = 0
+    page_token: str = ""
+    include_data: bool = False
+
+
+_test_filter = msgspec.json.Decoder(TestFilterRequest)
+
+
+def decode_test_filter(body: bytes) -> tuple[str, LogPage]:
+    """The filter and the page that is wanted.  Raises InvalidArgument."""
+    request = decode_request(_test_filter, body)
+    return request.filter, parse_log_page(request.page_size, request.page_token, with_data=request.include_data)
+
+
+def filter_test_json(test: FilterTest) -> dict[str, Any]:
+    """A page of matches; the counts are those of the page, so that those of all pages add up."""
+    body: dict[str, Any] = {"matchedMessages": [matched_message(m) for m in test.matched]} if test.matched else {}
+    body |= {"matchedMessageCount": len(test.matched), "scannedMessageCount": test.scanned}
+    return body | ({} if test.rest is None else {"nextPageToken": page_token(*astuple(test.rest))})
+
+
+def matched_message(message: MatchedMessage) -> PubsubMessage:
+    """google.pubsub.v1.PubsubMessage, without its data unless that was asked for: no filter sees it."""
+    return PubsubMessage(
+        data=message.data or b"",
+        attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
+        message_id=id_of(message.shard_id, message),
+        publish_time=format_timestamp(message.publish_time),
+        ordering_key=message.ordering_key or "",
+    )

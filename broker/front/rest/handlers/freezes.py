@@ -1,7 +1,13 @@
-"""Freezing topics; extensions."""
+"""Freezing topics, an extension."""
 
+from typing import Any
+
+import msgspec
+
+from broker.domain.freeze import Freeze
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
-from broker.front.rest.codec.freezes import decode_freeze
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
 
 
@@ -13,3 +19,24 @@ async def freeze_topic(call: Call) -> bytes:
 async def unfreeze_topic(call: Call) -> bytes:
     await call.services.acting.freezes.unfreeze(call.name, by=call.caller.member)
     return encode_resource({})
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class FreezeRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    reason: str = ""
+
+
+_freeze = msgspec.json.Decoder(FreezeRequest)
+
+
+def decode_freeze(body: bytes) -> str:
+    """The reason, "" if there is none.  Raises InvalidArgument."""
+    return decode_request(_freeze, body).reason
+
+
+def freeze_json(freeze: Freeze) -> dict[str, Any]:
+    """By whom as far as that is known."""
+    body = {"reason": freeze.reason, "freezeTime": format_timestamp(freeze.since)}
+    return body | ({"frozenBy": freeze.by} if freeze.by else {})

@@ -1,105 +1,233 @@
-"""Long work: starting it, looking at it, ending it; extensions (G1, G2)."""
+"""Starting, querying and ending long-running operations; extensions."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
 
 from broker.domain.errors import FailedPrecondition, PermissionDenied
 from broker.domain.names import leaf
-from broker.domain.operation import Operation, Verb
+from broker.domain.operation import Operation, OperationState, Verb
 from broker.domain.page import parse_page
+from broker.domain.redrive import RedriveOptions
+from broker.domain.timestamps import format_timestamp
+from broker.front import permissions
 from broker.front.gate import Gate
+from broker.front.permissions import Needs
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters, encode_list
-from broker.front.rest.codec.operations import decode_redrive, decode_wait, operation_json, plan_json
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
+from broker.front.rest.codec.scalars import parse_duration, parse_timestamp
 from broker.services.operations import operation_not_found
-
-_STARTED_BY = {  # the calls
-    Verb.REDRIVE: "Redrive",
-    Verb.COPY: "CopyTopic",
-    Verb.PURGE: "PurgeSubscription",
-    Verb.RECOVER: "RecoverPushes",
-    Verb.REPLAY_MISSING: "ReplayMissingPushes",
-}
+from broker.services.redrive import RedrivePlan
 
 
 async def redrive(call: Call) -> bytes:
     async def may_consume(name: str) -> None:
         if call.gate is not None:
-            await call.gate.allow(call.caller, "Redrive", name)
+            await call.gate.allow(call.caller, call.needs, name)
 
     options = decode_redrive(call.body)
     if call.gate is not None and options.target:
-        await call.gate.allow(call.caller, "Publisher.Publish", options.target)
+        await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
     plan = await call.services.acting.redrives.redrive(
         call.name, options, started_by=call.caller.member, may_consume=may_consume
     )
     return encode_resource(plan_json(plan))
 
 
-async def list_operations(call: Call) -> bytes:
-    page = parse_page(*decode_page_parameters(call.query))
-    operations, token = await call.services.operations.list_operations(call.name, page)
-    return encode_list("operations", [operation_json(operation) for operation in operations], token)
+class OperationCalls:
+    """The calls about operations.  Only a caller who may start an operation may cancel or delete it."""
 
+    def __init__(self, needed_to_start: Callable[[Verb], Needs]) -> None:
+        """`needed_to_start(verb)`: what the call needs that starts such an operation."""
+        self._needed_to_start = needed_to_start
 
-async def get_operation(call: Call) -> bytes:
-    return encode_resource(operation_json(await _seen(call)))
+    async def list_operations(self, call: Call) -> bytes:
+        page = parse_page(*decode_page_parameters(call.query))
+        operations, token = await call.services.operations.list_operations(call.name, page)
+        return encode_list("operations", [operation_json(operation) for operation in operations], token)
 
+    async def get_operation(self, call: Call) -> bytes:
+        return encode_resource(operation_json(await self._seen(call)))
 
-async def wait_operation(call: Call) -> bytes:
-    timeout = decode_wait(call.body)
-    await _seen(call)
-    return encode_resource(operation_json(await call.services.operations.wait_operation(call.name, timeout)))
+    async def wait_operation(self, call: Call) -> bytes:
+        timeout = decode_wait(call.body)
+        await self._seen(call)
+        return encode_resource(operation_json(await call.services.operations.wait_operation(call.name, timeout)))
 
+    async def cancel_operation(self, call: Call) -> bytes:
+        await self._owned(call)
+        await call.services.operations.cancel_operation(call.name)
+        return encode_resource({})
 
-async def cancel_operation(call: Call) -> bytes:
-    await _owned(call)
-    await call.services.operations.cancel_operation(call.name)
-    return encode_resource({})
+    async def delete_operation(self, call: Call) -> bytes:
+        await self._owned(call)
+        await call.services.operations.delete_operation(call.name)
+        return encode_resource({})
 
+    async def _seen(self, call: Call) -> Operation:
+        """The operation, for callers who may list those of the project or may start it.  Raises NotFound."""
+        if call.gate is None or await _may_list(call, call.gate):
+            return await call.services.operations.get_operation(call.name)
+        return await self._owned(call)
 
-async def delete_operation(call: Call) -> bytes:
-    await _owned(call)
-    await call.services.operations.delete_operation(call.name)
-    return encode_resource({})
+    async def _owned(self, call: Call) -> Operation:
+        """The operation, for callers who may start the same one on its target.
 
-
-async def _seen(call: Call) -> Operation:
-    """The operation, for callers who may list those of the project and for those of `_owned`.  Raises NotFound."""
-    if call.gate is None or await _may_list(call, call.gate):
-        return await call.services.operations.get_operation(call.name)
-    return await _owned(call)
-
-
-async def _owned(call: Call) -> Operation:
-    """The operation, for callers who may start the same one on its target.
-
-    Raises PermissionDenied; and NotFound, as if there were none, for callers who may not see it.
-    """
-    operation = await call.services.operations.get_operation(call.name)
-    if call.gate is None:
+        Raises PermissionDenied; and NotFound, as if there were none, for callers who may not see it.
+        """
+        operation = await call.services.operations.get_operation(call.name)
+        if call.gate is None:
+            return operation
+        try:
+            needs = self._needed_to_start(_known_verb(operation))
+            call.required = await call.gate.allow(call.caller, needs, operation.target)
+        except (PermissionDenied, FailedPrecondition) as error:
+            if await _may_list(call, call.gate):
+                raise
+            raise operation_not_found(call.name) from error
         return operation
-    try:
-        call.required = await call.gate.allow(call.caller, _started_by(operation), operation.target)
-    except (PermissionDenied, FailedPrecondition) as error:
-        if await _may_list(call, call.gate):
-            raise
-        raise operation_not_found(call.name) from error
-    return operation
 
 
 async def _may_list(call: Call, gate: Gate) -> bool:
     project = call.name.rsplit("/", 2)[0]
     try:
-        call.required = await gate.allow(call.caller, "Operations.ListOperations", project)
+        call.required = await gate.allow(call.caller, permissions.LIST_SUBSCRIPTIONS, project)
     except PermissionDenied:
         return False
     return True
 
 
-def _started_by(operation: Operation) -> str:
-    """The call that starts such an operation.  Raises FailedPrecondition."""
+def _known_verb(operation: Operation) -> Verb:
+    """Raises FailedPrecondition for an operation of a newer broker."""
     if not isinstance(operation.verb, Verb):
         raise FailedPrecondition(
             f"The operation is a newer broker's, and of a verb that this one does not know: ask that one "
             f"(resource={leaf(operation.name)}, verb={operation.verb})."
         )
-    return _STARTED_BY[operation.verb]
+    return operation.verb
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+_TYPES = "type.googleapis.com/broker.v1."
+_CODES = {  # google.rpc.Code, those that an operation may end with
+    "CANCELLED": 1,
+    "INVALID_ARGUMENT": 3,
+    "NOT_FOUND": 5,
+    "PERMISSION_DENIED": 7,
+    "FAILED_PRECONDITION": 9,
+    "INTERNAL": 13,
+}
+
+
+class RedriveRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    target: str = ""
+    filter: str = ""
+    message_ids: list[str] = []
+    start_time: str = ""
+    end_time: str = ""
+    reasons: list[str] = []
+    max_messages_per_second: float | None = None
+    validate_only: bool = False
+    subscription: object = None  # in the path
+
+
+class WaitOperationRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    timeout: str = ""
+    name: object = None  # in the path
+
+
+_redrive = msgspec.json.Decoder(RedriveRequest)
+_wait = msgspec.json.Decoder(WaitOperationRequest)
+
+
+def decode_redrive(body: bytes) -> RedriveOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_redrive, body)
+    return RedriveOptions(
+        target=request.target,
+        filter=request.filter,
+        message_ids=request.message_ids,
+        start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
+        end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
+        reasons=request.reasons,
+        max_rate=request.max_messages_per_second,
+        validate_only=request.validate_only,
+    )
+
+
+def decode_wait(body: bytes) -> timedelta | None:
+    """The timeout, if there is one.  Raises InvalidArgument."""
+    timeout = decode_request(_wait, body).timeout
+    return parse_duration(timeout, "timeout") if timeout else None
+
+
+def operation_json(operation: Operation) -> dict[str, Any]:
+    """With all that is known; numbers of messages are strings, as protobuf's int64 are."""
+    body = {
+        "name": operation.name,
+        "metadata": _metadata(operation),
+        "done": operation.ended_at is not None,
+    }
+    if operation.state is OperationState.SUCCEEDED:
+        return body | {"response": {"@type": _response_type(operation.verb), **_counts(operation)}}
+    if operation.ended_at is not None:
+        return body | {"error": {"code": _CODES.get(operation.error_code, 2), "message": operation.error_message}}
+    return body
+
+
+def plan_json(plan: RedrivePlan) -> dict[str, Any]:
+    """The operation; one that would only be started has no name, and is done."""
+    body = operation_json(plan.operation)
+    body["metadata"] |= {"takenFrom": list(plan.taken_from), "leftAlone": list(plan.left_alone)}
+    return validated(body) if plan.validate_only else body
+
+
+def validated(body: dict[str, Any]) -> dict[str, Any]:
+    """An operation that would only be started: without a name, and done."""
+    metadata = body["metadata"] | {"state": "VALIDATED", "validateOnly": True}
+    response = {"@type": _response_type(metadata["verb"]), "chosen": metadata["total"]}
+    return {"metadata": metadata, "done": True, "response": response}
+
+
+def _response_type(verb: str) -> str:
+    return f"{_TYPES}{verb[:1].upper()}{verb[1:]}Response"
+
+
+def _metadata(operation: Operation) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "@type": f"{_TYPES}OperationMetadata",
+        "verb": operation.verb,
+        "target": operation.target,
+        "state": operation.state,
+        "createTime": format_timestamp(operation.created_at),
+        "updateTime": format_timestamp(operation.updated_at),
+        "done": str(operation.done),
+        "total": str(operation.total),
+        "ratePerSecond": round(operation.rate, 3),
+        "counts": _counts(operation),
+    }
+    if operation.started_by:
+        body["startedBy"] = operation.started_by
+    if operation.is_estimate:
+        body["totalIsEstimate"] = True
+    if operation.ended_at is not None:
+        body["endTime"] = format_timestamp(operation.ended_at)
+    if operation.max_rate is not None:
+        body["maxMessagesPerSecond"] = operation.max_rate
+    if "targetTopic" in operation.request:
+        body["targetTopic"] = operation.request["targetTopic"]
+    if "unrecorded" in operation.request:
+        body["unrecorded"] = str(operation.request["unrecorded"]["count"])
+    if operation.progress.get("skipped"):
+        body["skipped"] = operation.progress["skipped"]
+    return body
+
+
+def _counts(operation: Operation) -> dict[str, str]:
+    return {name: str(count) for name, count in operation.counts.items()}

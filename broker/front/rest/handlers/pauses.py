@@ -1,7 +1,13 @@
-"""Pausing subscriptions; extensions."""
+"""Pausing subscriptions, an extension."""
 
+from typing import Any
+
+import msgspec
+
+from broker.domain.pause import Pause
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
-from broker.front.rest.codec.pauses import decode_pause
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
 
 
@@ -13,3 +19,27 @@ async def pause_subscription(call: Call) -> bytes:
 async def resume_subscription(call: Call) -> bytes:
     await call.services.acting.pauses.resume(call.name, by=call.caller.member)
     return encode_resource({})
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class PauseRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    reason: str = ""
+    subscription: object = None  # in the path
+
+
+_pause = msgspec.json.Decoder(PauseRequest)
+
+
+def decode_pause(body: bytes) -> str:
+    """The reason, "" if there is none.  Raises InvalidArgument."""
+    return decode_request(_pause, body).reason
+
+
+def pause_json(pause: Pause) -> dict[str, Any]:
+    """Since when and by whom, as far as that is known."""
+    body = {"pausedReason": pause.reason}
+    if pause.since is not None:
+        body["pauseTime"] = format_timestamp(pause.since)
+    return body | ({"pausedBy": pause.by} if pause.by else {})

@@ -1,9 +1,16 @@
 """Publisher.Publish."""
 
-from broker.domain.errors import BrokerError
+from collections.abc import Sequence
+
+import msgspec
+
+from broker.domain.errors import BrokerError, InvalidArgument
+from broker.domain.message import NewMessage
+from broker.domain.publish_limits import MAX_MESSAGES
 from broker.front.rest.call import Call
-from broker.front.rest.codec.publish import decode_large_publish, decode_publish, encode_published
-from broker.front.steps import LONG_BODY
+from broker.front.rest.codec.long_texts import Texts, without_long_texts
+from broker.front.rest.codec.requests import decode_request, has_more_objects
+from broker.front.steps import LONG_BODY, Steps
 
 _WORTH_A_CHECK = 4096  # bytes; what is smaller is decoded sooner than it is asked whether it would be refused
 
@@ -23,3 +30,58 @@ async def publish(call: Call) -> bytes:
         service.refused(call.name, error)
         raise
     return encode_published(published.ids, published.repeats)
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class PublishRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    messages: list[NewMessage] = []
+    topic: object = None  # in the path; proto's own field, ignored here
+
+
+MAX_TOKENS = 500_000  # 1,000 messages with 100 attributes each have 310,000
+_MAX_OBJECTS = 4 * MAX_MESSAGES  # twice as many as messages and their attributes: fewer are counted one by one
+_decoder = msgspec.json.Decoder(PublishRequest)
+_encode = msgspec.json.Encoder().encode
+
+
+def decode_publish(body: bytes) -> list[NewMessage]:
+    """The messages of a publish request.  Raises InvalidArgument."""
+    if has_more_objects(body, _MAX_OBJECTS):
+        raise InvalidArgument(
+            f"The request has more than {_MAX_OBJECTS} JSON objects, which are more than "
+            f"{MAX_MESSAGES} messages with attributes, the maximum."
+        )
+    return decode_request(_decoder, body, max_tokens=MAX_TOKENS).messages
+
+
+def decode_large_publish(body: bytes) -> Steps[list[NewMessage]]:
+    """The same, of a large body: its long texts are decoded piece by piece.  Raises as that does."""
+    rest, texts = yield from without_long_texts(body)
+    if not texts:
+        yield len(body)
+        return decode_publish(body)
+    yield len(rest)
+    try:
+        messages = decode_publish(rest)
+        _put_in(messages, texts)
+    except (InvalidArgument, LookupError):  # a long text is in a wrong place: as a whole it says which
+        yield len(body)
+        return decode_publish(body)
+    return messages
+
+
+def _put_in(messages: Sequence[NewMessage], texts: Texts) -> None:
+    """Raises KeyError unless all the texts are data."""
+    for message in messages:
+        found = texts.pop(message.data, None)
+        if found is not None:
+            message.data = found
+    if texts:
+        raise KeyError
+
+
+def encode_published(ids: Sequence[str], repeats: Sequence[int]) -> bytes:
+    """`repeats`, the indexes of messages that were not stored, are an extension."""
+    return _encode({"messageIds": ids, "repeats": repeats} if repeats else {"messageIds": ids})

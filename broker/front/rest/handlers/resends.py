@@ -1,10 +1,47 @@
-"""Resending; an extension (G2)."""
+"""Resending acknowledged messages, an extension."""
 
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.resend import Outcome, ResendOptions
 from broker.front.rest.call import Call
-from broker.front.rest.codec.resends import decode_resend, resent_json
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
 
 
 async def resend(call: Call) -> bytes:
     done = await call.services.acting.resends.resend(call.name, decode_resend(call.body), by=call.caller.member)
     return encode_resource(resent_json(done))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class ResendRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    message_id: str = ""
+    message_ids: list[str] = []
+    subscription: object = None  # in the path
+
+
+_resend = msgspec.json.Decoder(ResendRequest)
+
+
+def decode_resend(body: bytes) -> ResendOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_resend, body)
+    if bool(request.message_id) == bool(request.message_ids):
+        raise InvalidArgument("Say what is to be resent: either messageId, or messageIds.")
+    if request.message_id:
+        return ResendOptions(message_ids=[request.message_id], one=True)
+    return ResendOptions(message_ids=request.message_ids)
+
+
+def resent_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    return {
+        "results": [{"messageId": id_, "outcome": outcome} for id_, outcome in outcomes.items()],
+        "counts": {outcome: str(count) for outcome, count in Counter(outcomes.values()).items()},
+    }

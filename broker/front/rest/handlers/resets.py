@@ -1,4 +1,4 @@
-"""Resetting projects; an extension."""
+"""Resetting projects, an extension."""
 
 from broker.front.rest.call import Call
 from broker.front.rest.codec.resources import encode_resource

@@ -1,16 +1,21 @@
 """Service accounts and their keys."""
 
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from broker.domain.errors import InvalidArgument
+from broker.domain.names import leaf
 from broker.domain.page import parse_page
+from broker.domain.service_account import ServiceAccount, ServiceAccountKey
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters, encode_list
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
-from broker.front.rest.codec.service_accounts import (
-    check_create_key,
-    decode_create_service_account,
-    decode_key_types,
-    key_json,
-    service_account_json,
-)
 
 
 async def create_service_account(call: Call) -> bytes:
@@ -70,3 +75,91 @@ async def list_keys(call: Call) -> bytes:
 async def delete_key(call: Call) -> bytes:
     await call.services.service_accounts.delete_key(call.name)
     return encode_resource({})
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+_FILE, _ALGORITHM = "TYPE_GOOGLE_CREDENTIALS_FILE", "KEY_ALG_RSA_2048"
+_USER_MANAGED, _UNSPECIFIED = "USER_MANAGED", "KEY_TYPE_UNSPECIFIED"
+_KEY_TYPES = frozenset((_USER_MANAGED, _UNSPECIFIED, "SYSTEM_MANAGED"))
+_NEVER = format_timestamp(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
+
+
+class NewServiceAccount(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What of an account a caller may say."""
+
+    display_name: str = ""
+    description: str = ""
+
+
+class CreateServiceAccountRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    account_id: str = ""
+    service_account: NewServiceAccount = msgspec.field(default_factory=NewServiceAccount)
+
+
+class CreateServiceAccountKeyRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    private_key_type: str = ""
+    key_algorithm: str = ""
+
+
+_create_account = msgspec.json.Decoder(CreateServiceAccountRequest)
+_create_key = msgspec.json.Decoder(CreateServiceAccountKeyRequest)
+
+
+def decode_create_service_account(body: bytes) -> CreateServiceAccountRequest:
+    """Raises InvalidArgument."""
+    return decode_request(_create_account, body)
+
+
+def check_create_key(body: bytes) -> None:
+    """Raises InvalidArgument for a kind of key that is not made."""
+    request = decode_request(_create_key, body)
+    for field, value, only in (
+        ("private_key_type", request.private_key_type, _FILE),
+        ("key_algorithm", request.key_algorithm, _ALGORITHM),
+    ):
+        if value not in ("", only, f"{field.upper().removeprefix('PRIVATE_')}_UNSPECIFIED"):
+            raise InvalidArgument(f"{field} must be {only}, or be left out ({field}={value[:100]}).")
+
+
+def decode_key_types(query: Mapping[str, str]) -> bool:
+    """Whether a list of keys is to have those that users manage, as all keys are.  Raises InvalidArgument."""
+    given = {one for one in query.get("keyTypes", query.get("key_types", "")).split(",") if one}
+    if unknown := given - _KEY_TYPES:
+        raise InvalidArgument(
+            f"keyTypes must be of {', '.join(sorted(_KEY_TYPES))} (keyTypes={min(unknown)[:100]})."
+        )
+    return given <= {_UNSPECIFIED} or _USER_MANAGED in given
+
+
+def service_account_json(account: ServiceAccount) -> dict[str, Any]:
+    body = {
+        "name": account.name,
+        "projectId": leaf(account.project),
+        "uniqueId": account.unique_id,
+        "email": account.email,
+        "displayName": account.display_name,
+        "description": account.description,
+        "oauth2ClientId": account.unique_id,
+        "disabled": account.disabled,
+    }
+    return {name: value for name, value in body.items() if value not in ("", False)}
+
+
+def key_json(
+    account: ServiceAccount, key: ServiceAccountKey, file: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """With the `file` for its holder, when the key was made just now."""
+    body = {
+        "name": f"{account.name}/keys/{key.key_id}",
+        "keyAlgorithm": _ALGORITHM,
+        "keyOrigin": "GOOGLE_PROVIDED",
+        "keyType": _USER_MANAGED,
+        "validAfterTime": format_timestamp(key.created_at),
+        "validBeforeTime": _NEVER,
+    }
+    if file is not None:
+        text = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+        body |= {"privateKeyType": _FILE, "privateKeyData": b64encode(text).decode("ascii")}
+    return body

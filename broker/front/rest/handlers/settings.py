@@ -1,8 +1,12 @@
-"""A project's settings; an extension."""
+"""The settings of a project, an extension."""
+
+from typing import Any
+
+import msgspec
 
 from broker.front.rest.call import Call
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
-from broker.front.rest.codec.settings import decode_update_settings, settings_json
 
 
 async def get_settings(call: Call) -> bytes:
@@ -14,3 +18,23 @@ async def update_settings(call: Call) -> bytes:
     if request.event_topic is not None:
         await call.services.events.set_event_topic(call.name, request.event_topic)
     return await get_settings(call)
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class UpdateSettingsRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    event_topic: str | None = None
+
+
+_update = msgspec.json.Decoder(UpdateSettingsRequest)
+
+
+def decode_update_settings(body: bytes) -> UpdateSettingsRequest:
+    """Raises InvalidArgument."""
+    return decode_request(_update, body)
+
+
+def settings_json(project: str, event_topic: str) -> dict[str, Any]:
+    """Without an event topic there is no such field."""
+    return {"name": f"{project}/settings"} | ({"eventTopic": event_topic} if event_topic else {})

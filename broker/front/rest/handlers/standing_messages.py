@@ -1,8 +1,25 @@
-"""The messages that a subscription has, in their states; an extension."""
+"""The messages of a subscription and their states, an extension."""
 
+from collections.abc import Mapping
+from dataclasses import astuple
+from typing import Any
+
+import msgspec
+
+from broker.domain.message import PubsubMessage
+from broker.domain.message_id import id_of, message_id
+from broker.domain.message_state import MessageState
+from broker.domain.page import page_token
+from broker.domain.standing_page import (
+    StandingList,
+    StandingMessage,
+    StandingPage,
+    parse_standing_page,
+)
+from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
+from broker.front.rest.codec.lists import decode_page_parameters
 from broker.front.rest.codec.resources import encode_resource
-from broker.front.rest.codec.standing_messages import decode_standing_page, standing_list_json
 
 
 async def list_messages(call: Call) -> bytes:
@@ -11,3 +28,47 @@ async def list_messages(call: Call) -> bytes:
         call.name, page, hung_up=call.exchange.hung_up
     )
     return encode_resource(standing_list_json(found))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRYING: "retryTime"}
+
+
+def decode_standing_page(query: Mapping[str, str]) -> StandingPage:
+    """Raises InvalidArgument."""
+    texts = {name: query.get(name, "") for name in ("state", "filter", "contains")}
+    return parse_standing_page(
+        *decode_page_parameters(query),
+        states=texts["state"],
+        filter_text=texts["filter"],
+        contains=texts["contains"],
+    )
+
+
+def standing_list_json(found: StandingList) -> dict[str, Any]:
+    """A page; the counts of all pages add up."""
+    body: dict[str, Any] = {"messages": [_standing(m) for m in found.found], "scannedMessageCount": found.scanned}
+    return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
+
+
+def _standing(message: StandingMessage) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "message": PubsubMessage(
+            data=message.data,
+            attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
+            message_id=id_of(message.shard_id, message),
+            publish_time=format_timestamp(message.publish_time),
+            ordering_key=message.ordering_key or "",
+        ),
+        "state": message.state,
+        "deliveryAttempt": message.attempt_number,
+    }
+    if message.delivered_at is not None:
+        body["deliverTime"] = format_timestamp(message.delivered_at)
+    if message.at is not None:
+        body[_TIMES[message.state]] = format_timestamp(message.at)
+    if message.held_by is not None:
+        body["blockedByMessageId"] = message_id(message.shard_id, message.held_by)
+    return body

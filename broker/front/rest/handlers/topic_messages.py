@@ -1,11 +1,60 @@
-"""The messages that a topic retains; an extension."""
+"""The retained messages of a topic, an extension."""
 
+from collections.abc import Mapping
+from dataclasses import astuple
+from typing import Any
+
+import msgspec
+
+from broker.domain.log_page import MatchedMessage
+from broker.domain.message import PubsubMessage
+from broker.domain.message_id import id_of
+from broker.domain.page import page_token
+from broker.domain.timestamps import format_timestamp
+from broker.domain.topic_page import TopicMessages, TopicPage, parse_topic_page
 from broker.front.rest.call import Call
+from broker.front.rest.codec.lists import decode_page_parameters
 from broker.front.rest.codec.resources import encode_resource
-from broker.front.rest.codec.topic_messages import decode_topic_page, topic_messages_json
+from broker.front.rest.codec.scalars import parse_timestamp
 
 
 async def list_messages(call: Call) -> bytes:
     page = decode_topic_page(call.query)
     found = await call.services.looking.topic_messages.list_messages(call.name, page, hung_up=call.exchange.hung_up)
     return encode_resource(topic_messages_json(found))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+_NAMES = {"startTime": "start_time", "endTime": "end_time", "orderingKey": "ordering_key"}  # either spelling
+
+
+def decode_topic_page(query: Mapping[str, str]) -> TopicPage:
+    """Raises InvalidArgument."""
+    given = {name: query.get(name, query.get(other, "")) for name, other in _NAMES.items()}
+    times = {name: parse_timestamp(given[name], name) for name in ("startTime", "endTime") if given[name]}
+    return parse_topic_page(
+        *decode_page_parameters(query),
+        order=query.get("order", ""),
+        filter_text=query.get("filter", ""),
+        ordering_key=given["orderingKey"] or None,
+        since=times.get("startTime"),
+        until=times.get("endTime"),
+    )
+
+
+def topic_messages_json(page: TopicMessages) -> dict[str, Any]:
+    """A page; the counts of all pages add up."""
+    body: dict[str, Any] = {"messages": [_message(m) for m in page.found], "scannedMessageCount": page.scanned}
+    return body | ({} if page.rest is None else {"nextPageToken": page_token(*astuple(page.rest))})
+
+
+def _message(message: MatchedMessage) -> PubsubMessage:
+    return PubsubMessage(
+        data=message.data or b"",
+        attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
+        message_id=id_of(message.shard_id, message),
+        publish_time=format_timestamp(message.publish_time),
+        ordering_key=message.ordering_key or "",
+    )

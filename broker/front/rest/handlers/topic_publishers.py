@@ -1,12 +1,28 @@
-"""What publishes on a topic without a caller; an extension."""
+"""What publishes to a topic without a caller, an extension."""
 
 from broker.domain.page import parse_page
+from broker.domain.topic_publisher import TopicPublisher
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters, encode_list
-from broker.front.rest.codec.topic_publishers import publisher_json
 
 
 async def list_publishers(call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
     found, token = await call.services.looking.topic_publishers.list_publishers(call.name, page)
     return encode_list("publishers", [publisher_json(publisher) for publisher in found], token)
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+def publisher_json(publisher: TopicPublisher) -> dict[str, str]:
+    """What is empty is left out."""
+    fields = {
+        "name": publisher.name,
+        "kind": publisher.kind,
+        "state": publisher.state.value,
+        "serviceAgent": publisher.service_agent,
+        "reason": publisher.reason,
+        "createdBy": publisher.created_by,
+    }
+    return {name: text for name, text in fields.items() if text}

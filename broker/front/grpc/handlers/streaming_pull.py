@@ -18,8 +18,8 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.flow_control import FlowControl, check_client_id
 from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
 from broker.front.grpc.call import StreamingCall, allow, in_steps
-from broker.front.grpc.codec.pull import add_many_received, add_received
-from broker.front.grpc.codec.requests import decode_request
+from broker.front.grpc.handlers.pull import add_many_received, add_received
+from broker.front.grpc.requests import decode_request
 from broker.front.peer import host_of
 from broker.front.resources.requests import resource_name
 from broker.front.steps import is_long
@@ -54,7 +54,7 @@ async def _open(call: StreamingCall, first: Any) -> MessageStream:
         raise InvalidArgument("first message must set stream_ack_deadline_seconds")
     check_client_id(first.client_id)
     _check_lists(first)
-    await allow(call, "Subscriber.StreamingPull", name)
+    await allow(call, name)
     return await call.services.streaming_pull.open(
         name,
         FlowControl(max(first.max_outstanding_messages, 0), max(first.max_outstanding_bytes, 0)),

@@ -9,8 +9,8 @@ from google.protobuf.descriptor import FileDescriptor
 
 from broker.front.generated.messages import POOL, ServerReflectionRequest, ServerReflectionResponse, files
 from broker.front.grpc.call import StreamingCall
-from broker.front.grpc.codec.requests import decode_request
 from broker.front.grpc.errors import GRPC_STATUS
+from broker.front.grpc.requests import decode_request
 
 
 async def server_reflection(call: StreamingCall) -> None:

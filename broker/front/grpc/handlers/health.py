@@ -5,7 +5,7 @@ import asyncio
 from broker.domain.errors import NotFound
 from broker.front.generated.messages import HealthCheckRequest, HealthCheckResponse
 from broker.front.grpc.call import StreamingCall, UnaryCall
-from broker.front.grpc.codec.requests import decode_request
+from broker.front.grpc.requests import decode_request
 
 SERVICES = ("", "google.pubsub.v1.Publisher", "google.pubsub.v1.Subscriber")
 
