@@ -41,9 +41,21 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """What `module` has as COMMANDS, a command or a group; it is imported when it is asked for."""
+    """A command or a group that is imported when it is asked for: what `module` has as COMMANDS.
+
+    With `resource` it is made from that row of the module's RESOURCES.
+    """
 
     module: str
+    resource: str = ""
+
+    def load(self) -> click.Command:
+        module = import_module(self.module)
+        if self.resource:
+            made: click.Command = module.RESOURCES[self.resource].group(self.resource.rpartition(" ")[2])
+            return made
+        found: click.Command = module.COMMANDS
+        return found
 
 
 class Leaf(click.Command):
@@ -77,15 +89,9 @@ class Group(click.Group):
         """One that is imported when it is asked for."""
         self._elsewhere[name] = commands
 
-    def add_all(self, other: "Group") -> None:
-        """The commands of another group, which are defined in a module of their own."""
-        for command in other.commands.values():
-            self.add_command(command)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self._elsewhere:
-            found: click.Command = import_module(self._elsewhere[cmd_name].module).COMMANDS
-            return found
+            return self._elsewhere[cmd_name].load()
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

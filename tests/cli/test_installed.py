@@ -1,5 +1,6 @@
 """The broker where it is not a checkout run by its owner: installed from the wheel, and as an ordinary user."""
 
+import json
 import os
 import pwd
 import shutil
@@ -68,6 +69,7 @@ def test_the_package_says_what_it_is(wheel: Path) -> None:
 
 
 def test_the_wheel_installs_one_package(wheel: Path) -> None:
+    """No `benchmarks`, no `tests`: other projects have packages of these names."""
     (metadata,) = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()} - {"broker"}
     assert metadata.endswith(".dist-info")
 
@@ -95,6 +97,12 @@ def test_the_installed_command_serves(
     assert httpx.get(f"{broker.url}/readyz").status_code == 200  # the migrations are there
     assert httpx.get(f"{broker.url}/openapi.json").json()["openapi"].startswith("3.1")
     assert (tmp_path / "share" / "pubsub-broker" / "postgres").is_dir()
+    for words in (["--help"], ["bench", "--help"], ["topic", "create", "--help"]):
+        said = subprocess.run([installed, *words], capture_output=True, text=True, check=True, env=elsewhere).stdout
+        assert said.startswith(f"Usage: {' '.join(['broker', *words[:-1]])}")
+    bench = [installed, "bench", "--messages", "20", "--url", broker.url, "--project", "shop", "--json"]
+    measured = json.loads(subprocess.run(bench, capture_output=True, check=True, env=elsewhere).stdout)
+    assert measured["consume"]["messages"] == 20
     shown = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True, env=elsewhere)
     assert shown.stdout == f"broker {wheel.name.split('-')[1]}\n"
 

@@ -3,9 +3,8 @@
 What the API takes is left as it is: whole names, addresses with a domain, roles with a prefix.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 from broker.cli.client.api import NotKnown, NotReached, NotThere, Refused
 from broker.cli.client.calling import Session
@@ -14,8 +13,6 @@ from broker.cli.command_line import guess
 from broker.cli.stop import Misuse
 from broker.domain.errors import InvalidArgument
 from broker.domain.service_account import email_of, is_own_address
-
-T = TypeVar("T")
 
 _EVERYBODY = ("allUsers", "allAuthenticatedUsers")
 _COLLECTIONS = ("topics", "subscriptions", "snapshots", "schemas", "serviceAccounts")
@@ -39,20 +36,21 @@ def account_address(session: Session, given: str) -> str:
         raise Misuse(str(error)) from None
 
 
-def account_name(session: Session, given: str) -> str:
+def account_name(session: Session, account: str) -> str:
     """The full name of an account, whatever its project.  Raises Misuse."""
-    address = account_address(session, given)
+    address = account_address(session, account)
     return address if address.startswith("projects/") else f"projects/-/serviceAccounts/{address}"
 
 
-def of_account(session: Session, given: str, call: Callable[[str], T]) -> T:
-    """What `call` returns for the full name of an account; if there is none, the error names one like it."""
+@contextmanager
+def guessing_account(session: Session, account: str) -> Iterator[None]:
+    """If the server knows no such service account, the error names one like it."""
     try:
-        return call(account_name(session, given))
+        yield
     except Refused as refused:
         if refused.status != "NOT_FOUND" or "/keys/" in refused.reason:
             raise
-        address = account_address(session, given)
+        address = account_address(session, account)
         guessed = guess(address, _addresses(session))
         more = guessed or "; `broker auth accounts list` shows the accounts"
         raise NotThere(f"there is no service account {address}{more}") from None
@@ -117,9 +115,9 @@ def role_of(session: Session, given: str) -> str:
     raise NotThere(f"there is no role {given}{more}")
 
 
-def project_role(session: Session, given: str) -> str:
+def project_role(session: Session, role: str) -> str:
     """The full name of a role: a predefined one with its prefix, else one of the project's own.  Raises Misuse."""
-    return given if given.startswith("roles/") else full_name(given, "roles", session.short_project)
+    return role if role.startswith("roles/") else full_name(role, "roles", session.short_project)
 
 
 def _roles(session: Session) -> list[str]:

@@ -4,16 +4,13 @@ from collections.abc import Callable
 
 import click
 
-from broker.cli.auth.calling import calling
 from broker.cli.auth.names import guessing_accounts, member_of, resource_of, role_of
 from broker.cli.client.api import Api, Json, Refused
-from broker.cli.client.calling import Session
+from broker.cli.client.calling import Session, calling
 from broker.cli.client.output import Shown
 from broker.cli.command_line import Group
 from broker.cli.stop import Stop
 from broker.domain.policy import canonical_member
-
-COMMANDS = Group("policy", help="Who has which roles: on projects/P, topics/T, subscriptions/S and so on.")
 
 _ATTEMPTS = 5  # where others change the same policy
 _VERSION = 3  # with conditions, which are kept as they are
@@ -26,14 +23,14 @@ _member = click.option(
 _role = click.option("--role", metavar="ROLE", required=True, help="Such as publisher, or a whole name.")
 
 
-@calling(COMMANDS, "get", "broker auth policy get projects/demo")
+@calling("get", "broker auth policy get projects/demo")
 @click.argument("resource")
 def get(session: Session, *, resource: str) -> Shown:
     """Show the policy of a resource; what it has from its project is in the project's."""
     return _shown(_read(session.api, resource_of(session, resource)))
 
 
-@calling(COMMANDS, "add", "broker auth policy add topics/orders --role publisher --member billing")
+@calling("add", "broker auth policy add topics/orders --role publisher --member billing")
 @_member
 @_role
 @click.argument("resource")
@@ -57,7 +54,6 @@ def add(session: Session, *, member: str, role: str, resource: str) -> Shown:
 
 
 @calling(
-    COMMANDS,
     "remove",
     "broker auth policy remove topics/orders --role publisher --member billing",
 )
@@ -80,7 +76,7 @@ def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
     return _change(session.api, resource, edit)
 
 
-@calling(COMMANDS, "test", "broker auth policy test topics/orders pubsub.topics.publish")
+@calling("test", "broker auth policy test topics/orders pubsub.topics.publish")
 @click.argument("resource")
 @click.argument("permissions", metavar="PERMISSION...", nargs=-1, required=True)
 def test(session: Session, *, resource: str, permissions: tuple[str, ...]) -> Shown:
@@ -131,3 +127,10 @@ def _shown(policy: Json) -> Shown:
         minor=("condition",),
         nothing="Nobody has a role by this policy.",
     )
+
+
+COMMANDS = Group(
+    "policy",
+    help="Who has which roles: on projects/P, topics/T, subscriptions/S and so on.",
+    commands=[get, add, remove, test],
+)

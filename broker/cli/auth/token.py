@@ -1,18 +1,15 @@
 """`broker auth token`: an access token, for curl and the like."""
 
-from broker.cli.auth.calling import calling
-from broker.cli.client.calling import Session
+from broker.cli.client.calling import Session, calling
 from broker.cli.client.credentials import KeyFile
 from broker.cli.client.google_credentials import VARIABLE
 from broker.cli.client.output import Shown
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-_OWN = Group("auth")
 _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
-@calling(_OWN, "token", "broker auth token --credentials admin.json")
+@calling("token", "broker auth token --credentials admin.json")
 def token(session: Session) -> Shown:
     """Print an access token for a key file; it holds for an hour."""
     key = session.api.credentials

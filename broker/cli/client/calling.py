@@ -12,7 +12,7 @@ from broker.cli.client.api import Api
 from broker.cli.client.connection import OPTIONS, connection_from, full_name, project_name
 from broker.cli.client.exit_codes import DONE, IN_WORDS, INTERRUPTED
 from broker.cli.client.output import Output, Shown
-from broker.cli.command_line import Group, Leaf, in_examples
+from broker.cli.command_line import Leaf, in_examples
 from broker.cli.stop import Misuse
 
 AS_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, for programs.")
@@ -57,25 +57,35 @@ class ClientCommand(Leaf):
     examples: Sequence[str] = ()
 
 
-def calling(
-    group: Group, name: str, *examples: str
-) -> Callable[[Callable[..., Shown | int | None]], click.Command]:
-    """A command of `group` that calls a server.
+def calling(name: str, *examples: str) -> Callable[[Callable[..., Shown | int | None]], click.Command]:
+    """Makes a command that calls a server.
 
     The function gets a Session and the command's own options, which click's decorators give it; its docstring is
     the help.  It returns what is to be shown, or its exit code.
     """
 
     def decorate(function: Callable[..., Shown | int | None]) -> click.Command:
-        def run(as_json: bool, **given: Any) -> int:
-            return call_server(function, Output(as_json=as_json), given)
-
-        own = reversed(getattr(function, "__click_params__", []))
-        command = client_command(name, function, [*own, *OPTIONS, AS_JSON], run, examples)
-        group.add_command(command)
-        return command
+        return server_command(
+            name, function, params=params_of(function), help_=inspect.getdoc(function) or "", examples=examples
+        )
 
     return decorate
+
+
+def server_command(
+    name: str,
+    function: Callable[..., Shown | int | None],
+    *,
+    params: Sequence[click.Parameter],
+    help_: str,
+    examples: Sequence[str],
+) -> click.Command:
+    """Makes a command that calls a server, with the options that all of these have."""
+
+    def run(as_json: bool, **given: Any) -> int:
+        return call_server(function, Output(as_json=as_json), given)
+
+    return _client_command(name, run, params=[*params, *OPTIONS, AS_JSON], help_=help_, examples=examples)
 
 
 def call_server(function: Callable[..., Shown | int | None], out: Output, given: dict[str, Any]) -> int:
@@ -87,31 +97,30 @@ def call_server(function: Callable[..., Shown | int | None], out: Output, given:
         return finish(out, lambda: function(Session(api, out, connection.project), **given))
 
 
-def local(group: Group, name: str, *examples: str) -> Callable[[Callable[..., Shown | int | None]], click.Command]:
-    """The same of a command that calls nobody; it gets an Output."""
+def local(name: str, *examples: str) -> Callable[[Callable[..., Shown | int | None]], click.Command]:
+    """Makes a command that calls no server; its function gets an Output."""
 
     def decorate(function: Callable[..., Shown | int | None]) -> click.Command:
         def run(as_json: bool, **given: Any) -> int:
             out = Output(as_json=as_json)
             return finish(out, lambda: function(out, **given))
 
-        own = reversed(getattr(function, "__click_params__", []))
-        command = client_command(name, function, [*own, AS_JSON], run, examples)
-        group.add_command(command)
-        return command
+        params, help_ = [*params_of(function), AS_JSON], inspect.getdoc(function) or ""
+        return _client_command(name, run, params=params, help_=help_, examples=examples)
 
     return decorate
 
 
-def client_command(
-    name: str,
-    function: Callable[..., Any],
-    params: Sequence[click.Parameter],
-    run: Callable[..., int],
-    examples: Sequence[str],
+def params_of(function: Callable[..., Any]) -> list[click.Parameter]:
+    """The parameters that click's decorators gave a function, in the order of the decorators."""
+    return list(reversed(getattr(function, "__click_params__", [])))
+
+
+def _client_command(
+    name: str, run: Callable[..., int], *, params: Sequence[click.Parameter], help_: str, examples: Sequence[str]
 ) -> ClientCommand:
     epilog = in_examples(examples, IN_WORDS)
-    command = ClientCommand(name, params=list(params), callback=run, help=inspect.getdoc(function), epilog=epilog)
+    command = ClientCommand(name, params=list(params), callback=run, help=help_, epilog=epilog)
     command.examples = examples
     return command
 

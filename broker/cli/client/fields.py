@@ -17,6 +17,7 @@ SET = click.option(
     multiple=True,
     help="Any field, as the API calls it; the value is JSON, or a text. Repeatable.",
 )
+CLEAR = click.option("--clear", "cleared", metavar="FIELD", multiple=True, help="Back to its default. Repeatable.")
 LABEL = click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help="Repeatable.")
 
 

@@ -24,15 +24,12 @@ from broker.cli.client.declarations.reading import read_declarations
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Output, Shown
 from broker.cli.client.words import leaf, value_text
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse, Stop
 
-_OWN = Group("apply")
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "none": " "}
 
 
 @calling(
-    _OWN,
     "apply",
     "broker apply --file shop.yaml --dry-run",
     "broker apply --file shop.yaml",

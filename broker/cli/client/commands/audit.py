@@ -7,10 +7,8 @@ from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, short_time, time_text
-from broker.cli.command_line import Group
 from broker.domain.audit_entry import method_name
 
-_OWN = Group("audit")
 _FIELDS = {
     "method": "protoPayload.methodName",
     "resource": "protoPayload.resourceName",
@@ -20,7 +18,6 @@ _FIELDS = {
 
 
 @calling(
-    _OWN,
     "audit",
     "broker audit --since 1h --method IAM.CreateServiceAccount",
 )

@@ -15,10 +15,8 @@ from broker.cli.client.api import Api, Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.exit_codes import DONE
 from broker.cli.client.output import Shown
-from broker.cli.command_line import Group
 from broker.cli.stop import Stop
 
-_OWN = Group("bench")
 _COLUMNS = ("what", "messages", "seconds", "per second", "p50 ms", "p99 ms")
 _PATIENCE_SECONDS = 30.0  # without a message
 
@@ -48,7 +46,7 @@ class _Run:
         }
 
 
-@calling(_OWN, "bench", "broker bench --messages 200 --batch 20 --connections 2")
+@calling("bench", "broker bench --messages 200 --batch 20 --connections 2")
 @click.option("--messages", metavar="N", type=click.IntRange(1), default=10_000, show_default=True)
 @click.option("--bytes", "size", metavar="N", type=click.IntRange(1, 9_000_000), default=100, show_default=True)
 @click.option(

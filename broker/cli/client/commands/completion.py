@@ -5,13 +5,11 @@ from click.shell_completion import get_completion_class
 
 from broker.cli.client.calling import local
 from broker.cli.client.output import Output, Shown
-from broker.cli.command_line import Group
 
-_OWN = Group("completion")
 _VARIABLE = "_BROKER_COMPLETE"  # that click's part of the script asks this program by
 
 
-@local(_OWN, "completion", 'eval "$(broker completion bash)"', "broker completion fish")
+@local("completion", 'eval "$(broker completion bash)"', "broker completion fish")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(_: Output, *, shell: str) -> Shown:
     """Print what makes a shell complete commands and options: evaluate it where the shell starts.
@@ -20,7 +18,7 @@ def completion(_: Output, *, shell: str) -> Shown:
     """
     made = get_completion_class(shell)
     assert made is not None
-    script = made(_OWN, {}, "broker", _VARIABLE).source()
+    script = made(click.get_current_context().find_root().command, {}, "broker", _VARIABLE).source()
     return Shown(data={"shell": shell, "script": script}, script=script)
 
 

@@ -13,11 +13,10 @@ from broker.cli.client.output import Output, Shown
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-COMMANDS = Group("context", help="Which server, project and credentials commands use, by names that you choose.")
 _name = click.argument("name")
 
 
-@local(COMMANDS, "list", "broker context list")
+@local("list", "broker context list")
 def list_(_: Output) -> Shown:
     """List the contexts."""
     contexts = read_contexts()
@@ -27,7 +26,7 @@ def list_(_: Output) -> Shown:
     return Shown(data=data, columns=("use", "name", *_FIELDS), rows=rows, whole=("name",), nothing=nothing)
 
 
-@local(COMMANDS, "set", "broker context set local --url http://127.0.0.1:8085 --project demo")
+@local("set", "broker context set local --url http://127.0.0.1:8085 --project demo")
 @_name
 @click.option("--url", metavar="URL", help="The server.")
 @click.option("--project", metavar="PROJECT", help="The project of short names.")
@@ -62,7 +61,7 @@ def set_(_: Output, *, name: str, **options: str | None) -> Shown:
     return Shown(data=data, line=f"The context {name} is kept; {'it ' if in_use == 'is in use' else ''}{in_use}.")
 
 
-@local(COMMANDS, "use", "broker context use local")
+@local("use", "broker context use local")
 @_name
 def use(_: Output, *, name: str) -> Shown:
     """Use a context from now on, where no option or variable says otherwise."""
@@ -72,7 +71,7 @@ def use(_: Output, *, name: str) -> Shown:
     return Shown(data=_described(name, context, current=True), line=f"{name} is in use.")
 
 
-@local(COMMANDS, "show", "broker context show", "broker context show local")
+@local("show", "broker context show", "broker context show local")
 @click.argument("name", required=False)
 def show(_: Output, *, name: str | None) -> Shown:
     """Show a context, or the one in use; an API key is not shown."""
@@ -84,7 +83,7 @@ def show(_: Output, *, name: str | None) -> Shown:
     return Shown(data=found, fields=found)
 
 
-@local(COMMANDS, "delete", "broker context delete local")
+@local("delete", "broker context delete local")
 @_name
 def delete(_: Output, *, name: str) -> Shown:
     """Forget a context."""
@@ -102,3 +101,10 @@ def _described(name: str, context: Context, current: bool) -> Json:
     is_path = looks_like_a_path(context.credentials)
     kept["credentials"] = context.credentials if is_path or not context.credentials else "an API key"
     return {"name": name, "current": current} | {field: text for field, text in kept.items() if text}
+
+
+COMMANDS = Group(
+    "context",
+    help="Which server, project and credentials commands use, by names that you choose.",
+    commands=[list_, set_, use, show, delete],
+)

@@ -19,16 +19,12 @@ from broker.cli.client.words import as_typed, leaf, pairs, short_time, time_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-COMMANDS = Group(
-    "dlq",
-    help="Dead letters of a subscription; these need this broker.",
-)
 _subscription = click.argument("subscription")
 _reason = click.option("--reason", metavar="TEXT", help='Only those that failed for it, such as "push 503".')
 _filter = click.option("--filter", "filter_text", metavar="FILTER", help="Only letters that it matches.")
 
 
-@calling(COMMANDS, "summary", "broker dlq summary fragile", "broker dlq summary fragile --by attribute:env")
+@calling("summary", "broker dlq summary fragile", "broker dlq summary fragile --by attribute:env")
 @_subscription
 @click.option(
     "--by", metavar="WHAT", default="reason", show_default=True, help="reason, status, hour, attribute:NAME."
@@ -48,7 +44,7 @@ def summary(session: Session, *, subscription: str, by: str, filter_text: str | 
     return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_nothing(filter_text))
 
 
-@calling(COMMANDS, "list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5")
+@calling("list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5")
 @_subscription
 @_reason
 @_filter
@@ -69,7 +65,7 @@ def list_(session: Session, *, subscription: str, reason: str | None, filter_tex
     )
 
 
-@calling(COMMANDS, "show", "broker dlq show fragile $LETTER")
+@calling("show", "broker dlq show fragile $LETTER")
 @_subscription
 @click.argument("message_id", metavar="ID")
 def show(session: Session, *, subscription: str, message_id: str) -> Shown:
@@ -87,7 +83,6 @@ def show(session: Session, *, subscription: str, message_id: str) -> Shown:
 
 
 @calling(
-    COMMANDS,
     "redrive",
     "broker dlq redrive fragile --dry-run",
     "broker dlq redrive fragile --target parcels --dry-run",
@@ -122,7 +117,6 @@ def redrive(
 
 
 @calling(
-    COMMANDS,
     "discard",
     "broker dlq discard fragile --id $LETTER --yes",
     'broker dlq discard fragile --reason "push 410" --yes',
@@ -161,7 +155,6 @@ def discard(session: Session, *, subscription: str, yes: bool, **chosen: object)
 
 
 @calling(
-    COMMANDS,
     "edit",
     "broker dlq edit fragile $LETTER --attribute env=test --data 'of stones'",
 )
@@ -256,3 +249,10 @@ def _as_it_was(letter: Json) -> Json:
     return message | {
         "attributes": {name: text for name, text in attributes.items() if not name.startswith(_TELLS)}
     }
+
+
+COMMANDS = Group(
+    "dlq",
+    help="Dead letters of a subscription; these need this broker.",
+    commands=[summary, list_, show, redrive, discard, edit],
+)

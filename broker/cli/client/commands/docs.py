@@ -8,13 +8,10 @@ import click
 
 from broker.cli.client.calling import local
 from broker.cli.client.output import Output, Shown
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-_OWN = Group("docs")
 
-
-@local(_OWN, "docs", "broker docs", "broker docs runbooks", "broker docs runbooks disk")
+@local("docs", "broker docs", "broker docs runbooks", "broker docs runbooks disk")
 @click.argument("page", required=False)
 @click.argument("words", metavar="[WORD...]", nargs=-1)
 def docs(_: Output, *, page: str | None, words: tuple[str, ...]) -> Shown:

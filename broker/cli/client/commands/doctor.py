@@ -13,14 +13,12 @@ from broker.cli.client.clock import machine_time
 from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, parse_time
-from broker.cli.command_line import Group
 from broker.cli.finding import ERROR, OK, UNKNOWN, WARNING, Finding, not_checked
 from broker.cli.stop import Stop
 from broker.domain.certificate_validity import ValidityState, span_in_words
 from broker.domain.lag import HEALTHY
 from broker.version import version
 
-_OWN = Group("doctor")
 _SLOW_SECONDS = 1.0
 _SKEW_SECONDS = 30.0
 _MOST_LAGS = 1_000  # subscriptions, those that are furthest behind
@@ -52,7 +50,7 @@ _WHO_MAY = {
 }
 
 
-@calling(_OWN, "doctor", "broker doctor")
+@calling("doctor", "broker doctor")
 @click.option("--database-url", metavar="URL", help="Check the broker's PostgreSQL too.")
 @click.option("--database-password-file", metavar="FILE", help="The password of that database.")
 @click.option("--database-schema", metavar="NAME", help="The schema of the broker's tables.")

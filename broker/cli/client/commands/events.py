@@ -10,29 +10,27 @@ from broker.cli.client.words import leaf
 from broker.cli.command_line import Group
 from broker.cli.stop import Stop
 
-COMMANDS = Group("events", help="The topic that events of a project are published on; these need this broker.")
 
-
-@calling(COMMANDS, "show", "broker events show")
+@calling("show", "broker events show")
 def show(session: Session) -> Shown:
     """Show the settings of a project: the topic of its events."""
     return _shown(session.api.call("GET", f"{session.project}/settings"))
 
 
-@calling(COMMANDS, "set", "broker events set events")
+@calling("set", "broker events set events")
 @click.argument("topic")
 def set_(session: Session, *, topic: str) -> Shown:
     """Publish the events of a project on TOPIC."""
     return _shown(session.api.call("PATCH", f"{session.project}/settings", {"eventTopic": session.topic(topic)}))
 
 
-@calling(COMMANDS, "off", "broker events off")
+@calling("off", "broker events off")
 def off(session: Session) -> Shown:
     """Publish no events of a project."""
     return _shown(session.api.call("PATCH", f"{session.project}/settings", {"eventTopic": ""}))
 
 
-@calling(COMMANDS, "tail", "broker events tail --max 1")
+@calling("tail", "broker events tail --max 1")
 @click.option("--max", "most", metavar="N", type=click.IntRange(1), help="End after so many.")
 def tail(session: Session, *, most: int | None) -> int:
     """Print events as they happen, until Ctrl-C."""
@@ -46,3 +44,10 @@ def _shown(settings: Json) -> Shown:
     topic = settings.get("eventTopic")
     line = f"Events are published on {leaf(topic)}." if topic else "No events are published."
     return Shown(data=settings, line=line)
+
+
+COMMANDS = Group(
+    "events",
+    help="The topic that events of a project are published on; these need this broker.",
+    commands=[show, set_, off, tail],
+)

@@ -9,12 +9,9 @@ from broker.cli.client.declarations.form import exported, policy_form, short
 from broker.cli.client.declarations.reading import COLLECTIONS
 from broker.cli.client.declarations.state import read_policy, read_state
 from broker.cli.client.output import Shown
-from broker.cli.command_line import Group
-
-_OWN = Group("export")
 
 
-@calling(_OWN, "export", "broker export > shop.yaml")
+@calling("export", "broker export > shop.yaml")
 @click.option("--policies/--no-policies", default=True, help="With who has which roles.", show_default=True)
 def export(session: Session, *, policies: bool) -> Shown:
     """Write what a project has as `broker apply` reads it.

@@ -4,14 +4,12 @@ import click
 
 from broker.cli.client.calling import local
 from broker.cli.client.output import Output, Shown
-from broker.cli.command_line import Group, guess
+from broker.cli.command_line import guess
 from broker.cli.help_topics import TOPICS
 from broker.cli.stop import Misuse
 
-_OWN = Group("help")
 
-
-@local(_OWN, "help", "broker help", "broker help sub ack", "broker help times")
+@local("help", "broker help", "broker help sub ack", "broker help times")
 @click.argument("words", metavar="[COMMAND|TOPIC]...", nargs=-1)
 def help_(_: Output, *, words: tuple[str, ...]) -> Shown:
     """Show the help of a command, or of a topic: connection, times, output, exit-codes, names."""

@@ -6,14 +6,12 @@ from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.output import Shown
 from broker.cli.client.words import age_of, leaf
-from broker.cli.command_line import Group
 
-_OWN = Group("lag")
 COLUMNS = ("subscription", "state", "age", "backlog", "outstanding", "verdict")
 MINOR = ("outstanding", "age")
 
 
-@calling(_OWN, "lag", "broker lag")
+@calling("lag", "broker lag")
 @click.option("--max", "most", metavar="N", type=click.IntRange(1, 1000), default=100, show_default=True)
 def lag(session: Session, *, most: int) -> Shown:
     """List all subscriptions with their delivery state, the one furthest behind first; needs this broker."""

@@ -15,10 +15,8 @@ from broker.cli.command_line import Group
 
 _LATE = {"outstanding": "out just now", "returned": "came back", "settled": "done with"}
 
-COMMANDS = Group("message", help="One message, and what became of it.")
 
-
-@calling(COMMANDS, "show", "broker message show $ID", "broker message show $ID --sub billing")
+@calling("show", "broker message show $ID", "broker message show $ID --sub billing")
 @click.argument("message_id", metavar="ID")
 @click.option("--topic", metavar="TOPIC", help="Where it is; without, it is looked for in the project.")
 @click.option("--sub", "subscription", metavar="SUB", help="What happened to it there, by its journal.")
@@ -35,7 +33,7 @@ def show(session: Session, *, message_id: str, topic: str | None, subscription: 
     return Shown(data=found, fields=fields | {f"for {name}": fate for name, fate in fates.items()})
 
 
-@calling(COMMANDS, "retract", "broker message retract reminders $WAITING --yes")
+@calling("retract", "broker message retract reminders $WAITING --yes")
 @click.argument("topic")
 @click.argument("message_ids", metavar="ID...", nargs=-1, required=True)
 @YES
@@ -48,7 +46,7 @@ def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: 
     return Shown(data=done, line=f"Of {leaf(name)}: {told}.{_standings(done)}")
 
 
-@calling(COMMANDS, "replace", "broker message replace reminders $WAITING 'Write to them.' --delay 1h")
+@calling("replace", "broker message replace reminders $WAITING 'Write to them.' --delay 1h")
 @click.argument("topic")
 @click.argument("message_id", metavar="ID")
 @click.argument("text")
@@ -115,3 +113,10 @@ def _timeline(found: Json) -> Shown:
 
 def _who(event: Json) -> str:
     return " ".join(event[name] for name in ("principal", "client") if name in event)
+
+
+COMMANDS = Group(
+    "message",
+    help="One message, and what became of it.",
+    commands=[show, retract, replace],
+)

@@ -5,12 +5,9 @@ import click
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.messages import message_row, shown_messages
 from broker.cli.client.output import Shown
-from broker.cli.command_line import Group
-
-_OWN = Group("peek")
 
 
-@calling(_OWN, "peek", "broker peek billing", "broker peek billing --state waiting --contains order")
+@calling("peek", "broker peek billing", "broker peek billing --state waiting --contains order")
 @click.argument("subscription")
 @click.option(
     "--state", metavar="STATE,…", help="Of waiting, outstanding, retrying, blocked, exhausted; default: all."

@@ -19,10 +19,8 @@ from broker.cli.client.json_text import NotJson, parse_json
 from broker.cli.client.output import Output
 from broker.cli.client.priorities import PRIORITY, check_prioritized, prioritized, urgency_of
 from broker.cli.client.words import as_typed, pairs
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-_OWN = Group("publish")
 _FIELDS = {"data", "text", "attributes", "orderingKey", "priority"}
 _IGNORED = {"messageId", "publishTime"}  # which a message has that was printed by another command
 _MOST = 1000  # of a publish, by Google's limits
@@ -32,7 +30,6 @@ _MOST_LIST_BYTES = 500_000_000  # of a list of messages, which is read as a whol
 
 
 @calling(
-    _OWN,
     "publish",
     "broker publish orders 'one order' --attribute env=prod",
     "seq 3 | broker publish orders --rate 100",

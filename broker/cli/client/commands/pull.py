@@ -7,13 +7,10 @@ from broker.cli.client.calling import Session, calling
 from broker.cli.client.messages import message_row, shown_messages
 from broker.cli.client.output import Shown
 from broker.cli.client.pulling import redelivery_text, why_nothing
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-_OWN = Group("pull")
 
-
-@calling(_OWN, "pull", "broker pull billing --max 2", "broker pull billing --ack", "broker pull fragile --reject")
+@calling("pull", "broker pull billing --max 2", "broker pull billing --ack", "broker pull fragile --reject")
 @click.argument("subscription")
 @click.option("--max", "most", metavar="N", type=click.IntRange(1, 1000), default=10, show_default=True)
 @click.option("--ack", is_flag=True, help="Acknowledge them, once they are printed.")

@@ -10,14 +10,10 @@ from broker.cli.client.exit_codes import DONE
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf, time_text
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
-
-_OWN = Group("purge")
 
 
 @calling(
-    _OWN,
     "purge",
     "broker purge billing --filter 'attributes.env = \"test\"' --dry-run",
     "broker purge billing --filter 'attributes.env = \"test\"' --yes",

@@ -1,4 +1,4 @@
-"""`broker push`."""
+"""`broker push`: what is its own beside the commands that all nouns have."""
 
 import base64
 
@@ -11,21 +11,11 @@ from broker.cli.client.exit_codes import DONE, REFUSED
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
 from broker.cli.client.words import as_typed, leaf, short_time, time_text
-from broker.cli.command_line import Group
 
-COMMANDS = Group("push", help="How pushes to an endpoint go; these need this broker.")
 _subscription = click.argument("subscription")
 
 
-@calling(COMMANDS, "status", "broker push status hook")
-@_subscription
-def status(session: Session, *, subscription: str) -> Shown:
-    """Show whether a subscription is pushed, and what its endpoint can take."""
-    found = session.api.call("GET", f"{session.subscription(subscription)}:pushStatus")
-    return Shown(data=found, fields=found)
-
-
-@calling(COMMANDS, "failures", "broker push failures hook")
+@calling("failures", "broker push failures hook")
 @_subscription
 @click.option("--message", "message_id", metavar="ID", help="Only those of this message.")
 @click.option("--max", "most", metavar="N", type=click.IntRange(1, 100), default=20, show_default=True)
@@ -56,7 +46,7 @@ def failures(session: Session, *, subscription: str, message_id: str | None, mos
     )
 
 
-@calling(COMMANDS, "set-endpoint", "broker push set-endpoint hook $SINK")
+@calling("set-endpoint", "broker push set-endpoint hook $SINK")
 @_subscription
 @click.argument("endpoint")
 def set_endpoint(session: Session, *, subscription: str, endpoint: str) -> Shown:
@@ -69,25 +59,7 @@ def set_endpoint(session: Session, *, subscription: str, endpoint: str) -> Shown
     )
 
 
-@calling(COMMANDS, "pause", "broker push pause hook --reason 'The receiver moves.'")
-@_subscription
-@click.option("--reason", metavar="TEXT", default="", help="Is shown to whoever asks.")
-def pause(session: Session, *, subscription: str, reason: str) -> Shown:
-    """Push nothing until it is resumed; messages wait."""
-    name = session.subscription(subscription)
-    answer = session.api.call("POST", f"{name}:pausePush", {"reason": reason})
-    return Shown(data=answer, line=f"Paused {name}.")
-
-
-@calling(COMMANDS, "resume", "broker push resume hook")
-@_subscription
-def resume(session: Session, *, subscription: str) -> Shown:
-    """End a pause, whoever began it."""
-    name = session.subscription(subscription)
-    return Shown(data=session.api.call("POST", f"{name}:resumePush", {}), line=f"Resumed {name}.")
-
-
-@calling(COMMANDS, "test", "broker push test hook 'Is anybody there?'")
+@calling("test", "broker push test hook 'Is anybody there?'")
 @_subscription
 @click.argument("text", required=False)
 def test(session: Session, *, subscription: str, text: str | None) -> Shown | int:
@@ -98,7 +70,7 @@ def test(session: Session, *, subscription: str, text: str | None) -> Shown | in
     return DONE if answer.get("delivered") else REFUSED
 
 
-@calling(COMMANDS, "resend", "broker push resend billing $ID")
+@calling("resend", "broker push resend billing $ID")
 @_subscription
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 def resend(session: Session, *, subscription: str, ids: tuple[str, ...]) -> Shown:
@@ -115,9 +87,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Say how many it would b
 _no_wait = click.option("--no-wait", is_flag=True, help="Do not wait for its end.")
 
 
-@calling(
-    COMMANDS, "recover", "broker push recover hook --since 1h --dry-run", "broker push recover hook --since 1h"
-)
+@calling("recover", "broker push recover hook --since 1h --dry-run", "broker push recover hook --since 1h")
 @_subscription
 @_since
 @_rate
@@ -133,7 +103,6 @@ def recover(
 
 
 @calling(
-    COMMANDS,
     "replay-missing",
     "broker push replay-missing hook --since 1h --dry-run",
     "broker push replay-missing hook --since 1h --rate 500",

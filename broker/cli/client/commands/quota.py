@@ -8,18 +8,16 @@ from broker.cli.client.output import Shown
 from broker.cli.command_line import Group, guess
 from broker.cli.stop import Misuse
 
-COMMANDS = Group("quota", help="Quotas: what a project and each principal in it may use; these need this broker.")
 _COLUMNS = ("quota", "usage", "limit", "unit", "principal")
 
 
-@calling(COMMANDS, "show", "broker quota show")
+@calling("show", "broker quota show")
 def show(session: Session) -> Shown:
     """Show limits and usage of a project, and of the principals that use most."""
     return _shown(session.api.call("GET", f"{session.project}/quotas"))
 
 
 @calling(
-    COMMANDS,
     "set",
     "broker quota set publishMessages=100000 topics=500",
     "broker quota set publishMessages=none --principals",
@@ -58,3 +56,10 @@ def _shown(found: Json) -> Shown:
 
 def _said(one: Json) -> str:
     return f"{one['limit']:,}" if "limit" in one else "none"
+
+
+COMMANDS = Group(
+    "quota",
+    help="Quotas: what a project and each principal in it may use; these need this broker.",
+    commands=[show, set_],
+)

@@ -3,12 +3,9 @@
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.confirming import YES, Loss, confirm_loss, counted
 from broker.cli.client.output import Shown
-from broker.cli.command_line import Group
-
-_OWN = Group("reset")
 
 
-@calling(_OWN, "reset", "broker reset --project scratch --yes")
+@calling("reset", "broker reset --project scratch --yes")
 @YES
 def reset(session: Session, *, yes: bool) -> Shown:
     """Delete all that the project has, for good; needs this broker, started with --allow-reset."""

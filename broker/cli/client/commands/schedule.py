@@ -1,4 +1,4 @@
-"""`broker schedule`."""
+"""`broker schedule`: what is its own beside the commands that all nouns have."""
 
 from base64 import b64encode
 
@@ -6,53 +6,35 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.messages import message_fields
 from broker.cli.client.output import Shown
 from broker.cli.client.words import as_typed, duration_text, future_text, leaf, pairs, short_time
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-COMMANDS = Group("schedule", help="Schedules: messages that are published again and again; these need this broker.")
+CREATE_OPTIONS = (
+    click.argument("text"),
+    click.option("--topic", metavar="TOPIC", required=True, help="Where it publishes."),
+    click.option("--cron", metavar="CRON", help="Five fields, or six with the seconds first."),
+    click.option("--every", metavar="DURATION", help="In place of it: 90s, 2h, 7d."),
+    click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin; UTC otherwise."),
+    click.option("--start", metavar="TIME", help="No tick is before it."),
+    click.option("--end", metavar="TIME", help="No tick is after it."),
+    click.option(
+        "--missed",
+        type=click.Choice(["skip", "one", "all"]),
+        help="Of ticks while no broker ran; one if not given.",
+    ),
+    click.option("--template", is_flag=True, help="Replace {{time}}, {{schedule}} and {{tick}}."),
+    click.option(
+        "--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Of each message; repeatable."
+    ),
+    click.option("--ordering-key", metavar="KEY", help="Of each message."),
+)
 _schedule = click.argument("schedule")
 
 
-@calling(COMMANDS, "list", "broker schedule list")
-def list_(session: Session) -> Shown:
-    """List the schedules of a project."""
-    found = session.api.all_of(f"{session.project}/schedules", "schedules")
-    rows = [
-        [leaf(one["name"]), leaf(one["topic"]), _times(one), one["state"], short_time(one.get("nextTime"))]
-        for one in found
-    ]
-    columns = ("schedule", "topic", "ticks", "state", "next")
-    nothing = "There is no schedule; `broker schedule create` makes one."
-    whole, minor = ("topic", "state", "next"), ("topic", "state")
-    return Shown(data=found, columns=columns, rows=rows, whole=whole, minor=minor, nothing=nothing)
-
-
-@calling(
-    COMMANDS,
-    "create",
-    "broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'",
-    "broker schedule create beat '{{tick}}' --topic jobs --every 90s --template",
-)
-@_schedule
-@click.argument("text")
-@click.option("--topic", metavar="TOPIC", required=True, help="Where it publishes.")
-@click.option("--cron", metavar="CRON", help="Five fields, or six with the seconds first.")
-@click.option("--every", metavar="DURATION", help="In place of it: 90s, 2h, 7d.")
-@click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin; UTC otherwise.")
-@click.option("--start", metavar="TIME", help="No tick is before it.")
-@click.option("--end", metavar="TIME", help="No tick is after it.")
-@click.option(
-    "--missed", type=click.Choice(["skip", "one", "all"]), help="Of ticks while no broker ran; one if not given."
-)
-@click.option("--template", is_flag=True, help="Replace {{time}}, {{schedule}} and {{tick}}.")
-@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Of each message; repeatable.")
-@click.option("--ordering-key", metavar="KEY", help="Of each message.")
-def create(session: Session, *, schedule: str, text: str, topic: str, **given: str) -> Shown:
-    """Make a schedule, or change one of that name."""
+def make_body(session: Session, *, text: str, topic: str, **given: str) -> Json:
+    """A schedule as the options give it.  Raises Misuse."""
     if bool(given["cron"]) == bool(given["every"]):
         raise Misuse("give --cron or --every")
     message: Json = {"data": b64encode(as_typed(text)).decode()}
@@ -68,21 +50,20 @@ def create(session: Session, *, schedule: str, text: str, topic: str, **given: s
         "end": future_text(given["end"], "--end") if given["end"] else None,
         "missed": given["missed"] and given["missed"].upper(),
     }
-    name = session.schedule(schedule)
-    made = session.api.call("PUT", name, {field: value for field, value in body.items() if value})
-    return Shown(data=made, line=f"{leaf(name)} ticks next at {short_time(made.get('nextTime')) or '…'}.")
+    return {field: value for field, value in body.items() if value}
 
 
-@calling(COMMANDS, "show", "broker schedule show nightly")
-@_schedule
-def show(session: Session, *, schedule: str) -> Shown:
-    """Show a schedule, and what it publishes."""
-    found = session.api.call("GET", session.schedule(schedule))
-    told = {name: part for name, part in found.items() if name not in ("message", "template")}
-    return Shown(data=found, fields=told | message_fields(found.get("message") or found.get("template") or {}))
+def next_tick(name: str, schedule: Json) -> str:
+    return f"{leaf(name)} ticks next at {short_time(schedule.get('nextTime')) or '…'}."
 
 
-@calling(COMMANDS, "next", "broker schedule next nightly --max 3")
+def fields(schedule: Json) -> Json:
+    """A schedule for people: the fields of its message beside its own."""
+    own = {name: part for name, part in schedule.items() if name not in ("message", "template")}
+    return own | message_fields(schedule.get("message") or schedule.get("template") or {})
+
+
+@calling("next", "broker schedule next nightly --max 3")
 @_schedule
 @click.option("--max", "most", metavar="N", type=click.IntRange(1, 100), default=10, show_default=True)
 def next_(session: Session, *, schedule: str, most: int) -> Shown:
@@ -94,15 +75,7 @@ def next_(session: Session, *, schedule: str, most: int) -> Shown:
     return Shown(data=found, columns=("tick",), rows=rows, nothing="None: it has ended.")
 
 
-@calling(COMMANDS, "run", "broker schedule run nightly")
-@_schedule
-def run(session: Session, *, schedule: str) -> Shown:
-    """Publish its message now, once more than it has planned."""
-    ran = session.api.call("POST", f"{session.schedule(schedule)}:run", {})
-    return Shown(data=ran, line=f"Published message {ran['messageId']}.")
-
-
-@calling(COMMANDS, "history", "broker schedule history nightly")
+@calling("history", "broker schedule history nightly")
 @_schedule
 @click.option("--max", "most", metavar="N", type=click.IntRange(1, 100), default=20, show_default=True)
 def history(session: Session, *, schedule: str, most: int) -> Shown:
@@ -132,34 +105,7 @@ def history(session: Session, *, schedule: str, most: int) -> Shown:
     )
 
 
-@calling(COMMANDS, "pause", "broker schedule pause nightly")
-@_schedule
-def pause(session: Session, *, schedule: str) -> Shown:
-    """Let nothing tick until it is resumed."""
-    name = session.schedule(schedule)
-    return Shown(data=session.api.call("POST", f"{name}:pause", {}), line=f"Paused {leaf(name)}.")
-
-
-@calling(COMMANDS, "resume", "broker schedule resume nightly")
-@_schedule
-def resume(session: Session, *, schedule: str) -> Shown:
-    """Go on with the first tick from now on."""
-    name = session.schedule(schedule)
-    resumed = session.api.call("POST", f"{name}:resume", {})
-    return Shown(data=resumed, line=f"{leaf(name)} ticks next at {short_time(resumed.get('nextTime'))}.")
-
-
-@calling(COMMANDS, "delete", "broker schedule delete nightly")
-@_schedule
-@YES
-def delete(session: Session, *, schedule: str, yes: bool) -> Shown:
-    """Delete a schedule and its history."""
-    name = session.schedule(schedule)
-    confirm(f"Delete the schedule {name} and its history?", yes=yes)
-    return Shown(data=session.api.call("DELETE", name), line=f"Deleted the schedule {leaf(name)}.")
-
-
-def _times(schedule: Json) -> str:
+def times(schedule: Json) -> str:
     zone = schedule.get("timeZone", "UTC")
     if "schedule" in schedule:
         return f"{schedule['schedule']} {zone}"

@@ -1,4 +1,4 @@
-"""`broker schema`."""
+"""`broker schema`: what is its own beside the commands that all nouns have."""
 
 import base64
 from pathlib import Path
@@ -10,11 +10,10 @@ from broker.cli.client.calling import Session, calling
 from broker.cli.client.confirming import YES, confirm
 from broker.cli.client.files import read_bytes
 from broker.cli.client.output import Shown
+from broker.cli.client.resource import Table
 from broker.cli.client.words import as_typed, leaf, short_time
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-COMMANDS = Group("schema", help="Schemas: which messages a topic takes.")
 _schema = click.argument("schema")
 _revision = click.argument("revision")
 _type = click.option(
@@ -30,17 +29,19 @@ _compatibility = click.option(
 _TYPES = {"avro": "AVRO", "proto": "PROTOCOL_BUFFER", ".avsc": "AVRO", ".avro": "AVRO", ".json": "AVRO"} | {
     ".proto": "PROTOCOL_BUFFER"
 }
+REVISIONS = Table(
+    columns={
+        "revision": lambda s: s.get("revisionId", ""),
+        "type": lambda s: "AVRO" if s.get("type") == "AVRO" else "PROTO",
+        "created": lambda s: short_time(s.get("revisionCreateTime")),
+        "definition": lambda s: " ".join(s.get("definition", "").split()),
+    },
+    whole=("revision", "type", "created"),
+    cut=("definition",),
+)
 
 
-@calling(COMMANDS, "list", "broker schema list")
-def list_(session: Session) -> Shown:
-    """List the schemas of a project."""
-    found = session.api.all_of(f"{session.project}/schemas", "schemas", {"view": "FULL"})
-    nothing = "There is no schema; `broker schema create NAME --file FILE` makes one."
-    return _shown(found, nothing=nothing, first="schema")
-
-
-@calling(COMMANDS, "create", "broker schema create order --file order.avsc")
+@calling("create", "broker schema create order --file order.avsc")
 @_schema
 @_file
 @_type
@@ -53,23 +54,15 @@ def create(session: Session, *, schema: str, file: str, kind: str | None, compat
     return Shown(data=made, line=f"Created the schema {name} (revision {made['revisionId']}).")
 
 
-@calling(COMMANDS, "show", "broker schema show order", "broker schema show order@$REVISION")
-@_schema
-def show(session: Session, *, schema: str) -> Shown:
-    """Show a schema, or with SCHEMA@REVISION one of its revisions."""
-    found = session.api.call("GET", session.schema(schema))
-    return Shown(data=found, fields=found)
-
-
-@calling(COMMANDS, "revisions", "broker schema revisions order")
+@calling("revisions", "broker schema revisions order")
 @_schema
 def revisions(session: Session, *, schema: str) -> Shown:
     """List the revisions of a schema, the newest first."""
     found = session.api.all_of(f"{session.schema(schema)}:listRevisions", "schemas", {"view": "FULL"})
-    return _shown(found, nothing="", first="revision")
+    return REVISIONS.shown(found)
 
 
-@calling(COMMANDS, "validate", "broker schema validate --file order.avsc")
+@calling("validate", "broker schema validate --file order.avsc")
 @_file
 @_type
 def validate(session: Session, *, file: str, kind: str | None) -> Shown:
@@ -79,7 +72,6 @@ def validate(session: Session, *, file: str, kind: str | None) -> Shown:
 
 
 @calling(
-    COMMANDS,
     "check",
     'broker schema check order \'{"id": "1"}\'',
     'broker schema check --file order.avsc \'{"id": "1"}\'',
@@ -111,7 +103,7 @@ def check(
     return Shown(data=answer, line="The message is valid.")
 
 
-@calling(COMMANDS, "commit", "broker schema commit order --file next.avsc")
+@calling("commit", "broker schema commit order --file next.avsc")
 @_schema
 @_file
 @_type
@@ -125,7 +117,7 @@ def commit(session: Session, *, schema: str, file: str, kind: str | None, compat
     return Shown(data=made, line=f"Committed revision {made['revisionId']} of {leaf(name)}.")
 
 
-@calling(COMMANDS, "rollback", "broker schema rollback order $REVISION")
+@calling("rollback", "broker schema rollback order $REVISION")
 @_schema
 @_revision
 def rollback(session: Session, *, schema: str, revision: str) -> Shown:
@@ -135,7 +127,7 @@ def rollback(session: Session, *, schema: str, revision: str) -> Shown:
     return Shown(data=made, line=f"Revision {made['revisionId']} of {leaf(name)} is a copy of {revision}.")
 
 
-@calling(COMMANDS, "delete-revision", "broker schema delete-revision order $REVISION")
+@calling("delete-revision", "broker schema delete-revision order $REVISION")
 @_schema
 @_revision
 @YES
@@ -147,16 +139,6 @@ def delete_revision(session: Session, *, schema: str, revision: str, yes: bool) 
     return Shown(data=left, line=f"Deleted revision {revision} of {leaf(name)}.")
 
 
-@calling(COMMANDS, "delete", "broker schema delete order")
-@_schema
-@YES
-def delete(session: Session, *, schema: str, yes: bool) -> Shown:
-    """Delete a schema with all its revisions; topics that have it refuse messages from then on."""
-    name = session.schema(schema)
-    confirm(f"Delete the schema {name}? Topics that have it refuse every message from then on.", yes=yes)
-    return Shown(data=session.api.call("DELETE", name), line=f"Deleted the schema {leaf(name)}.")
-
-
 def _definition(file: str, kind: str | None) -> Json:
     """Raises Misuse."""
     type_ = _TYPES.get(kind or Path(file).suffix)
@@ -166,18 +148,3 @@ def _definition(file: str, kind: str | None) -> Json:
         return {"type": type_, "definition": read_bytes(file, "--file").decode()}
     except UnicodeDecodeError:
         raise Misuse(f"--file {file} must be text in UTF-8") from None
-
-
-def _shown(found: list[Json], *, nothing: str, first: str) -> Shown:
-    rows = [
-        [
-            leaf(one["name"]).partition("@")[0] if first == "schema" else "",
-            one.get("revisionId", ""),
-            "AVRO" if one.get("type") == "AVRO" else "PROTO",
-            short_time(one.get("revisionCreateTime")),
-            " ".join(one.get("definition", "").split()),
-        ]
-        for one in found
-    ]
-    columns = ("schema", "revision", "type", "created", "definition")
-    return Shown(data=found, columns=columns, rows=rows, whole=columns[1:4], cut=("definition",), nothing=nothing)

@@ -8,14 +8,10 @@ from broker.cli.client.clock import machine_time
 from broker.cli.client.confirming import YES, Loss, confirm_loss, counted
 from broker.cli.client.output import Shown
 from broker.cli.client.words import size, time_text
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
-
-_OWN = Group("seek")
 
 
 @calling(
-    _OWN,
     "seek",
     "broker seek billing --time 1h --preview",
     "broker seek billing --time 1h",

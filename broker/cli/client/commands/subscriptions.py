@@ -1,31 +1,26 @@
-"""`broker sub`."""
+"""`broker sub`: what is its own beside the commands that all nouns have."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.commands import subscription_messages
-from broker.cli.client.confirming import YES, confirm_loss, losses_of_subscription
+from broker.cli.client.confirming import counted
 from broker.cli.client.fields import LABEL, SET, assign, given
+from broker.cli.client.filter_test import FILTER_OPTIONS, show_filter_test
 from broker.cli.client.output import Shown
-from broker.cli.client.updates import update_resource
-from broker.cli.client.words import duration_text, leaf, pairs, whole_seconds
-from broker.cli.command_line import Group
-from broker.cli.stop import Misuse, Stop
+from broker.cli.client.words import age_of, duration_text, leaf, pairs, short_time, whole_seconds
+from broker.cli.stop import Stop
 
-COMMANDS = Group("sub", help="Subscriptions: who gets the messages of a topic, and how.")
-
-F = TypeVar("F", bound=Callable[..., Any])
 _subscription = click.argument("subscription")
+_ack_ids = click.argument("ack_ids", metavar="ACK_ID...", nargs=-1, required=True)
 _DURATIONS = {
     "retention": ("--retention", "messageRetentionDuration"),
     "min_backoff": ("--min-backoff", "retryPolicy.minimumBackoff"),
     "max_backoff": ("--max-backoff", "retryPolicy.maximumBackoff"),
 }
-_MUTABLE = (
+OPTIONS = (  # of `create` and `update`
     click.option("--ack-deadline", metavar="DURATION", help="How long a consumer has to acknowledge: 10s to 10m."),
     click.option("--retention", metavar="DURATION", help="Keep what is not acknowledged so long; default 7d."),
     click.option("--retain-acked/--drop-acked", default=None, help="Keep what is acknowledged, to be sought back."),
@@ -41,85 +36,35 @@ _MUTABLE = (
     LABEL,
     SET,
 )
-
-
-def _mutable(function: F) -> F:
-    for option in reversed(_MUTABLE):
-        function = option(function)
-    return function
-
-
-@calling(COMMANDS, "list", "broker sub list", "broker sub list --topic orders --json")
-@click.option("--topic", metavar="TOPIC", help="Only those of this topic.")
-def list_(session: Session, *, topic: str | None) -> Shown:
-    """List the subscriptions of a project."""
-    found = session.api.all_of(f"{session.project}/subscriptions", "subscriptions")
-    if topic:
-        found = [one for one in found if one.get("topic") == session.topic(topic)]
-    rows = [[leaf(s["name"]), leaf(s["topic"]), _state(s), _how(s), s.get("filter", "")] for s in found]
-    nothing = "There is no subscription; `broker sub create NAME --topic TOPIC` makes one."
-    columns = ("subscription", "topic", "state", "by", "filter")
-    whole, minor = ("topic", "state"), ("filter", "by", "topic")
-    return Shown(data=found, columns=columns, rows=rows, whole=whole, minor=minor, nothing=nothing)
-
-
-@calling(
-    COMMANDS,
-    "create",
-    "broker sub create billing --topic orders",
-    "broker sub create audit --topic orders --filter 'attributes.env=\"prod\"'",
+CREATE_OPTIONS = (
+    click.option("--topic", metavar="TOPIC", required=True, help="Whose messages it gets, from now on."),
+    click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches; set-filter changes it."),
+    click.option(
+        "--ordered", is_flag=True, help="Messages of an ordering key come in order; cannot be changed later."
+    ),
+    *OPTIONS,
 )
-@_subscription
-@click.option("--topic", metavar="TOPIC", required=True, help="Whose messages it gets, from now on.")
-@click.option("--filter", "filter_text", metavar="FILTER", help="Only what it matches; set-filter changes it.")
-@click.option("--ordered", is_flag=True, help="Messages of an ordering key come in order; cannot be changed later.")
-@_mutable
-def create(
-    session: Session, *, subscription: str, topic: str, filter_text: str | None, ordered: bool, **options: Any
-) -> Shown:
-    """Make a subscription; it gets what is published from then on."""
-    name = session.subscription(subscription)
+
+
+def find(session: Session, *, topic: str | None) -> list[Json]:
+    """The subscriptions of the project, or those of a topic."""
+    found = session.api.all_of(f"{session.project}/subscriptions", "subscriptions")
+    return [one for one in found if one.get("topic") == session.topic(topic)] if topic else found
+
+
+def make_create_body(
+    session: Session, *, topic: str, filter_text: str | None, ordered: bool, **options: Any
+) -> Json:
+    """Raises Misuse."""
     first: Json = {"topic": session.topic(topic)}
     if filter_text:
         first["filter"] = filter_text
     if ordered:
         first["enableMessageOrdering"] = True
-    made = session.api.call("PUT", name, first | _body(session, **options))
-    _warn_if_unread(session, made)
-    return Shown(data=made, line=f"Created the subscription {name}.")
-
-
-@calling(COMMANDS, "show", "broker sub show billing")
-@_subscription
-def show(session: Session, *, subscription: str) -> Shown:
-    """Show a subscription."""
-    found = session.api.call("GET", session.subscription(subscription))
-    return Shown(data=found, fields=found)
+    return first | make_body(session, **options)
 
 
 @calling(
-    COMMANDS,
-    "update",
-    "broker sub update billing --ack-deadline 30 --max-backoff 5m",
-    "broker sub update billing --clear retryPolicy",
-)
-@_subscription
-@_mutable
-@click.option("--clear", "cleared", metavar="FIELD", multiple=True, help="Back to its default. Repeatable.")
-def update(session: Session, *, subscription: str, cleared: tuple[str, ...], **options: Any) -> Shown:
-    """Change what is named; the rest stays."""
-    body = _body(session, **options)
-    if not body and not cleared:
-        raise Misuse("nothing to change: give an option such as --ack-deadline, --set or --clear")
-    name = session.subscription(subscription)
-    changed = update_resource(session.api, name, "subscription", body, cleared)
-    if "deadLetterPolicy" in body:
-        _warn_if_unread(session, changed)
-    return Shown(data=changed, line=f"Changed the subscription {name}.")
-
-
-@calling(
-    COMMANDS,
     "set-filter",
     "broker sub set-filter audit attributes:env --dry-run",
     "broker sub set-filter audit attributes:env",
@@ -152,34 +97,8 @@ def _change_lines(name: str, answer: Json) -> list[str]:
     ]
 
 
-@calling(COMMANDS, "delete", "broker sub delete audit")
-@_subscription
-@YES
-def delete(session: Session, *, subscription: str, yes: bool) -> Shown:
-    """Delete a subscription with its backlog."""
-    name = session.subscription(subscription)
-    confirm_loss(f"Delete the subscription {name}?", losses_of_subscription(session.api, name), yes=yes)
-    return Shown(data=session.api.call("DELETE", name), line=f"Deleted the subscription {name}.")
-
-
-@calling(COMMANDS, "pause", "broker sub pause billing --reason 'The database is moved.'")
-@_subscription
-@click.option("--reason", metavar="TEXT", default="", help="Is shown to whoever asks.")
-def pause(session: Session, *, subscription: str, reason: str) -> Shown:
-    """Hand out nothing, to pulls, streams and endpoints, until it is resumed. Needs this broker."""
-    name = session.subscription(subscription)
-    return Shown(data=session.api.call("POST", f"{name}:pause", {"reason": reason}), line=f"Paused {name}.")
-
-
-@calling(COMMANDS, "resume", "broker sub resume billing")
-@_subscription
-def resume(session: Session, *, subscription: str) -> Shown:
-    """End a pause, whoever began it."""
-    name = session.subscription(subscription)
-    return Shown(data=session.api.call("POST", f"{name}:resume", {}), line=f"Resumed {name}.")
-
-
-def _body(session: Session, *, labels: tuple[str, ...], assigned: tuple[str, ...], **options: Any) -> Json:
+def make_body(session: Session, *, labels: tuple[str, ...], assigned: tuple[str, ...], **options: Any) -> Json:
+    """The fields of a subscription that the options give.  Raises Misuse."""
     endpoint, letters, expires = options["push_endpoint"], options["dead_letter_topic"], options["expires"]
     deadline = options["ack_deadline"]
     fields: Json = {
@@ -201,10 +120,10 @@ def _body(session: Session, *, labels: tuple[str, ...], assigned: tuple[str, ...
     return assign(body, assigned)
 
 
-def _warn_if_unread(session: Session, subscription: Json) -> None:
-    """Ask who subscribes to its dead-letter topic: Google's answer has no room for a warning."""
+def warn_if_unread(session: Session, sent: Json, subscription: Json) -> None:
+    """Warns if nobody reads the dead-letter topic that was given: Google's answer has no room for a warning."""
     topic = subscription.get("deadLetterPolicy", {}).get("deadLetterTopic", "")
-    if not topic:
+    if not topic or "deadLetterPolicy" not in sent:
         return
     try:
         readers = session.api.call("GET", f"{topic}/subscriptions", params={"pageSize": 1})
@@ -217,14 +136,90 @@ def _warn_if_unread(session: Session, subscription: Json) -> None:
         )
 
 
-def _state(subscription: Json) -> str:
+def state(subscription: Json) -> str:
     return "PAUSED" if "pause" in subscription else str(subscription.get("state", ""))
 
 
-def _how(subscription: Json) -> str:
+def way_of_delivery(subscription: Json) -> str:
     if subscription.get("detached"):
         return "detached"
     return "push" if subscription.get("pushConfig", {}).get("pushEndpoint") else "pull"
 
 
-COMMANDS.add_all(subscription_messages.COMMANDS)
+@calling("ack", "broker sub ack billing $ACK_ID")
+@_subscription
+@_ack_ids
+def ack(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> Shown:
+    """Acknowledge messages by the ack ids that `broker pull --json` prints."""
+    return _send(session, subscription, ack_ids, "acknowledge", "Acknowledged")
+
+
+@calling("nack", "broker sub nack billing $ACK_ID", "broker sub nack billing $ACK_ID --delay 30s")
+@_subscription
+@_ack_ids
+@click.option("--delay", metavar="DURATION", help="Redeliver them after so long; needs this broker.")
+def nack(session: Session, *, subscription: str, ack_ids: tuple[str, ...], delay: str | None) -> Shown:
+    """Give messages back by their ack ids: they are redelivered, as the retry policy says."""
+    if delay is None:
+        return _send(session, subscription, ack_ids, "modifyAckDeadline", "Gave back", ackDeadlineSeconds=0)
+    return _send(session, subscription, ack_ids, "nack", "Gave back", delay=duration_text(delay, "--delay"))
+
+
+@calling("reject", "broker sub reject fragile $ACK_ID")
+@_subscription
+@_ack_ids
+def reject(session: Session, *, subscription: str, ack_ids: tuple[str, ...]) -> Shown:
+    """Move messages to the dead-letter topic by their ack ids; needs this broker."""
+    return _send(session, subscription, ack_ids, "reject", "Rejected")
+
+
+@calling("extend", "broker sub extend billing $ACK_ID --by 1m")
+@_subscription
+@_ack_ids
+@click.option("--by", "deadline", metavar="DURATION", required=True, help="From now on, up to 10m.")
+def extend(session: Session, *, subscription: str, ack_ids: tuple[str, ...], deadline: str) -> Shown:
+    """Extend the ack deadline of messages by their ack ids."""
+    seconds = whole_seconds(deadline, "--by")
+    return _send(
+        session, subscription, ack_ids, "modifyAckDeadline", "Extended the deadline of", ackDeadlineSeconds=seconds
+    )
+
+
+@calling("consumers", "broker sub consumers billing")
+@_subscription
+@click.option("--max", "most", metavar="N", type=click.IntRange(1, 1000), default=100, show_default=True)
+def consumers(session: Session, *, subscription: str, most: int) -> Shown:
+    """List the clients that pull or stream, the slowest first; needs this broker."""
+    path = f"{session.subscription(subscription)}/consumers"
+    found = session.api.call("GET", path, params={"pageSize": most}).get("consumers", [])
+    rows = [
+        [
+            one.get("clientId") or one.get("principal") or one.get("address", ""),
+            "stream" if one["kind"] == "STREAMING_PULL" else "pull",
+            str(one["outstandingMessages"]),
+            age_of(one.get("oldestOutstandingMessageAge")),
+            f"{one['acksPerSecond']:.1f}",
+            short_time(one["startTime"]),
+        ]
+        for one in found
+    ]
+    columns = ("client", "by", "outstanding", "oldest", "acks/s", "since")
+    nothing = "No client has pulled or streamed lately."
+    return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=nothing)
+
+
+@calling("test-filter", "broker sub test-filter billing", "broker sub test-filter billing 'attributes:env'")
+@_subscription
+@click.argument("filter_text", metavar="[FILTER]", default="")
+@FILTER_OPTIONS
+def test_filter(session: Session, *, subscription: str, filter_text: str, **options: Any) -> Shown:
+    """Show which retained messages of a subscription FILTER matches, or all of them; needs this broker."""
+    return show_filter_test(session, session.subscription(subscription), filter_text, **options)
+
+
+def _send(
+    session: Session, subscription: str, ack_ids: tuple[str, ...], verb: str, done: str, **fields: object
+) -> Shown:
+    name = session.subscription(subscription)
+    answer = session.api.call("POST", f"{name}:{verb}", {"ackIds": list(ack_ids), **fields})
+    return Shown(data=answer, line=f"{done} {counted(len(ack_ids), 'message')}.")

@@ -9,13 +9,10 @@ from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
 from broker.cli.client.messages import message_line
 from broker.cli.client.words import short_time, time_text
-from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-_OWN = Group("tail")
 
-
-@calling(_OWN, "tail", "broker tail orders --max 1", "broker tail --sub billing --since 10m --max 1")
+@calling("tail", "broker tail orders --max 1", "broker tail --sub billing --since 10m --max 1")
 @click.argument("topic", required=False)
 @click.option("--sub", "subscription", metavar="SUB", help="What happens to its messages, by its journal.")
 @click.option("--filter", "filter_text", metavar="FILTER", help="Only messages that it matches; of a topic.")

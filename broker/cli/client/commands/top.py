@@ -11,13 +11,11 @@ from broker.cli.client.commands.lag import COLUMNS, MINOR, lag_rows
 from broker.cli.client.exit_codes import NOT_REACHED
 from broker.cli.client.output import Shown
 from broker.cli.client.words import seconds_of
-from broker.cli.command_line import Group
 
-_OWN = Group("top")
 _ROWS = 18  # of a terminal of 24 lines, where verdicts may take two
 
 
-@calling(_OWN, "top", "broker top --every 200ms --max 2")
+@calling("top", "broker top --every 200ms --max 2")
 @click.option("--every", metavar="DURATION", default="2s", show_default=True, help="How often to look.")
 @click.option("--max", "most", metavar="N", type=click.IntRange(1), help="End after so many looks.")
 def top(session: Session, *, every: str, most: int | None) -> int:

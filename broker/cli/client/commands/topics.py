@@ -1,4 +1,4 @@
-"""`broker topic`."""
+"""`broker topic`: what is its own beside the commands that all nouns have."""
 
 from secrets import token_hex
 from typing import Any
@@ -6,111 +6,58 @@ from typing import Any
 import click
 
 from broker.cli import terminal
+from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.clock import machine_time
-from broker.cli.client.commands import topic_messages
-from broker.cli.client.confirming import YES, confirm_loss, losses_of_topic
 from broker.cli.client.exit_codes import DONE
 from broker.cli.client.fields import LABEL, SET, assign, given
-from broker.cli.client.importing import import_messages
+from broker.cli.client.filter_test import FILTER_OPTIONS, show_filter_test
 from broker.cli.client.messages import message_row, shown_messages
 from broker.cli.client.operations import finished, wait_for
 from broker.cli.client.output import Shown
 from broker.cli.client.priorities import priorities_of, priorities_options
-from broker.cli.client.updates import update_resource
-from broker.cli.client.words import age_of, duration_text, leaf, pairs, pairs_text, time_text
-from broker.cli.command_line import Group
+from broker.cli.client.words import duration_text, leaf, pairs, time_text
 from broker.cli.stop import Misuse
 
-COMMANDS = Group("topic", help="Topics: what messages are published on.")
-
+OPTIONS = (  # of `create` and `update`
+    click.option("--retention", metavar="DURATION", help="Keep messages so long, acknowledged or not: 7d."),
+    click.option(
+        "--shards", metavar="N", type=click.IntRange(1, 256), help="Logs of the topic: more, but not fewer."
+    ),
+    priorities_options,
+    LABEL,
+    SET,
+)
 _topic = click.argument("topic")
-_shards = click.option(
-    "--shards", metavar="N", type=click.IntRange(1, 256), help="Logs of the topic: more, but not fewer."
-)
-_retention = click.option("--retention", metavar="DURATION", help="Keep messages so long, acknowledged or not: 7d.")
 
 
-@calling(COMMANDS, "list", "broker topic list", "broker topic list --json")
-def list_(session: Session) -> Shown:
-    """List the topics of a project."""
-    found = session.api.all_of(f"{session.project}/topics", "topics")
-    rows = [
-        [leaf(t["name"]), age_of(t.get("messageRetentionDuration")), _schema(t), pairs_text(t.get("labels"))]
-        for t in found
-    ]
-    nothing = f"{session.project} has no topic; `broker topic create NAME` makes one."
-    columns = ("topic", "retention", "schema", "labels")
-    whole, minor = ("retention", "schema"), ("labels", "retention", "schema")
-    return Shown(data=found, columns=columns, rows=rows, whole=whole, minor=minor, nothing=nothing)
+def make_body(
+    _: Session,
+    *,
+    retention: str | None,
+    shards: int | None,
+    labels: tuple[str, ...],
+    assigned: tuple[str, ...],
+    levels: int | None,
+    age: str | None,
+    weights: str | None,
+) -> Json:
+    """The fields of a topic that the options give.  Raises Misuse."""
+    fields = {
+        "messageRetentionDuration": duration_text(retention, "--retention") if retention else None,
+        "extensions.shards": shards,
+        "extensions.priorities": priorities_of(levels, age, weights),
+        "labels": pairs(labels, "--label"),
+    }
+    return assign(given(fields), assigned)
 
 
-@calling(
-    COMMANDS,
-    "create",
-    "broker topic create orders",
-    "broker topic create parcels --retention 7d --label team=sales",
-    "broker topic create alarms --priorities 3 --priority-age 60s",
-)
-@_topic
-@_retention
-@_shards
-@priorities_options
-@LABEL
-@SET
-def create(session: Session, *, topic: str, **options: Any) -> Shown:
-    """Make a topic."""
-    name = session.topic(topic)
-    made = session.api.call("PUT", name, _body(**options))
-    return Shown(data=made, line=f"Created the topic {name}.")
-
-
-@calling(COMMANDS, "show", "broker topic show orders")
-@_topic
-def show(session: Session, *, topic: str) -> Shown:
-    """Show a topic, and its subscriptions."""
-    name = session.topic(topic)
+def read_with_subscriptions(session: Session, name: str) -> Json:
     found = session.api.call("GET", name)
-    subscriptions = session.api.all_of(f"{name}/subscriptions", "subscriptions")
-    return Shown(data=found | {"subscriptions": subscriptions}, fields=found | {"subscriptions": subscriptions})
+    return found | {"subscriptions": session.api.all_of(f"{name}/subscriptions", "subscriptions")}
 
 
-@calling(
-    COMMANDS,
-    "update",
-    "broker topic update orders --retention 1d",
-    "broker topic update orders --shards 4",
-    "broker topic update alarms --priority-weights 8,3,1",
-    "broker topic update orders --clear labels",
-)
-@_topic
-@_retention
-@_shards
-@priorities_options
-@LABEL
-@SET
-@click.option("--clear", "cleared", metavar="FIELD", multiple=True, help="Back to its default. Repeatable.")
-def update(session: Session, *, topic: str, cleared: tuple[str, ...], **options: Any) -> Shown:
-    """Change what is named; the rest stays."""
-    body = _body(**options)
-    if not body and not cleared:
-        raise Misuse("nothing to change: give an option such as --retention, --set or --clear")
-    name = session.topic(topic)
-    changed = update_resource(session.api, name, "topic", body, cleared)
-    return Shown(data=changed, line=f"Changed the topic {name}.")
-
-
-@calling(COMMANDS, "delete", "broker topic delete parcels")
-@_topic
-@YES
-def delete(session: Session, *, topic: str, yes: bool) -> Shown:
-    """Delete a topic; its subscriptions keep their backlog, and get nothing more."""
-    name = session.topic(topic)
-    confirm_loss(f"Delete the topic {name}?", losses_of_topic(session.api, name), yes=yes)
-    return Shown(data=session.api.call("DELETE", name), line=f"Deleted the topic {name}.")
-
-
-@calling(COMMANDS, "browse", "broker topic browse orders", "broker topic browse orders --since 1h --oldest --max 5")
+@calling("browse", "broker topic browse orders", "broker topic browse orders --since 1h --oldest --max 5")
 @_topic
 @click.option(
     "--filter", "filter_text", metavar="FILTER", help='Only what it matches, such as attributes.env="prod".'
@@ -134,7 +81,7 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
     return shown_messages(found, [message_row(one) for one in found], nothing="No such message is retained.")
 
 
-@calling(COMMANDS, "publishers", "broker topic publishers jobs")
+@calling("publishers", "broker topic publishers jobs")
 @_topic
 def publishers(session: Session, *, topic: str) -> Shown:
     """List what publishes on a topic without a caller: schedules, dead-letter policies, operations, events.
@@ -159,7 +106,6 @@ def publishers(session: Session, *, topic: str) -> Shown:
 
 
 @calling(
-    COMMANDS,
     "copy",
     "broker topic copy orders replay --since 1h --dry-run",
     "broker topic copy orders replay --rate 500",
@@ -193,7 +139,6 @@ def copy(session: Session, *, topic: str, target: str, dry_run: bool, no_wait: b
 
 
 @calling(
-    COMMANDS,
     "export",
     "broker topic export orders --since 1h > orders.jsonl",
     "broker topic export orders --format avro --codec deflate > orders.avro",
@@ -227,7 +172,6 @@ def export(session: Session, *, topic: str, filter_text: str, format_: str, code
 
 
 @calling(
-    COMMANDS,
     "import",
     "broker topic import replay --file orders.jsonl",
     "broker topic import replay --file orders.avro",
@@ -239,50 +183,18 @@ def export(session: Session, *, topic: str, filter_text: str, format_: str, code
 @click.option("--id", "import_id", metavar="ID", help="Of this import: one that did not end goes on under its id.")
 def import_(session: Session, *, topic: str, file: str, import_id: str | None) -> Shown:
     """Publish lines of JSON, or a file of Avro, in parts of which each is stored once. Needs this broker."""
+    from broker.cli.client.importing import import_messages  # takes long to import
+
     count, repeated = import_messages(session.api, session.topic(topic), file, import_id or token_hex(8))
     again = f", {repeated} of which were stored before" if repeated else ""
     data = {"messageCount": str(count), "repeatedMessageCount": str(repeated)}
     return Shown(data=data, line=f"Imported {count} messages{again}.")
 
 
-@calling(COMMANDS, "freeze", "broker topic freeze orders --reason 'The schema is migrated.'")
-@_topic
-@click.option("--reason", metavar="TEXT", default="", help="Is told to whoever publishes.")
-def freeze(session: Session, *, topic: str, reason: str) -> Shown:
-    """Refuse what is published, until it is unfrozen; what is in the log goes out as before. Needs this broker."""
-    name = session.topic(topic)
-    return Shown(data=session.api.call("POST", f"{name}:freeze", {"reason": reason}), line=f"Froze {name}.")
-
-
-@calling(COMMANDS, "unfreeze", "broker topic unfreeze orders")
-@_topic
-def unfreeze(session: Session, *, topic: str) -> Shown:
-    """Take what is published again."""
-    name = session.topic(topic)
-    return Shown(data=session.api.call("POST", f"{name}:unfreeze", {}), line=f"Unfroze {name}.")
-
-
-def _body(
-    *,
-    retention: str | None,
-    shards: int | None,
-    labels: tuple[str, ...],
-    assigned: tuple[str, ...],
-    levels: int | None,
-    age: str | None,
-    weights: str | None,
-) -> dict[str, Any]:
-    fields = {
-        "messageRetentionDuration": duration_text(retention, "--retention") if retention else None,
-        "extensions.shards": shards,
-        "extensions.priorities": priorities_of(levels, age, weights),
-        "labels": pairs(labels, "--label"),
-    }
-    return assign(given(fields), assigned)
-
-
-def _schema(topic: dict[str, Any]) -> str:
-    return leaf(topic.get("schemaSettings", {}).get("schema"))
-
-
-COMMANDS.add_all(topic_messages.COMMANDS)
+@calling("test-filter", "broker topic test-filter orders 'attributes.env = \"prod\"'")
+@click.argument("topic")
+@click.argument("filter_text", metavar="FILTER")
+@FILTER_OPTIONS
+def test_filter(session: Session, *, topic: str, filter_text: str, **options: Any) -> Shown:
+    """Show which retained messages of a topic FILTER matches, before a subscription has it; needs this broker."""
+    return show_filter_test(session, session.topic(topic), filter_text, **options)

@@ -16,11 +16,10 @@ from broker.cli.client.words import as_typed, body_text, pairs, pairs_text
 from broker.cli.command_line import Group
 from broker.cli.stop import Misuse
 
-COMMANDS = Group("transform", help="Transforms of messages, tested before a topic or subscription has them.")
 _file = click.argument("file")
 
 
-@calling(COMMANDS, "validate", "broker transform validate upper.js", "broker transform validate transforms.yaml")
+@calling("validate", "broker transform validate upper.js", "broker transform validate transforms.yaml")
 @_file
 def validate(session: Session, *, file: str) -> Shown:
     """Check transforms; exit code 1 if a topic could not have one of them.
@@ -35,7 +34,6 @@ def validate(session: Session, *, file: str) -> Shown:
 
 
 @calling(
-    COMMANDS,
     "test",
     "broker transform test 'one order' --file upper.js --attribute env=prod",
     "broker transform test --id $ID --topic orders --file upper.js",
@@ -107,3 +105,10 @@ def _of_javascript(code: str, file: str) -> Json:
     if not name.isidentifier():
         raise Misuse(f"{file} must have a function such as: function {Path(file).stem}(message, metadata) {{…}}")
     return {"javascriptUdf": {"functionName": name, "code": code}}
+
+
+COMMANDS = Group(
+    "transform",
+    help="Transforms of messages, tested before a topic or subscription has them.",
+    commands=[validate, test],
+)

@@ -1,0 +1,595 @@
+"""The nouns of the command line, a row each: what `broker NOUN COMMAND` does, and what it says.
+
+The commands that several nouns have are made from these rows (client/resource.py).  A command of one noun alone is
+a function with `@calling` in the noun's module, below client/commands or auth, and stands here by its name.
+`broker/cli/main.py` says where a noun is in `broker --help`.
+"""
+
+from collections.abc import Mapping
+
+import click
+
+from broker.cli.auth import accounts, api_keys, keys, roles
+from broker.cli.auth.names import account_name, guessing_account, project_role
+from broker.cli.client.commands import op, push, schedule, scheduled, schema, snapshots, subscriptions, topics
+from broker.cli.client.confirming import losses_of_subscription, losses_of_topic
+from broker.cli.client.connection import full_name
+from broker.cli.client.fields import CLEAR
+from broker.cli.client.messages import message_fields
+from broker.cli.client.resource import Create, Delete, List, Method, Resource, Show, Table, Update
+from broker.cli.client.words import age_of, leaf, pairs_text, short_time
+
+_OF_TOPIC = click.option("--topic", metavar="TOPIC", help="Only those of this topic.")
+_REASON = click.option("--reason", metavar="TEXT", default="", help="Is shown to whoever asks.")
+
+RESOURCES: Mapping[str, Resource] = {
+    "topic": Resource(
+        noun="topic",
+        collection="topics",
+        help="Topics: what messages are published on.",
+        commands=[
+            List(
+                help="List the topics of a project.",
+                examples=("broker topic list", "broker topic list --json"),
+                table=Table(
+                    columns={
+                        "topic": lambda t: leaf(t["name"]),
+                        "retention": lambda t: age_of(t.get("messageRetentionDuration")),
+                        "schema": lambda t: leaf(t.get("schemaSettings", {}).get("schema")),
+                        "labels": lambda t: pairs_text(t.get("labels")),
+                    },
+                    whole=("retention", "schema"),
+                    minor=("labels", "retention", "schema"),
+                ),
+                nothing="{session.project} has no topic; `broker topic create NAME` makes one.",
+            ),
+            Create(
+                help="Make a topic.",
+                examples=(
+                    "broker topic create orders",
+                    "broker topic create parcels --retention 7d --label team=sales",
+                    "broker topic create alarms --priorities 3 --priority-age 60s",
+                ),
+                options=topics.OPTIONS,
+                body=topics.make_body,
+            ),
+            Show(
+                help="Show a topic, and its subscriptions.",
+                examples=("broker topic show orders",),
+                read=topics.read_with_subscriptions,
+            ),
+            Update(
+                help="Change what is named; the rest stays.",
+                examples=(
+                    "broker topic update orders --retention 1d",
+                    "broker topic update orders --shards 4",
+                    "broker topic update alarms --priority-weights 8,3,1",
+                    "broker topic update orders --clear labels",
+                ),
+                options=(*topics.OPTIONS, CLEAR),
+                options_named="an option such as --retention, --set or --clear",
+                body=topics.make_body,
+            ),
+            Delete(
+                help="Delete a topic; its subscriptions keep their backlog, and get nothing more.",
+                examples=("broker topic delete parcels",),
+                question="Delete the topic {name}?",
+                losses=losses_of_topic,
+            ),
+            topics.browse,
+            topics.publishers,
+            topics.copy,
+            topics.export,
+            topics.import_,
+            Method(
+                name="freeze",
+                help="Refuse what is published, until it is unfrozen; what is in the log goes out as before. "
+                "Needs this broker.",
+                examples=("broker topic freeze orders --reason 'The schema is migrated.'",),
+                options=(
+                    click.option("--reason", metavar="TEXT", default="", help="Is told to whoever publishes."),
+                ),
+                done="Froze {name}.",
+            ),
+            Method(
+                name="unfreeze",
+                help="Take what is published again.",
+                examples=("broker topic unfreeze orders",),
+                done="Unfroze {name}.",
+            ),
+            topics.test_filter,
+        ],
+    ),
+    "sub": Resource(
+        noun="subscription",
+        collection="subscriptions",
+        help="Subscriptions: who gets the messages of a topic, and how.",
+        commands=[
+            List(
+                help="List the subscriptions of a project.",
+                examples=("broker sub list", "broker sub list --topic orders --json"),
+                options=(_OF_TOPIC,),
+                find=subscriptions.find,
+                table=Table(
+                    columns={
+                        "subscription": lambda s: leaf(s["name"]),
+                        "topic": lambda s: leaf(s["topic"]),
+                        "state": subscriptions.state,
+                        "by": subscriptions.way_of_delivery,
+                        "filter": lambda s: s.get("filter", ""),
+                    },
+                    whole=("topic", "state"),
+                    minor=("filter", "by", "topic"),
+                ),
+                nothing="There is no subscription; `broker sub create NAME --topic TOPIC` makes one.",
+            ),
+            Create(
+                help="Make a subscription; it gets what is published from then on.",
+                examples=(
+                    "broker sub create billing --topic orders",
+                    "broker sub create audit --topic orders --filter 'attributes.env=\"prod\"'",
+                ),
+                options=subscriptions.CREATE_OPTIONS,
+                body=subscriptions.make_create_body,
+                then=subscriptions.warn_if_unread,
+            ),
+            Show(help="Show a subscription.", examples=("broker sub show billing",)),
+            Update(
+                help="Change what is named; the rest stays.",
+                examples=(
+                    "broker sub update billing --ack-deadline 30 --max-backoff 5m",
+                    "broker sub update billing --clear retryPolicy",
+                ),
+                options=(*subscriptions.OPTIONS, CLEAR),
+                options_named="an option such as --ack-deadline, --set or --clear",
+                body=subscriptions.make_body,
+                then=subscriptions.warn_if_unread,
+            ),
+            subscriptions.set_filter,
+            Delete(
+                help="Delete a subscription with its backlog.",
+                examples=("broker sub delete audit",),
+                question="Delete the subscription {name}?",
+                losses=losses_of_subscription,
+            ),
+            Method(
+                name="pause",
+                help="Hand out nothing, to pulls, streams and endpoints, until it is resumed. Needs this broker.",
+                examples=("broker sub pause billing --reason 'The database is moved.'",),
+                options=(_REASON,),
+                done="Paused {name}.",
+            ),
+            Method(
+                name="resume",
+                help="End a pause, whoever began it.",
+                examples=("broker sub resume billing",),
+                done="Resumed {name}.",
+            ),
+            subscriptions.ack,
+            subscriptions.nack,
+            subscriptions.reject,
+            subscriptions.extend,
+            subscriptions.consumers,
+            Show(
+                name="position",
+                help="Show the backlog, and where the subscription stands in each shard; needs this broker.",
+                examples=("broker sub position billing",),
+                suffix="/snapshot",
+            ),
+            Method(
+                name="detach",
+                help="Detach a subscription from its topic: its backlog is dropped and it gets nothing more.",
+                examples=("broker sub detach audit",),
+                question="Detach the subscription {name}?",
+                losses=losses_of_subscription,
+                done="Detached {name}.",
+            ),
+            subscriptions.test_filter,
+        ],
+    ),
+    "snapshot": Resource(
+        noun="snapshot",
+        collection="snapshots",
+        help="Snapshots: what a subscription had acknowledged at a time, to be sought back.",
+        commands=[
+            List(
+                help="List the snapshots of a project.",
+                examples=("broker snapshot list", "broker snapshot list --topic orders"),
+                options=(_OF_TOPIC,),
+                find=snapshots.find,
+                table=Table(
+                    columns={
+                        "snapshot": lambda s: leaf(s["name"]),
+                        "topic": lambda s: leaf(s["topic"]),
+                        "expires": lambda s: short_time(s.get("expireTime")),
+                        "labels": lambda s: pairs_text(s.get("labels")),
+                    },
+                    whole=("topic", "expires"),
+                    minor=("labels", "topic", "expires"),
+                ),
+                nothing="There is no snapshot; `broker snapshot create NAME --sub SUB` makes one.",
+            ),
+            Create(
+                help="Keep where a subscription stands, for seven days at the most.",
+                examples=("broker snapshot create before-release --sub billing",),
+                options=snapshots.CREATE_OPTIONS,
+                body=snapshots.make_create_body,
+            ),
+            Show(help="Show a snapshot.", examples=("broker snapshot show before-release",)),
+            Update(
+                help="Change the labels of a snapshot, or when it expires.",
+                examples=("broker snapshot update before-release --label release=7",),
+                options=snapshots.UPDATE_OPTIONS,
+                options_named="--label, --expires or --clear labels",
+                body=snapshots.make_update_body,
+            ),
+            Delete(
+                help="Delete a snapshot; messages that only it retains are deleted soon after.",
+                examples=("broker snapshot delete before-release",),
+                question="Delete the snapshot {name}? Nobody can seek to it any more.",
+            ),
+        ],
+    ),
+    "schema": Resource(
+        noun="schema",
+        collection="schemas",
+        help="Schemas: which messages a topic takes.",
+        commands=[
+            List(
+                help="List the schemas of a project.",
+                examples=("broker schema list",),
+                parameters={"view": "FULL"},
+                table=Table(
+                    columns={"schema": lambda s: leaf(s["name"]).partition("@")[0], **schema.REVISIONS.columns},
+                    whole=schema.REVISIONS.whole,
+                    cut=schema.REVISIONS.cut,
+                ),
+                nothing="There is no schema; `broker schema create NAME --file FILE` makes one.",
+            ),
+            schema.create,
+            Show(
+                help="Show a schema, or with SCHEMA@REVISION one of its revisions.",
+                examples=("broker schema show order", "broker schema show order@$REVISION"),
+            ),
+            schema.revisions,
+            schema.validate,
+            schema.check,
+            schema.commit,
+            schema.rollback,
+            schema.delete_revision,
+            Delete(
+                help="Delete a schema with all its revisions; topics that have it refuse messages from then on.",
+                examples=("broker schema delete order",),
+                question="Delete the schema {name}? Topics that have it refuse every message from then on.",
+                done="Deleted the schema {id}.",
+            ),
+        ],
+    ),
+    "scheduled": Resource(
+        noun="message",
+        collection="scheduled",
+        help="Messages that are to come later, while they wait.",
+        arguments=scheduled.ARGUMENTS,
+        path=scheduled.path,
+        commands=[
+            List(
+                help="List what waits for its time on a topic, the first due first.",
+                examples=("broker scheduled list reminders",),
+                options=scheduled.LIST_OPTIONS,
+                find=scheduled.find,
+                table=Table(
+                    columns={
+                        "id": lambda m: m["messageId"],
+                        "comes": lambda m: short_time(m["deliverTime"]),
+                        "key": lambda m: m.get("orderingKey", ""),
+                        "attributes": lambda m: pairs_text(m.get("attributes")),
+                    },
+                    whole=("id", "comes"),
+                    cut=("key", "attributes"),
+                ),
+                nothing="No message is scheduled.",
+            ),
+            Show(
+                help="Show a message that waits.",
+                examples=("broker scheduled show reminders $WAITING",),
+                fields=message_fields,
+            ),
+            scheduled.move,
+            Delete(
+                name="cancel",
+                help="Let a message never come; refused once it was published.",
+                examples=("broker scheduled cancel reminders $WAITING",),
+                question="Cancel the scheduled message {message_id} of {topic}, for good?",
+                done="Cancelled message {message_id}: nobody gets it.",
+            ),
+        ],
+    ),
+    "schedule": Resource(
+        noun="schedule",
+        collection="schedules",
+        help="Schedules: messages that are published again and again; these need this broker.",
+        commands=[
+            List(
+                help="List the schedules of a project.",
+                examples=("broker schedule list",),
+                table=Table(
+                    columns={
+                        "schedule": lambda s: leaf(s["name"]),
+                        "topic": lambda s: leaf(s["topic"]),
+                        "ticks": schedule.times,
+                        "state": lambda s: s["state"],
+                        "next": lambda s: short_time(s.get("nextTime")),
+                    },
+                    whole=("topic", "state", "next"),
+                    minor=("topic", "state"),
+                ),
+                nothing="There is no schedule; `broker schedule create` makes one.",
+            ),
+            Create(
+                help="Make a schedule, or change one of that name.",
+                examples=(
+                    "broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'",
+                    "broker schedule create beat '{{tick}}' --topic jobs --every 90s --template",
+                ),
+                options=schedule.CREATE_OPTIONS,
+                body=schedule.make_body,
+                done=schedule.next_tick,
+            ),
+            Show(
+                help="Show a schedule, and what it publishes.",
+                examples=("broker schedule show nightly",),
+                fields=schedule.fields,
+            ),
+            schedule.next_,
+            Method(
+                name="run",
+                help="Publish its message now, once more than it has planned.",
+                examples=("broker schedule run nightly",),
+                done="Published message {messageId}.",
+            ),
+            schedule.history,
+            Method(
+                name="pause",
+                help="Let nothing tick until it is resumed.",
+                examples=("broker schedule pause nightly",),
+                done="Paused {id}.",
+            ),
+            Method(
+                name="resume",
+                help="Go on with the first tick from now on.",
+                examples=("broker schedule resume nightly",),
+                done=schedule.next_tick,
+            ),
+            Delete(
+                help="Delete a schedule and its history.",
+                examples=("broker schedule delete nightly",),
+                question="Delete the schedule {name} and its history?",
+                done="Deleted the schedule {id}.",
+            ),
+        ],
+    ),
+    "push": Resource(
+        noun="subscription",
+        collection="subscriptions",
+        help="How pushes to an endpoint go; these need this broker.",
+        commands=[
+            Show(
+                name="status",
+                help="Show whether a subscription is pushed, and what its endpoint can take.",
+                examples=("broker push status hook",),
+                suffix=":pushStatus",
+            ),
+            push.failures,
+            push.set_endpoint,
+            Method(
+                name="pause",
+                help="Push nothing until it is resumed; messages wait.",
+                examples=("broker push pause hook --reason 'The receiver moves.'",),
+                options=(_REASON,),
+                method="pausePush",
+                done="Paused {name}.",
+            ),
+            Method(
+                name="resume",
+                help="End a pause, whoever began it.",
+                examples=("broker push resume hook",),
+                method="resumePush",
+                done="Resumed {name}.",
+            ),
+            push.test,
+            push.resend,
+            push.recover,
+            push.replay_missing,
+        ],
+    ),
+    "op": Resource(
+        noun="operation",
+        collection="operations",
+        help="Operations: long work that goes on by itself; these need this broker.",
+        commands=[
+            List(
+                help="List the operations of a project, the oldest first.",
+                examples=("broker op list",),
+                table=Table(
+                    columns={
+                        "operation": lambda o: leaf(o["name"]),
+                        "what": lambda o: o["metadata"]["verb"],
+                        "of": lambda o: leaf(o["metadata"]["target"]),
+                        "state": lambda o: o["metadata"].get("state", ""),
+                        "done": op.progress,
+                        "began": lambda o: short_time(o["metadata"].get("createTime")),
+                    },
+                    whole=("operation", "what", "of", "state", "done", "began"),
+                    minor=("began", "done", "what"),
+                ),
+                nothing="The project has no operation.",
+            ),
+            Show(
+                help="Show an operation, and how far it is.",
+                examples=("broker op show $OP",),
+                fields=op.fields,
+            ),
+            op.wait,
+            op.cancel,
+            Delete(
+                help="Forget one that has ended.",
+                examples=("broker op delete $OP",),
+                done="Forgot {name}.",
+            ),
+        ],
+    ),
+    "auth accounts": Resource(
+        noun="account",
+        collection="serviceAccounts",
+        help="Service accounts: who programs are.",
+        path=account_name,
+        guessing=guessing_account,
+        commands=[
+            accounts.create,
+            List(
+                help="List the accounts of a project.",
+                examples=("broker auth accounts list",),
+                answer_field="accounts",
+                table=accounts.TABLE,
+                nothing="There is no service account.",
+            ),
+            Show(
+                help="Show an account, given by its id in the project, its address or its unique id.",
+                examples=("broker auth accounts show billing",),
+            ),
+            Delete(
+                help="Delete an account with its keys.",
+                examples=("broker auth accounts delete $EMAIL",),
+                question="Delete the account {id}, its keys and its roles, for good?",
+                done="Deleted {id}.",
+            ),
+            Method(
+                name="disable",
+                help="Refuse the account's keys and tokens until it is enabled.",
+                examples=("broker auth accounts disable billing",),
+                done="Disabled {id}.",
+            ),
+            Method(
+                name="enable",
+                help="Accept the keys and tokens of a disabled account again.",
+                examples=("broker auth accounts enable $EMAIL",),
+                done="Enabled {id}.",
+            ),
+        ],
+    ),
+    "auth keys": Resource(
+        noun="key",
+        collection="keys",
+        help="Keys of service accounts: how programs prove who they are.",
+        arguments=keys.ARGUMENTS,
+        path=keys.path,
+        guessing=lambda session, account, key_id: guessing_account(session, account),
+        commands=[
+            keys.create,
+            List(
+                help="List the keys of an account.",
+                examples=("broker auth keys list $EMAIL",),
+                options=(keys.ACCOUNT,),
+                find=keys.find,
+                table=Table(
+                    columns={
+                        "id": lambda k: leaf(k["name"]),
+                        "made": lambda k: short_time(k["validAfterTime"]),
+                    }
+                ),
+                nothing="It has no key.",
+            ),
+            Show(
+                help="Show a key, without what proves it.",
+                examples=("broker auth keys show billing $KEY",),
+            ),
+            Delete(
+                help="Delete a key; tokens that it has signed are refused from then on.",
+                examples=("broker auth keys delete $EMAIL $KEY",),
+                question="Delete the key {id} of {parent}, for good?",
+                done="Deleted the key {id}.",
+            ),
+        ],
+    ),
+    "auth api-keys": Resource(
+        noun="key",
+        collection="apiKeys",
+        help="API keys, for what has no library.",
+        arguments=(click.argument("key_id", metavar="ID"),),
+        path=lambda session, key_id: full_name(key_id, "apiKeys", session.short_project),
+        commands=[
+            api_keys.create,
+            List(
+                help="List the keys of a project, without what proves them.",
+                examples=("broker auth api-keys list",),
+                answer_field="keys",
+                table=Table(
+                    columns={
+                        "id": lambda k: leaf(k["name"]),
+                        "name": lambda k: k.get("displayName", ""),
+                        "roles": lambda k: ", ".join(k.get("roles", [])),
+                        "resources": lambda k: ", ".join(map(leaf, k.get("resources", []))),
+                        "made": lambda k: short_time(k["createTime"]),
+                    },
+                    whole=("id", "made"),
+                    minor=("made", "resources"),
+                ),
+                nothing="There is no API key.",
+            ),
+            Show(
+                help="Show the key of this id, or name, without what proves it.",
+                examples=("broker auth api-keys show $API_KEY",),
+            ),
+            Delete(
+                help="Delete the key of this id, or name.",
+                examples=("broker auth api-keys delete $API_KEY",),
+                question="Delete the API key {name}, for good?",
+                done="Deleted the key {id}.",
+            ),
+        ],
+    ),
+    "auth roles": Resource(
+        noun="role",
+        collection="roles",
+        help="Roles: lists of permissions, predefined or of a project's own.",
+        path=project_role,
+        commands=[
+            List(
+                help="List the roles that a policy can give: the predefined ones and those of the project.",
+                examples=("broker auth roles list", "broker auth roles list --custom"),
+                options=roles.LIST_OPTIONS,
+                find=roles.find,
+                table=Table(
+                    columns={
+                        "role": lambda r: r["name"],
+                        "state": lambda r: "deleted" if r.get("deleted") else "",
+                        "title": lambda r: r.get("title", ""),
+                    },
+                    whole=("role",),
+                    cut=("title",),
+                ),
+                nothing="The project has no role of its own; `broker auth roles create` makes one.",
+            ),
+            Show(
+                help="Show a role with its permissions; a name without roles/ is one of the project's own.",
+                examples=("broker auth roles show roles/pubsub.publisher", "broker auth roles show auditor"),
+                fields=roles.fields,
+            ),
+            roles.create,
+            roles.update,
+            Delete(
+                help="Delete a role of the project's own; it gives nothing until it is undeleted.",
+                examples=("broker auth roles delete auditor",),
+                question="Delete the role {name}? Members lose what it gives.",
+                done="Deleted the role {id}.",
+            ),
+            Method(
+                name="undelete",
+                help="Restore a deleted role, with what it gave.",
+                examples=("broker auth roles undelete auditor",),
+                done="Restored the role {id}.",
+            ),
+            roles.permissions_,
+        ],
+    ),
+}
