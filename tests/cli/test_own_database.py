@@ -45,27 +45,39 @@ def _set_revision(url: str, revision: str) -> None:
 
 
 def test_serve_refuses_a_database_that_is_behind(database_url: str) -> None:
-    _set_revision(database_url, "0000")
+    _set_revision(database_url, "0000_min_0000")
     said = complaint("serve", "--database-url", database_url, "--port", "0")
-    assert said == f"the database's schema is at 0000, {head_revision()} is needed: run `broker migrate`"
+    assert said == f"the database's schema is at 0000_min_0000, {head_revision()} is needed: run `broker migrate`"
 
 
 def test_serve_and_migrate_refuse_a_database_from_the_future(database_url: str) -> None:
-    _set_revision(database_url, "9999")
+    _set_revision(database_url, "9999_min_9999")
     said = complaint("serve", "--database-url", database_url, "--port", "0")
-    assert said == f"the database's schema is at 9999, too new for this broker, which knows {head_revision()}"
-    assert "9999" in complaint("migrate", "--database-url", database_url)
+    assert said == (
+        f"the database's schema is at 9999_min_9999, too new for this broker, which knows {head_revision()}"
+    )
+    assert "9999_min_9999" in complaint("migrate", "--database-url", database_url)
+
+
+def test_a_schema_of_a_build_before_the_first_release_is_refused_with_what_to_do(database_url: str) -> None:
+    _set_revision(database_url, "0078_since_0001")
+    for command in (("serve", "--port", "0"), ("migrate",)):
+        said = complaint(*command, "--database-url", database_url)
+        assert (
+            "the database's schema is at 0078_since_0001, which a build from before the first release made" in said
+        )
+        assert "use an empty database, or another --database-schema" in said
 
 
 def test_serve_and_migrate_leave_a_newer_schema_that_only_adds(
     start_broker: StartBroker, database_url: str
 ) -> None:
-    _set_revision(database_url, f"9999_since_{head_revision()[:4]}")
+    _set_revision(database_url, f"9999_min_{head_revision()[:4]}")
     done = run_broker("migrate", env={"DATABASE_URL": database_url})
-    assert (done.returncode, done.stdout) == (0, f"The schema broker is at 9999_since_{head_revision()[:4]}.\n")
+    assert (done.returncode, done.stdout) == (0, f"The schema broker is at 9999_min_{head_revision()[:4]}.\n")
     broker = start_broker("--port", "0", env={"DATABASE_URL": database_url})
     assert httpx.get(f"{broker.url}/readyz").status_code == 200
-    _set_revision(database_url, "9999")
+    _set_revision(database_url, "9999_min_9999")
     answer = httpx.get(f"{broker.url}/readyz")
     assert (answer.status_code, answer.json()["reason"][-4:]) == (503, f"{head_revision()[-3:]}.")
 

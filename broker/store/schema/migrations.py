@@ -11,7 +11,7 @@ from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError
 
 from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
-from broker.domain.schema_revision import can_be_served, is_behind
+from broker.domain.schema_revision import can_be_served, is_before_baseline, is_behind
 from broker.store.schema.distribution import CannotDistribute, distribute
 from broker.store.schema.installations import SchemaUnusable, check_may_make, find_installation
 from broker.store.schema.migration_waits import LockHeld, Patience, migrate_patiently
@@ -23,6 +23,7 @@ from broker.store.schema.schema_state import (
     looking_session,
     migrations_directory,
     saying_why,
+    why_not_served,
 )
 
 
@@ -51,6 +52,8 @@ def upgrade(
     state, head = inspect(database_url, schema), head_revision()
     if directory is None and state.revision is not None and can_be_served(state.revision, head):
         return state.revision
+    if is_before_baseline(state.revision):
+        raise DatabaseUnreachable(f"The database cannot be migrated: {why_not_served(state.revision)}")
     config = _config(directory, database_url=database_url, schema=state.schema, lock_seconds=patience.lock_seconds)
     with _saying_why("The database cannot be migrated"):
         if state.revision is None:
