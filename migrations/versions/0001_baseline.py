@@ -495,8 +495,8 @@ LOG = f"""
     CREATE INDEX retracted_messages_publish_time_idx ON retracted_messages (publish_time);
 """
 
-# `delivery_attempts` changes all the time and stays small.  The defaults of autovacuum wait until a fifth of a table
-# is dead, which would let this one bloat between vacuums.
+# `delivery_attempts` changes all the time and stays small.  By default autovacuum waits until a fifth of a table is
+# dead, which would let this one bloat between vacuums.
 DELIVERY = f"""
     CREATE TABLE cursors (
         shard_id bigint NOT NULL,

@@ -8,10 +8,9 @@ from alembic.script import ScriptDirectory
 
 from broker.domain.schema_revision import can_be_served
 from broker.store.schema import migrations
-from broker.store.schema.every_table import metadata
 from broker.store.schema.installations import VERSION_TABLE
 from broker.store.schema.revision_steps import SQL_FUNCTIONS
-from broker.store.schema.tables import VIEWS
+from broker.store.schema.tables import VIEWS, metadata
 from tests.migrations.revisions import with_revisions
 
 _RELATIONS = """

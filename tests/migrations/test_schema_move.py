@@ -9,10 +9,10 @@ import pytest
 from broker.store.driver.database import Database
 from broker.store.log.partitions import list_partitions, make_partitions_ahead
 from broker.store.schema import migrations, schema_state
-from broker.store.schema.every_table import metadata
 from broker.store.schema.migration_waits import Patience
+from broker.store.schema.revision_steps import SQL_FUNCTIONS
 from broker.store.schema.schema_state import DatabaseUnreachable, head_revision
-from broker.store.schema.tables import FUNCTIONS, VIEWS
+from broker.store.schema.tables import VIEWS, metadata
 
 SHORT = Patience(lock_seconds=0.1, pause_seconds=0.1, total_seconds=0.1)
 
@@ -72,7 +72,7 @@ def test_what_is_declared_is_all_that_there_is(admin: psycopg.Connection) -> Non
     )
     assert {name for (name,) in names} == {*metadata.tables, *VIEWS}
     functions = admin.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace").fetchall()
-    assert {name for (name,) in functions} == set(FUNCTIONS)
+    assert {name for (name,) in functions} == set(SQL_FUNCTIONS)
 
 
 def test_brokers_at_work_are_named_and_left_alone(admin: psycopg.Connection, old_url: str) -> None:

@@ -49,10 +49,11 @@ from broker.store.resources.subscription_json import (
     encode_extensions,
     encode_push_config,
 )
-from broker.store.schema.known_tables import held_claims
-from broker.store.schema.push_tables import push_failures, push_states
 from broker.store.schema.tables import (
     cursors,
+    held_claims,
+    push_failures,
+    push_states,
     shards,
     subscriptions,
     topics,

@@ -13,10 +13,11 @@ from broker.store.log.due_attempt import first_due_floor
 from broker.store.log.letter_retention import Lost, delete_letters_of_shards, resolve_in_shards
 from broker.store.resources.cursor_locks import lock_cursors
 from broker.store.resources.shard_levels import insert_shards, made_shards
-from broker.store.schema.known_tables import held_claims, known_shards
 from broker.store.schema.tables import (
     cursors,
     delivery_attempts,
+    held_claims,
+    known_shards,
     shards,
     snapshot_outstanding,
     snapshot_positions,

@@ -27,9 +27,7 @@ from broker.store.resources.shard_levels import (
     read_shards,
     shards_with_levels,
 )
-from broker.store.schema.known_tables import known_shards
-from broker.store.schema.payload_schema_tables import payload_schemas
-from broker.store.schema.tables import shards, snapshots, subscriptions, topics
+from broker.store.schema.tables import known_shards, payload_schemas, shards, snapshots, subscriptions, topics
 
 _SHARDS = shards_with_levels(known_shards.c.topic_id == topics.c.topic_id)
 _TOPIC: Select[Any] = select(topics, _SHARDS, payload_schemas.c.name.label("schema")).outerjoin_from(

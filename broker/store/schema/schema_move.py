@@ -11,11 +11,11 @@ from psycopg import sql
 
 from broker.store.driver.connection_parameters import connection_parameters, session_name
 from broker.store.schema.application_functions import rebind
-from broker.store.schema.every_table import metadata
 from broker.store.schema.installations import VERSION_TABLE
 from broker.store.schema.migration_lock import lock_migrations
 from broker.store.schema.migration_waits import APPLICATION_NAME, Patience, migrate_patiently
-from broker.store.schema.tables import FUNCTIONS, VIEWS
+from broker.store.schema.revision_steps import SQL_FUNCTIONS
+from broker.store.schema.tables import VIEWS, metadata
 
 _Connection = psycopg.Connection[Any]
 
@@ -110,7 +110,7 @@ def _move_all(connection: _Connection, target: str) -> None:
     for kind, names, find in (
         ("TABLE", tables, "to_regclass"),
         ("VIEW", VIEWS, "to_regclass"),
-        ("FUNCTION", FUNCTIONS, "to_regproc"),
+        ("FUNCTION", SQL_FUNCTIONS, "to_regproc"),
     ):
         for name in names:
             if _is_there(connection, find, name):
