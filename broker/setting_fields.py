@@ -135,7 +135,7 @@ class Settings:
     )
     database_schema: str = _setting(
         "",
-        "Schema of the database for the broker's tables; default: `broker`, or `public` with those of 0.1.0.",
+        "Schema of the database for the broker's tables; default: `broker`.",
         Text("1 to 40 small letters, digits and _, the first no digit, not pg_…", "NAME", check_schema_name),
     )
     apply: str = _setting(

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import httpx
 import psycopg
@@ -12,7 +11,6 @@ from sqlalchemy import make_url
 
 from broker.store.schema.schema_state import head_revision
 from tests.cli.processes import complaint, faults, is_ready, run_broker
-from tests.faults.versions import RELEASE, has_release, released_code
 from tests.fixtures.broker import BrokerProcess, Rest, text
 from tests.migrations.test_installations import APPLICATION
 
@@ -161,34 +159,3 @@ async def test_times_are_the_same_whatever_the_environment_tells_libpq(
         [received] = await rest.pull()
         assert before < datetime.fromisoformat(received["message"]["publishTime"]) < before + timedelta(minutes=30)
     assert faults(broker) == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
-@pytest.mark.timeout(300)  # eight processes
-async def test_a_database_of_release_0_1_0_is_served_moved_and_served_again(
-    start_broker: StartBroker, empty_database_url: str, tmp_path: Path
-) -> None:
-    url = ("--database-url", empty_database_url)
-    code = released_code(RELEASE, tmp_path)
-    assert run_broker("migrate", *url, cwd=code).returncode == 0
-    old = start_broker(*url, "--port", "0", cwd=code)
-    assert run_broker("migrate", *url).stdout.startswith(f"The schema public is at {head_revision()}. ")
-    new = start_broker(*url, "--port", "0")
-    await _exchange(old, "by the old one")
-    async with httpx.AsyncClient(base_url=old.url) as client, httpx.AsyncClient(base_url=new.url) as other:
-        here, there = Rest(client, "projects/p"), Rest(other, "projects/p")
-        await here.publish("one", "two", "three")
-        [first] = await there.pull(max_messages=1)
-        await there.acknowledge([first])
-    said = complaint("migrate", "--move-schema", *url)
-    assert "broker processes are at work on the schema public, 2 of them (from this machine: sessions " in said
-    for broker in (old, new):
-        broker.stop()
-        assert faults(broker) == []
-    moved = run_broker("migrate", "--move-schema", *url)
-    assert moved.stdout == f"The tables were moved.\nThe schema broker is at {head_revision()}.\n", moved.stderr
-    broker = start_broker(*url, "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url) as client:
-        drained = await Rest(client, "projects/p").drain()
-    assert {text(first), *(text(received) for received in drained)} == {"one", "two", "three"}

@@ -15,7 +15,6 @@ from typing import Any
 import psycopg
 from psycopg.errors import UndefinedTable
 
-from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.domain.errors import Unavailable
 from broker.domain.schema_revision import can_be_served, is_before_baseline, is_behind
 from broker.store.driver.connection_parameters import connection_parameters
@@ -110,8 +109,7 @@ class DatabaseState:
 def inspect(database_url: str, schema: str = "") -> DatabaseState:
     """Look at a database before it is used.
 
-    `schema` ("": the default one, or `public` if release 0.1.0 made its tables there) is where the broker's tables
-    should be.  Raises DatabaseUnreachable.
+    `schema` ("": the default one) is where the broker's tables should be.  Raises DatabaseUnreachable.
     """
     with saying_why("The database cannot be used"), looking_session(database_url) as connection:
         if is_worker(connection):
@@ -120,12 +118,7 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
         if unfit := why_unfit(connection, found.schema):
             raise DatabaseUnfit(f"The database cannot be used: {unfit}")
         remark = ""
-        if found.schema == RELEASE_0_1_SCHEMA and not schema:
-            remark = (
-                "The tables are in the schema public, where release 0.1.0 made them; "
-                f"`broker migrate --move-schema` moves them to {DEFAULT_SCHEMA} while no broker runs."
-            )
-        elif found.others:
+        if found.others:
             remark = f"Tables of another broker are in: {', '.join(found.others)} (--database-schema)."
         problem = why_not_served_distributed(connection, found.schema)
         if not problem and is_distributed(connection, found.schema):

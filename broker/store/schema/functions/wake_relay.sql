@@ -9,7 +9,7 @@ BEGIN
     EXECUTE format('SELECT awake_until > clock_timestamp() FROM %I.relaying', TG_TABLE_SCHEMA) INTO is_awake;
     IF is_awake IS NOT TRUE THEN
         EXECUTE format('SELECT %I.tell_brokers($1, $2)', TG_TABLE_SCHEMA)
-        USING 'broker_staged' || CASE TG_TABLE_SCHEMA WHEN 'public' THEN '' ELSE '.' || TG_TABLE_SCHEMA END, '';
+        USING 'broker_staged.' || TG_TABLE_SCHEMA, '';
     END IF;
     RETURN NULL;
 END $$;
