@@ -217,7 +217,7 @@ COMMANDS: dict[str, Command | Commands] = {
         examples=("broker secrets rotate --data-dir data",),
     ),
     "secrets decrypt": Command(
-        summary="write what is secret in clear text, for brokers of an older version; none may run",
+        summary="write what is secret in clear text, for brokers without a key; none may run",
         settings=_OF_SECRETS,
         run=_decrypt_secrets,
         examples=("broker secrets decrypt --data-dir data",),

@@ -72,8 +72,6 @@ RESOURCES = """
         message_transforms text,
         body_path jsonpath,
         endpoint_set_at timestamptz,
-        dead_letter_expired boolean NOT NULL DEFAULT false,
-        push_urgent boolean NOT NULL DEFAULT false,
         earlier_filters jsonb,
         filter_changed_at timestamptz,
         newest_filter_path jsonpath,
@@ -242,9 +240,9 @@ PROCESSES = """
     CREATE TABLE processes (
         process_id text PRIMARY KEY,
         seen_at timestamptz NOT NULL,
-        version text,
+        version text NOT NULL,
         connections jsonb,
-        database_connections integer
+        database_connections integer NOT NULL
     );
 
     CREATE UNLOGGED TABLE readers (
@@ -587,7 +585,6 @@ DELIVERY = f"""
     );
     CREATE INDEX dead_letters_source_idx ON dead_letters (source_shard_id, source_seq, subscription_id);
     CREATE INDEX dead_letters_publish_time_idx ON dead_letters (publish_time);
-    CREATE TABLE letters_recorded (since timestamptz PRIMARY KEY);
 
     CREATE TABLE delivery_journal (
         shard_id bigint NOT NULL,
@@ -665,7 +662,6 @@ OUTBOX = """
         awake_until timestamptz NOT NULL,
         relayed_to bigint NOT NULL
     );
-    INSERT INTO letters_recorded VALUES (clock_timestamp());
     INSERT INTO relaying (awake_until, relayed_to) VALUES ('-infinity', 0);
     CREATE TABLE application_grants (
         role text NOT NULL,

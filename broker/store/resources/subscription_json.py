@@ -1,7 +1,7 @@
 """The parts of a subscription that are stored as JSON."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -34,36 +34,33 @@ def decode_push_config(stored: dict[str, Any]) -> PushConfig:
 
 
 def encode_extensions(extensions: Extensions) -> dict[str, Any]:
-    """Durations are seconds; what is as by default is left out.
-
-    So are `dead_letter_expired` and `push.urgent`, which have columns: brokers that do not know them write these
-    whole.
-    """
+    """Durations are seconds; what is as by default is left out."""
     stored: dict[str, Any] = {}
     if extensions.one_per_ordering_key:
         stored["one_per_ordering_key"] = True
-    if replace(extensions.push, urgent=False) != GOOGLES_OPTIONS:
+    if extensions.push != GOOGLES_OPTIONS:
         options = _in_seconds(asdict(extensions.push))
-        del options["copied_fingerprints"], options["urgent"]
+        del options["copied_fingerprints"]
         stored["push"] = options | _stored_secrets(extensions.push.webhook_secrets or ())
     if extensions.alerts != NO_ALERTS:
         stored["alerts"] = _in_seconds(asdict(extensions.alerts))
     if extensions.journal != NO_JOURNAL:
         stored["journal"] = _in_seconds(asdict(extensions.journal))
+    if extensions.dead_letter_expired:
+        stored["dead_letter_expired"] = True
     return stored
 
 
-def decode_extensions(stored: dict[str, Any], *, dead_letter_expired: bool, urgent: bool) -> Extensions:
-    """What encode_extensions has made, and what has columns."""
-    options = stored.get("push")
-    push = replace(GOOGLES_OPTIONS if options is None else _push_options(options), urgent=urgent)
+def decode_extensions(stored: dict[str, Any]) -> Extensions:
+    """What encode_extensions has made."""
+    push = _push_options(stored["push"]) if "push" in stored else GOOGLES_OPTIONS
     alerts = _alerts(stored["alerts"]) if "alerts" in stored else NO_ALERTS
     return Extensions(
         one_per_ordering_key=stored.get("one_per_ordering_key", False),
         push=push,
         alerts=alerts,
         journal=_journal(stored["journal"]) if "journal" in stored else NO_JOURNAL,
-        dead_letter_expired=dead_letter_expired,
+        dead_letter_expired=stored.get("dead_letter_expired", False),
     )
 
 
@@ -88,6 +85,7 @@ def _push_options(stored: dict[str, Any]) -> PushOptions:
         max_outstanding_requests=stored["max_outstanding_requests"],
         digest=digest and Digest(**{**digest, "max_delay": timedelta(seconds=digest["max_delay"])}),
         webhook_secrets=_webhook_secrets(stored) or None,
+        urgent=stored["urgent"],
         circuit_breaker=CircuitBreaker(
             failure_threshold=breaker["failure_threshold"],
             open_duration=timedelta(seconds=breaker["open_duration"]),

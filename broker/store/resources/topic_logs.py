@@ -68,12 +68,8 @@ async def add_shards(connection: AsyncConnection, *, topic: Topic, count: int, n
 async def add_levels(
     connection: AsyncConnection, *, topic: Topic, levels: Collection[int], now: datetime
 ) -> Sequence[str]:
-    """Give a topic shards for messages of these levels, if any, as add_shards does.
-
-    Older brokers would look for keys in all shards: it is written down in which they are.
-    """
+    """Give a topic shards for messages of these levels, if any, as add_shards does."""
     if levels:
-        await _keep_keys(connection, topic, topic.key_shards or len(topic.plain_shard_ids))
         waiting = await _hold(connection, topic)
         await _begin(connection, topic, waiting, now, levels=levels)
     return await _names(connection, topic)

@@ -127,9 +127,6 @@ async def insert_topic(
     levels = topic.extensions.priorities and range(topic.extensions.priorities.least)
     rows = made_shards(topic_id, plain=range(shard_count), levels=levels or (), now=now)
     await insert_shards(connection, rows)
-    if levels is not None:  # an older broker would look for keys in all shards
-        stays = update(topics).where(topics.c.topic_id == topic_id).values(key_shards=shard_count)
-        await connection.execute(stays)
     return await find_topic(connection, name=topic.name)
 
 

@@ -125,8 +125,6 @@ subscriptions = Table(
     Column("body_path", JsonPath),
     # Null: since it was made, as far as is known, messages are pushed where they are now, or pulled.
     Column("endpoint_set_at", DateTime(timezone=True)),
-    Column("dead_letter_expired", Boolean, nullable=False, server_default=text("false")),
-    Column("push_urgent", Boolean, nullable=False, server_default=text("false")),
     Column("exact_durations", JSONB(none_as_null=True)),  # as of topics
     # Null: the filter is what it was when the subscription was made.  Else the filters before it, `filter` alone
     # decides about messages published from `filter_changed_at` on, and so do these paths.
@@ -359,16 +357,16 @@ signing_keys = Table(
 # --- Broker processes ------------------------------------------------------------------------------------
 
 # The broker processes that run: each push subscription is delivered by one of them.  `version` is the newest schema
-# that a process knows; those that do not say cannot read encrypted secrets.  `connections`: how many those
+# that a process knows.  `connections`: how many those
 # projects have to it whose connections are limited.
 processes = Table(
     "processes",
     metadata,
     Column("process_id", Text, primary_key=True),
     Column("seen_at", DateTime(timezone=True), nullable=False),
-    Column("version", Text),
+    Column("version", Text, nullable=False),
     Column("connections", JSONB(none_as_null=True)),
-    Column("database_connections", Integer),  # at the most; null: a process of an older broker
+    Column("database_connections", Integer, nullable=False),
 )
 
 # Who pulls and streams (domain/reader.py), as each process (`process_key`) last wrote it down.  Not logged: after a
@@ -818,9 +816,6 @@ dead_letters = Table(
     Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
     Index("dead_letters_publish_time_idx", "publish_time"),
 )
-
-# From when on each dead letter has a row of `dead_letters`: one row.
-letters_recorded = Table("letters_recorded", metadata, Column("since", DateTime(timezone=True), primary_key=True))
 
 # What happened to messages of a shard for a subscription (domain/journal.py), each row in the transaction that it
 # tells of.  `bucket` is that of all its sequences, or SPAN; `number` is in the order of what happened to any one
