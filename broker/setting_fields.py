@@ -270,7 +270,7 @@ class Settings:
     push_allowed_networks: str = _setting(
         "",
         "Networks that pushes may go to although private addresses are denied.",
-        Text("networks (CIDR) such as 10.1.0.0/16, commas between", "NETWORKS", check_networks),
+        Text("networks (CIDR) such as 10.2.0.0/16, commas between", "NETWORKS", check_networks),
     )
     push_ca_file: str = _setting(
         "",

@@ -20,7 +20,8 @@ _MOMENT_SECONDS = 0.1
 
 
 class Alone:
-    """What such an actor (actor.py) begins with.  `_on`: not beside older releases, which do nothing of this."""
+    """What such an actor (actor.py) begins with.  `_on`: only where the plans have topics of all kinds, and
+    until it is mended."""
 
     def __init__(
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float

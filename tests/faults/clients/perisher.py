@@ -30,7 +30,7 @@ class Perisher:
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
         self._caller, self._history, self._dice = caller, history, dice
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)  # older releases know no times to live
+        self._on = any(plan.terms.topic == EVENTS for plan in plans)
         self._count = itertools.count()
         self.stopping = asyncio.Event()
 

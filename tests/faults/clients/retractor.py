@@ -31,7 +31,7 @@ class Retractor:
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
         self._caller, self._history, self._dice = caller, history, dice
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)  # older releases retract nothing
+        self._on = any(plan.terms.topic == EVENTS for plan in plans)
         self._count = itertools.count()
         self._ids: list[int] = []
         self.stopping = asyncio.Event()

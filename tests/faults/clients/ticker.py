@@ -24,7 +24,7 @@ class Ticker:
         self, caller: RestCaller, history: History, dice: random.Random, plans: Sequence[Plan], *, pause: float
     ) -> None:
         self._caller, self._history = caller, history
-        self._on = any(plan.terms.topic == EVENTS for plan in plans)  # older releases have no schedules
+        self._on = any(plan.terms.topic == EVENTS for plan in plans)
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
