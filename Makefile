@@ -59,8 +59,8 @@ soak: $(VENV)/.dev ## faults under load for hours (ARGS="--minutes 240 --seed 1 
 bench: $(VENV)/.dev ## measure, against Google's emulator where it is installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
-migration: $(VENV)/.dev ## a new migration: make migration revision=0002_since_0001 name=what_it_adds
-	@echo "$(revision)" | grep -qE '^[0-9]{4}_since_[0-9]{4}$$' || { echo "revision=NNNN_since_MMMM is needed."; exit 1; }
+migration: $(VENV)/.dev ## a new migration: make migration revision=0002_min_0001 name=what_it_adds
+	@echo "$(revision)" | grep -qE '^[0-9]{4}_min_[0-9]{4}$$' || { echo "revision=NNNN_min_MMMM is needed."; exit 1; }
 	@test -n "$(name)" || { echo "name=what_it_adds is needed."; exit 1; }
 	DATABASE_URL=unused $(BIN)/alembic revision --rev-id "$(revision)" -m "$(name)"
 

@@ -9,10 +9,10 @@ from sqlalchemy import create_engine, pool
 
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.store.driver.connection_parameters import connection_parameters
-from broker.store.schema.every_table import metadata
 from broker.store.schema.installations import VERSION_TABLE
 from broker.store.schema.migration_lock import lock_migrations
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
+from broker.store.schema.tables import metadata
 
 told = context.config.attributes
 schema = told.get("schema", DEFAULT_SCHEMA)

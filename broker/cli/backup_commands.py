@@ -12,7 +12,7 @@ from broker.cli.stop import Stop
 from broker.store.schema.after_restore import IdsUsedUp, go_on_after_restore
 from broker.store.schema.backup_state import BackupState, look_at_backup
 from broker.store.schema.migration_waits import MigrationUnderWay
-from broker.store.schema.schema_move import BrokersAtWork
+from broker.store.schema.running_brokers import BrokersAtWork
 from broker.store.schema.schema_state import DatabaseUnreachable
 from broker.telemetry.log import set_up_log
 

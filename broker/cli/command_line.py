@@ -29,7 +29,7 @@ class Command:
     summary: str
     settings: Sequence[str]
     run: Callable[[SettingsInForce, Mapping[str, Any]], int]
-    flags: Mapping[str, str] = field(default_factory=dict)  # "move_schema": what that does
+    flags: Mapping[str, str] = field(default_factory=dict)  # "distribute": what that does
     values: Mapping[str, str] = field(default_factory=dict)  # "key_file": what that names; each must be given
     words: Sequence[str] = ()  # that must be given, without the name of an option
     texts: Mapping[str, tuple[str, str]] = field(

@@ -9,14 +9,13 @@ from pathlib import Path
 from broker.app.settings.fields import Settings
 from broker.cli.stop import Misuse, Stop
 from broker.cli.terminal import write_line
-from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
+from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.embedded_postgres.binaries import bin_directory
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.store.driver.text import quoted
 from broker.store.schema.schema_state import DatabaseUnreachable, schemas_of_other_roles
 
-# By their names alone, in the broker's schema or where release 0.1.0 made them.
-_FINDING_TABLES = f"-csearch_path%3D{DEFAULT_SCHEMA}%2C{RELEASE_0_1_SCHEMA}"
+_FINDING_TABLES = f"-csearch_path%3D{DEFAULT_SCHEMA}%2Cpublic"  # the broker's by their names alone
 
 PROGRAMS = ("psql", "pg_dump", "pg_restore")  # each takes --dbname=URL
 

@@ -183,12 +183,10 @@ COMMANDS: dict[str, Command | Commands] = {
     ),
     "migrate": Command(
         summary="bring the schema of a PostgreSQL of your own up to date",
-        settings=_OF_DATABASES,
+        settings=("database_url", "database_password_file", "database_schema", "log_level", "log_format"),
         run=_migrate,
         examples=("broker migrate --database-url $DATABASE_URL",),
         flags={
-            "move_schema": "first move the tables of release 0.1.0 out of `public`, also those of an embedded "
-            "database; no broker may run",
             "distribute": "then distribute the tables of messages over the nodes of a Citus cluster, whose "
             "coordinator the URL names; no broker may run",
         },
@@ -227,7 +225,7 @@ COMMANDS: dict[str, Command | Commands] = {
         examples=("broker secrets rotate --data-dir data",),
     ),
     "secrets decrypt": Command(
-        summary="write what is secret in clear text, for brokers of an older version; none may run",
+        summary="write what is secret in clear text, for brokers without a key; none may run",
         settings=_OF_SECRETS,
         run=_decrypt_secrets,
         examples=("broker secrets decrypt --data-dir data",),

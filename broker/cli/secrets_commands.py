@@ -15,7 +15,7 @@ from broker.domain.errors import BrokerError
 from broker.secrets.keys import FILE_NAME, SecretsKey, format_keys, make_key, read_keys
 from broker.secrets.secrets import SEALED, Secrets, is_sealed, key_id_of
 from broker.store.driver.database import Database
-from broker.store.resources.processes import has_processes_without_version, list_processes
+from broker.store.resources.processes import list_processes
 from broker.store.resources.stored_secrets import WEBHOOKS, StoredSecrets, delete_keys, list_secrets_unlike
 from broker.telemetry.log import set_up_log
 from broker.workers.secret_keeper import seal_anew
@@ -30,7 +30,7 @@ def rotate(settings: Settings, flags: Mapping[str, Any]) -> int:
 
 
 def decrypt(settings: Settings) -> int:
-    """For brokers of an older version; none may run.  Returns the exit code.  Raises Stop."""
+    """For brokers without a key; none may run.  Returns the exit code.  Raises Stop."""
     return _on_database(settings, _decrypt)
 
 
@@ -109,7 +109,7 @@ async def _decrypt(database: Database, path: Path) -> None:
         rows = await list_secrets_unlike(connection, prefix=_NO_PREFIX)
     sealed = [row for row in rows if any(map(is_sealed, row.stored))]
     done, unreadable = await seal_anew(database, Secrets(str(path)), sealed)
-    say(f"{_are(done)} in clear text now; a broker of this version encrypts them when it starts.")
+    say(f"{_are(done)} in clear text now; a broker with a key encrypts them when it starts.")
     if unreadable:
         raise Stop(f"{len(unreadable):,} rows are encrypted with keys that {path} does not have, and stay so")
 
@@ -122,12 +122,6 @@ async def _others(database: Database, secrets: Secrets) -> list[StoredSecrets]:
 
 async def _check(database: Database, secrets: Secrets, *, discards: bool) -> None:
     """Before anything is changed.  Raises Stop."""
-    async with database.transaction() as connection:
-        if await has_processes_without_version(connection):
-            raise Stop(
-                "a broker of an older version runs, or ran within the last five minutes: it could not read what is "
-                "encrypted; replace it, and try again"
-            )
     used = _key_ids(await _others(database, secrets)) - secrets.key_ids
     if used and not discards:
         raise Stop(

@@ -9,7 +9,6 @@ import re
 from urllib.parse import quote
 
 DEFAULT_SCHEMA = "broker"
-RELEASE_0_1_SCHEMA = "public"  # where release 0.1.0 made its tables, and where they may still be
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NOT_ESCAPED = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")

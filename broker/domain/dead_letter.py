@@ -11,7 +11,7 @@ push unreachable    there was no connection, or no HTTP answer on it
 transform           a transform of the subscription failed for it
 push digest         the endpoint took the digest, but named this message as failed
 expired             it was past its time (domain/expiry.py), and the subscription wants such messages there
-unknown             a broker of release 0.1.0 had a part in it: it did not note how attempts end
+unknown             no failure was recorded for its last attempt
 """
 
 from typing import Final

@@ -7,7 +7,6 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.refusals import refuse_nul
 
 MAX_REASON = 1_000  # characters
-UNTOLD = "Paused."  # of a pause whose reason is not known
 _WITHHELD = "Not allowed: "
 _GONE = "Gone: "
 

@@ -1,23 +1,19 @@
 """Redrive: messages that a subscription gave up come back to it, and to nobody else, or go to a topic (G2)."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
+from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID
 from broker.domain.errors import InvalidArgument
-from broker.domain.log_page import LogPosition
 from broker.domain.message_id import SEQUENCES_PER_SHARD, message_id, parse_message_ids
 
-SOURCE_SUBSCRIPTION = "CloudPubSubDeadLetterSourceSubscription"
-SOURCE_PROJECT = "CloudPubSubDeadLetterSourceSubscriptionProject"
 ADDED = (  # attributes of a dead letter that its message had not
     "CloudPubSubDeadLetterSourceDeliveryCount",
-    SOURCE_SUBSCRIPTION,
-    SOURCE_PROJECT,
+    "CloudPubSubDeadLetterSourceSubscription",
+    "CloudPubSubDeadLetterSourceSubscriptionProject",
     "CloudPubSubDeadLetterSourceTopicPublishTime",
     SOURCE_MESSAGE_ID,
     REASON,
@@ -30,24 +26,21 @@ EVER, END_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzi
 
 class Outcome(StrEnum):
     """What became of a message.  ALREADY_THERE: the subscription had it again; only its dead letter has gone.
-    SENT, REFUSED: to another topic, by its limits or its schema.  REDRIVEN_AS_NEW: of a letter of which nothing is
-    recorded; LEFT_ALONE: such a one lies also where the caller may not take it from.
+    SENT, REFUSED: to another topic, by its limits or its schema.
     """
 
     REDRIVEN = "redriven"
     SENT = "sent"
-    REDRIVEN_AS_NEW = "redrivenAsNew"
     ALREADY_THERE = "alreadyThere"
     OUTSTANDING = "outstanding"  # somebody has its dead letter just now
     EDITED = "edited"  # its dead letter was edited, and came back as another message
     GONE = "gone"  # neither it nor its dead letter is retained any more
     REFUSED = "refused"
-    LEFT_ALONE = "leftAlone"
     RETRACTED = "retracted"  # by whoever publishes: it comes back to nobody
 
 
 # The letter has gone.
-DONE = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE, Outcome.SENT, Outcome.REDRIVEN_AS_NEW})
+DONE = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE, Outcome.SENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,51 +59,9 @@ class Chosen:
     body_path: str | None = None
 
     @property
-    def takes_unrecorded(self) -> bool:
-        """Whether letters come as well of which it is not recorded why they were made."""
-        return not self.reasons or UNKNOWN in self.reasons
-
-    @property
     def takes_resolved(self) -> bool:
         """Whether letters that were acknowledged or discarded come back as well: who names a message means it."""
         return bool(self.ids)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unrecorded:
-    """Letters of a subscription of which only their attributes say whose they are: in the shards of its dead-letter
-    topic, made until then; `count` of them, at the least.  They come back in a private shard.
-    """
-
-    subscription: str
-    shard_ids: Sequence[int]
-    until: datetime
-    count: int = 0
-    private_shard: int = 0
-
-    def source_json(self) -> str:
-        """What the attributes have."""
-        _, project, _, name = self.subscription.split("/")
-        return json.dumps({SOURCE_SUBSCRIPTION: name, SOURCE_PROJECT: project})
-
-    def to_json(self) -> dict[str, Any]:
-        """As it is stored with its operation."""
-        return asdict(self) | {"until": self.until.isoformat(), "shard_ids": list(self.shard_ids)}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Unrecorded":
-        """The other way."""
-        return cls(**{**stored, "until": datetime.fromisoformat(stored["until"])})
-
-    def next_look(self, since: datetime, progress: Mapping[str, Any]) -> LogPosition | None:
-        """Behind which letter to go on; None: there is none left."""
-        at = progress.get("letters", {})
-        later = [shard_id for shard_id in sorted(self.shard_ids) if shard_id >= at.get("shard", 0)]
-        if not later:
-            return None
-        if later[0] == at.get("shard") and "seq" in at:
-            return LogPosition(later[0], datetime.fromisoformat(at["time"]), at["seq"])
-        return LogPosition(later[0], since, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,13 @@
-"""Which schemas of the database a broker can be served by: their names say so.
+"""Which schemas of the database a broker can serve: the name of a revision says so.
 
-`0003_since_0001` is the third schema, and code that was written for the first still works on it: it only adds.
-`0004_since_0003` took away what code before the third needs.
+`0001_baseline` is the first. `0003_min_0001` is the third, and code that was written for the first still works on
+it: it only adds. `0004_min_0003` took away what code before the third needs.
 """
 
 import re
 
-_NAME = re.compile(r"(\d{4})(?:_since_(\d{4}))?")
+_NAME = re.compile(r"(\d{4})_(?:baseline|min_(\d{4}))")
+_DEVELOPMENT = re.compile(r"\d{4}(?:_since_\d{4})?")
 _NOTHING = (0, 0)
 
 
@@ -19,6 +20,11 @@ def can_be_served(revision: str | None, known: str) -> bool:
     """Whether code that knows the schema `known` works on that of the database."""
     number, since = _read(revision)
     return since <= _read(known)[0] <= number
+
+
+def is_before_baseline(revision: str | None) -> bool:
+    """Whether a build from before the first release made the schema: no migration leads on from there."""
+    return revision is not None and _DEVELOPMENT.fullmatch(revision) is not None
 
 
 def _read(revision: str | None) -> tuple[int, int]:

@@ -39,7 +39,7 @@ class RunningProcesses:
         changed: Callable[[], None],
         look: Callable[[], None],
         connections: Connections | None = None,
-        database_connections: int | None = None,
+        database_connections: int = 0,
         states: StateChanges | None = None,
     ) -> None:
         """`changed()` is called when the processes that run are not those that ran; `look()` while others may not

@@ -40,8 +40,8 @@ class CannotOpen(Exception):
 class Secrets:
     """The keys of a file, and what is done with them.
 
-    `is_sealing`: what is written is encrypted.  SecretKeeper (broker/workers/secret_keeper.py) sets it, for brokers
-    of an older version could not read it.
+    `is_sealing`: what is written is encrypted.  SecretKeeper (broker/workers/secret_keeper.py) sets it where there
+    is a key.
     """
 
     def __init__(self, key_file: str = "") -> None:

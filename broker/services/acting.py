@@ -74,7 +74,7 @@ def make_acting(
     allows_reset: bool,
 ) -> ActingServices:
     """The services of one process."""
-    redrives = RedriveService(database, clock, wake_ups, operations)
+    redrives = RedriveService(database, clock, operations)
     return ActingServices(
         pauses=PauseService(database, clock, wake_ups, states),
         filter_changes=FilterChangeService(database, clock, wake_ups, states, counters),

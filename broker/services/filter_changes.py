@@ -15,13 +15,11 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.wake_ups import WakeUps
 from broker.services.subscriptions import attached_subscription, locked_subscription
 from broker.store.driver.database import Database, ResourceConnection, driver_of
-from broker.store.resources import events, filter_changes, processes
+from broker.store.resources import events, filter_changes
 from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import FILTER_CHANGES
 from broker.telemetry.state_changes import StateChanges
-
-_KNOWS_CHANGES = "0071"  # the schema from which on brokers apply a changed filter to later messages only
 
 
 class FilterChangeService:
@@ -42,7 +40,7 @@ class FilterChangeService:
         """Replace the filter; "" removes it, and the present one changes nothing.
 
         Raises InvalidArgument (the filter, and where it goes wrong), NotFound, FailedPrecondition (detached; too
-        many filters still decide about messages; an older broker runs on the database).
+        many filters still decide about messages).
         """
         newest = compiled_filter(text)
         async with self._database.transaction() as connection:
@@ -51,7 +49,6 @@ class FilterChangeService:
             previous, now = subscription.filter, self._clock.now()
             if text == previous:
                 return FilterChange(filter=text, previous=previous)
-            await _require_readers(connection)
             needed = await _needed(connection, subscription)
             _check_room(subscription, needed)
             since = await filter_changes.begin_change(connection, subscription, now)
@@ -83,7 +80,6 @@ class FilterChangeService:
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)
             if text != subscription.filter:
-                await _require_readers(connection)
                 _check_room(subscription, await _needed(connection, subscription))
         async with self._database.hot() as hot:
             comparison = await filter_changes.compare_filters(
@@ -131,13 +127,4 @@ def _check_room(subscription: Subscription, needed: Sequence[EarlierFilter]) -> 
             f"The filter was changed {len(needed)} times since messages were published that the topic still has, "
             f"and {MAX_EARLIER} such changes are the most: it can be changed again once the messages published "
             f"before {format_timestamp(needed[0].until)} are gone (resource={leaf(subscription.name)})."
-        )
-
-
-async def _require_readers(connection: ResourceConnection) -> None:
-    """An older broker would apply the new filter to earlier messages, and the old one to later messages."""
-    if await processes.has_processes_before(connection, revision=_KNOWS_CHANGES):
-        raise FailedPrecondition(
-            "An older broker that runs on this database does not know filters that were changed; try again when "
-            "all are of this release. One that was killed is believed to run for five minutes more."
         )

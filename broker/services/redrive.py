@@ -5,31 +5,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.domain.errors import FailedPrecondition
-from broker.domain.journal import NOBODY
-from broker.domain.log_page import LogPosition
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.names import leaf
 from broker.domain.operation import Operation, Verb, check_rate
-from broker.domain.redrive import Chosen, Outcome, RedriveOptions, Unrecorded, check_redrive, chosen_by, to_json
+from broker.domain.redrive import Chosen, Outcome, RedriveOptions, check_redrive, chosen_by, to_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
 from broker.services.copies import open_target
 from broker.services.filters import compiled
 from broker.services.operations import OperationService
 from broker.services.permitted import AskPermission, is_permitted
-from broker.services.private_shards import private_shard_of
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
 from broker.store.log.chosen_letters import LetterCount, count_chosen
-from broker.store.log.redrive import list_piles, name_piles
+from broker.store.log.redrive import list_piles
 from broker.store.log.scheduled_messages import located
-from broker.store.log.unrecorded import UnrecordedStep, find_unrecorded, read_recorded_since
-from broker.store.resources import topics
-
-_MAX_COUNTED = 10_000  # letters of which nothing is recorded, in one look
-_MOST_LOOKS = 10  # for such letters, once any are found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +53,9 @@ class ChosenLetters:
 class RedriveService:
     """What it starts is done by workers/operations/redrive.py."""
 
-    def __init__(
-        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, operations: OperationService
-    ) -> None:
+    def __init__(self, database: Database, clock: DatabaseClock, operations: OperationService) -> None:
         self._database = database
         self._clock = clock
-        self._wake_ups = wake_ups
         self._operations = operations
 
     async def redrive(
@@ -110,17 +98,13 @@ class RedriveService:
             now=self._clock.now(),
         )
         chosen = await self._located(chosen)
-        unrecorded = await self._unrecorded(subscription, chosen)
-        piles = await self._piles(subscription, unrecorded)
+        piles = await self._piles(subscription)
         allowed = await consumable(piles, may_consume)
         count = await self._count(subscription, chosen, allowed)
-        if unrecorded is not None and target is None and not request.validate_only:
-            shard_id = await private_shard_of(name, self._database, self._clock, self._wake_ups)
-            unrecorded = replace(unrecorded, private_shard=shard_id)
         return ChosenLetters(
-            request=_stored(request, chosen, allowed, target, unrecorded),
-            total=count.messages + (0 if unrecorded is None else unrecorded.count),
-            is_estimate=count.is_at_most or unrecorded is not None,
+            request=_stored(request, chosen, allowed, target),
+            total=count.messages,
+            is_estimate=count.is_at_most,
             outstanding=count.outstanding,
             taken_from=sorted(allowed.values()),
             left_alone=sorted(pile_name for pile, pile_name in piles if pile not in allowed),
@@ -141,52 +125,12 @@ class RedriveService:
         async with self._database.hot() as hot:
             return replace(chosen, ids=await located(hot, chosen.ids))
 
-    async def _unrecorded(self, subscription: Subscription, chosen: Chosen) -> Unrecorded | None:
-        """Those of before the upgrade, if there are any."""
-        async with self._database.hot() as hot:
-            until = min(await read_recorded_since(hot), chosen.until)
-        policy = subscription.dead_letter_policy
-        if policy is None or until < chosen.since or not chosen.takes_unrecorded:
-            return None
-        async with self._database.transaction() as connection:
-            topic = await topics.find_topic(connection, name=policy.dead_letter_topic)
-        if topic is None:
-            return None
-        letters = Unrecorded(subscription=subscription.name, shard_ids=topic.shard_ids, until=until)
-        count = await self._count_unrecorded(subscription, chosen, letters)
-        return replace(letters, count=count) if count else None
-
-    async def _count_unrecorded(self, subscription: Subscription, chosen: Chosen, letters: Unrecorded) -> int:
-        """Whoever has them; at the least, once some are found."""
-        step = UnrecordedStep(
-            chosen=chosen,
-            letters=letters,
-            after=LogPosition(0),
-            max_messages=0,
-            own_paths=subscription.newest_paths,
-            consumable=(),
-            author=NOBODY,
-            now=self._clock.now(),
-        )
-        count = looks = 0
-        async with self._database.hot() as hot:
-            for shard_id in letters.shard_ids:
-                after: LogPosition | None = LogPosition(shard_id, chosen.since, -1)
-                while after is not None and (not count or looks < _MOST_LOOKS):
-                    found, after = await find_unrecorded(hot, replace(step, after=after), most_matched=_MAX_COUNTED)
-                    count += len(found)
-                    looks += 1
-        return count
-
-    async def _piles(self, subscription: Subscription, unrecorded: Unrecorded | None) -> Sequence[tuple[int, str]]:
+    async def _piles(self, subscription: Subscription) -> Sequence[tuple[int, str]]:
         """The subscriptions that may have its dead letters."""
         async with self._database.hot() as hot:
-            piles = await list_piles(
+            return await list_piles(
                 hot, subscription_id=subscription.subscription_id, shard_ids=subscription.shard_ids
             )
-            if unrecorded is not None:
-                piles = sorted({*piles, *await name_piles(hot, unrecorded.shard_ids)})
-            return piles
 
     async def _count(self, subscription: Subscription, chosen: Chosen, allowed: Collection[int]) -> LetterCount:
         async with self._database.hot() as hot:
@@ -196,18 +140,12 @@ class RedriveService:
 
 
 def _stored(
-    request: RedriveOptions,
-    chosen: Chosen,
-    allowed: Iterable[int],
-    target: Topic | None,
-    unrecorded: Unrecorded | None,
+    request: RedriveOptions, chosen: Chosen, allowed: Iterable[int], target: Topic | None
 ) -> Mapping[str, Any]:
     """What the operation is to know."""
     stored: dict[str, Any] = {"chosen": to_json(chosen), "consumable": sorted(allowed)}
     if target is not None:
         stored |= {"targetTopic": target.name, "targetId": target.topic_id}
-    if unrecorded is not None:
-        stored["unrecorded"] = unrecorded.to_json()
     if request.max_rate is not None:
         stored["maxMessagesPerSecond"] = request.max_rate
     return stored

@@ -13,7 +13,6 @@ from broker.domain.subscription import (
     IMMUTABLE_FIELDS,
     MIN_DELIVERY_ATTEMPTS,
     MUTABLE_FIELDS,
-    Extensions,
     Subscription,
     check_subscription,
 )
@@ -28,10 +27,7 @@ from broker.secrets.webhook_secrets import sealed
 from broker.store.access.policies import forget_policy
 from broker.store.access.service_accounts import find_service_account
 from broker.store.driver.database import Database, ResourceConnection
-from broker.store.resources import processes, push_states, subscriptions, topics
-
-_READS_BODIES = "0026"  # the schema from which on brokers know filters that read bodies
-_GIVES_UP_EXPIRED = "0050"  # and subscriptions whose expired messages are dead letters
+from broker.store.resources import push_states, subscriptions, topics
 
 
 def subscription_not_found(name: str) -> BrokerError:
@@ -110,8 +106,6 @@ class SubscriptionService:
             topic = await topics.lock_topic(connection, name=wanted.topic, share=True)
             if topic is None:
                 raise not_found("Subscription topic does not exist", wanted.topic, "topics")
-            await _require_readers_of_bodies(connection, wanted)
-            await _require_givers_up(connection, wanted, Extensions())
             await _require_dead_letter_topic(connection, wanted)
             await self._require_account(connection, wanted)
             subscription = await subscriptions.insert_subscription(
@@ -151,7 +145,6 @@ class SubscriptionService:
             check_subscription(subscription, min_delivery_attempts=floor)
             if subscription.kept != current.kept:
                 check_kept(subscription.kept)
-            await _require_givers_up(connection, subscription, current.extensions)
             if "dead_letter_policy" in fields:
                 await _require_dead_letter_topic(connection, subscription)
             if "push_config" in fields:
@@ -247,30 +240,6 @@ class SubscriptionService:
                 "pushConfig.oidcToken.serviceAccountEmail must be the address of a service account of this broker, "
                 f"because callers must show who they are here; make one first (serviceAccountEmail={email})."
             )
-
-
-async def _require_readers_of_bodies(connection: ResourceConnection, wanted: Subscription) -> None:
-    """An older broker would deliver whatever the attributes let through."""
-    if wanted.body_path is None:
-        return
-    if await processes.has_processes_before(connection, revision=_READS_BODIES):
-        raise FailedPrecondition(
-            "The filter reads bodies, which an older broker that runs on this database does not "
-            f"(filter={wanted.filter}); try again when all are of this release. One that was killed is believed "
-            "to run for five minutes more."
-        )
-
-
-async def _require_givers_up(connection: ResourceConnection, wanted: Subscription, current: Extensions) -> None:
-    """An older broker would drop what is past its time, or deliver it."""
-    if wanted.extensions.dead_letter_expired <= current.dead_letter_expired:
-        return
-    if await processes.has_processes_before(connection, revision=_GIVES_UP_EXPIRED):
-        raise FailedPrecondition(
-            "An older broker that runs on this database does not send expired messages to dead-letter topics "
-            "(extensions.deadLetterExpired=true); try again when all are of this release. One that was killed is "
-            "believed to run for five minutes more."
-        )
 
 
 async def _require_dead_letter_topic(connection: ResourceConnection, subscription: Subscription) -> None:

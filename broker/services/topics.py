@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.domain.durations import format_duration
 from broker.domain.errors import AlreadyExists, BrokerError, FailedPrecondition, NotFound
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
@@ -12,20 +11,13 @@ from broker.domain.page import Page, cut_page
 from broker.domain.priority import Priorities
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, check_encoding, within
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
-from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.quotas import Quotas
 from broker.runtime.transforms import TransformChecks
 from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
 from broker.store.driver.database import Database, ResourceConnection
-from broker.store.resources import payload_schemas, processes, topic_logs, topics
-
-_DELAYS = "0033"  # the schema from which on brokers know messages that are to come later
-_KEY_SHARDS = "0035"  # and topics with shards that have no keys
-_IDENTITIES = "0041"  # and repeats
-_LEVELS = "0052"  # and what is urgent, with ages and weights
-_EXPIRY = "0048"  # and messages that expire
+from broker.store.resources import payload_schemas, topic_logs, topics
 
 
 def topic_not_found(name: str) -> BrokerError:
@@ -60,7 +52,6 @@ class TopicService:
         check_kept(wanted.kept)
         await self._transforms.check(wanted.name, wanted.transforms)
         async with self._database.transaction() as connection:
-            await _require_new_brokers(connection, wanted.extensions, NO_EXTENSIONS)
             wanted = await _with_schema(connection, wanted, None)
             topic = await topics.insert_topic(
                 connection,
@@ -100,7 +91,6 @@ class TopicService:
             check_topic(topic)
             if topic.kept != current.kept:
                 check_kept(topic.kept)
-            await _require_new_brokers(connection, topic.extensions, current.extensions)
             topic = await _with_schema(connection, topic, current.schema_settings)
             await topics.update_topic(connection, topic=topic)
             names = await self._add_shards(connection, current, topic.extensions.shards)
@@ -118,12 +108,6 @@ class TopicService:
             raise FailedPrecondition(
                 f"The topic has {there} shards (extensions.shards={wanted}): there may be more, but not fewer, "
                 "since messages, and the order of ordering keys, stay in the shards in which they are."
-            )
-        if await processes.has_processes_before(connection, revision=_KEY_SHARDS):
-            raise FailedPrecondition(
-                "An older broker that runs on this database would put ordering keys into other shards than this "
-                f"one (extensions.shards={wanted}); try again when all are of this release. One that was killed is "
-                "believed to run for five minutes more."
             )
         return await topic_logs.add_shards(connection, topic=topic, count=wanted - there, now=self._clock.now())
 
@@ -175,30 +159,6 @@ class TopicService:
         async with self._database.transaction() as connection:
             names = await topics.list_topic_snapshots(connection, topic_id=topic.topic_id, page=page)
         return cut_page(names, page.size, str)
-
-
-async def _require_new_brokers(
-    connection: ResourceConnection, wanted: TopicExtensions, current: TopicExtensions
-) -> None:
-    """Those of an older release would do, with what is published through them, as if nothing were switched on."""
-    if wanted.delay and not current.delay and await processes.has_processes_before(connection, revision=_DELAYS):
-        raise _old_brokers("messages that are to come later (extensions.delay=true)")
-    known = wanted.deduplication if current.deduplication is None else None
-    if known is not None and await processes.has_processes_before(connection, revision=_IDENTITIES):
-        window = format_duration(known.window)
-        raise _old_brokers(f"repeats of messages (extensions.deduplication.window={window})")
-    levels = wanted.priorities if wanted.priorities != current.priorities else None
-    if levels is not None and await processes.has_processes_before(connection, revision=_LEVELS):
-        raise _old_brokers(f"levels of urgency (extensions.priorities={levels.levels})")
-    if wanted.expiry and not current.expiry and await processes.has_processes_before(connection, revision=_EXPIRY):
-        raise _old_brokers("messages that expire (extensions.expiry=true)")
-
-
-def _old_brokers(what: str) -> BrokerError:
-    return FailedPrecondition(
-        f"An older broker that runs on this database does not know {what}; try again when all are of this release. "
-        "One that was killed is believed to run for five minutes more."
-    )
 
 
 async def _with_schema(connection: ResourceConnection, topic: Topic, current: SchemaSettings | None) -> Topic:

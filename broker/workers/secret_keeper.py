@@ -1,6 +1,4 @@
-"""Encrypts what is secret in the database and stands there in clear text, once all brokers can read it.
-
-    no key ──key file──► an older broker runs ──it ended──► sealing: what is written is encrypted, and what is there
+"""Encrypts secrets that are stored in clear text, from when there was no key.
 
 Which key encrypts what is encrypted already changes only by `broker secrets rotate`.
 """
@@ -12,7 +10,6 @@ from broker.domain.push_config import fingerprint
 from broker.secrets.cells import CELLS
 from broker.secrets.secrets import SEALED, CannotOpen, Secrets, is_sealed, key_id_of
 from broker.store.driver.database import Database
-from broker.store.resources.processes import has_processes_without_version
 from broker.store.resources.stored_secrets import (
     WEBHOOKS,
     StoredSecrets,
@@ -37,16 +34,15 @@ class SecretKeeper:
         self._absent: set[str] = set()
 
     async def run_once(self) -> int:
-        """Encrypt what is in clear text, if that may be.  Returns how many secrets were."""
+        """Encrypts what is in clear text, if there is a key.  Returns how many secrets were."""
         if why := self._secrets.reload():
             self._states.begins(_FILE, "", "the keys of secrets cannot be read anew, and stay as they were", why)
         else:
             self._states.ends(_FILE, "", "the keys of secrets can be read again")
         async with self._database.transaction() as connection:
-            older = await has_processes_without_version(connection)
             found = await list_secrets_unlike(connection, prefix=f"{SEALED}{self._secrets.key_id}:")
         self._tell_absent(found)
-        self._secrets.is_sealing = self._secrets.has_key and not older
+        self._secrets.is_sealing = self._secrets.has_key
         if not self._secrets.is_sealing:
             return 0
         clear = [row for row in found if not all(map(is_sealed, row.stored))]

@@ -73,7 +73,6 @@ ELSEWHERE = {
     "retained_bytes._READ_PROJECTS": _LOCAL,
     "retained_bytes._SUM_BATCHES": _BY_SHARD,
     "retained_bytes._SUM_SCHEDULED": _BY_SHARD,
-    "unrecorded._READ_RECORDED_SINCE": _LOCAL,
 }
 
 

@@ -28,7 +28,6 @@ ELSEWHERE = {
     "broker serve --database-url 'postgresql://broker@": "needs several database servers: tests/citus",
     "broker serve --database-url postgresql://…": "names no database",
     "broker lag --project demo": "asks the broker that the page has just started, as many tests do",
-    "broker migrate --move-schema": "needs a database of release 0.1.0: tests/migrations",
 }
 # tests/clients/test_first_steps.py runs those of two pages, tests/cli/client/test_runbooks.py those of the third.
 ELSEWHERE_WHOLE = ("README.md", "first-steps.md", "runbooks.md")

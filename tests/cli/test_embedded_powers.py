@@ -21,24 +21,13 @@ from broker.embedded_postgres import binaries
 from broker.embedded_postgres.cluster import Cluster, ClusterError
 from broker.embedded_postgres.sockets import make_socket_directory, remove_socket_directory, socket_directory
 from broker.embedded_postgres.system_user import running_as, unprivileged_user
-from tests.cli.processes import complaint, faults, run_broker
-from tests.faults.versions import RELEASE, has_release, released_code
-from tests.fixtures.broker import BrokerProcess, Rest
+from tests.cli.processes import faults
+from tests.fixtures.broker import BrokerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 StartBroker = Callable[..., BrokerProcess]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root's PostgreSQL runs as another user")
-
-_OWNED_BY_SUPERUSER = """
-SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname !~ '^(pg_|information_schema$)' AND relowner = 'postgres'::regrole
-UNION ALL
-SELECT count(*) FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
-WHERE n.nspname !~ '^(pg_|information_schema$)' AND proowner = 'postgres'::regrole
-UNION ALL
-SELECT count(*) FROM pg_database WHERE datname = 'broker' AND datdba = 'postgres'::regrole
-"""
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +150,7 @@ def test_a_link_planted_among_the_temporary_files_leads_nowhere(deep: Path, tmp_
     target.mkdir(mode=0o755)
     before = target.stat()
     planted = Path(tempfile.gettempdir()) / f"broker-{sha256(str(deep).encode()).hexdigest()[:16]}"
-    planted.symlink_to(target)  # the name that release 0.1.0 used could be known beforehand
+    planted.symlink_to(target)  # a name that can be known beforehand
     (deep / "run").symlink_to(planted)
     try:
         made = make_socket_directory(deep, unprivileged_user())
@@ -258,42 +247,3 @@ def test_programs_that_other_users_cannot_reach_are_copied_once(
     finally:
         cluster.close()
         shutil.rmtree(copies)
-
-
-# --- data of release 0.1.0 ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
-@pytest.mark.timeout(300)
-async def test_data_of_release_0_1_0_is_brought_over(start_broker: StartBroker, tmp_path: Path) -> None:
-    """There everything belongs to the superuser, and there is no other role."""
-    code, data = released_code(RELEASE, tmp_path), tmp_path / "data"
-    published: list[str] = []
-    for place in ({"cwd": code}, {}, {}):
-        broker = start_broker("--data-dir", str(data), "--port", "0", **place)
-        async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
-            rest = Rest(client, "projects/before")
-            if not published:
-                await rest.create_topic()
-                await rest.create_subscription()
-            published += await rest.publish("1", "2", "3")
-        if len(published) == 3:
-            here = ("migrate", "--move-schema", "--data-dir", str(data))
-        else:
-            assert "A broker is running on" in complaint(*here)
-        assert broker.stop() == 0
-        assert faults(broker) == []
-    moved = run_broker(*here)
-    assert moved.stdout.startswith("The tables were moved.\nThe schema broker is at "), moved.stderr
-    broker = start_broker("--data-dir", str(data), "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url, timeout=30) as client:
-        assert len(await Rest(client, "projects/before").drain()) == len(published)
-    assert broker.stop() == 0
-    cluster = Cluster(data)
-    cluster.open()
-    url = make_url(cluster.maintenance_url).set(database="broker").render_as_string(hide_password=False)
-    with psycopg.connect(url) as admin:
-        assert admin.execute(_OWNED_BY_SUPERUSER).fetchall() == [(0,), (0,), (0,)]
-        assert admin.execute("SELECT sum(count) FROM broker.message_batches").fetchone() == (len(published),)
-    cluster.close()

@@ -34,8 +34,8 @@ STORY = (
 )
 _STEADY = (
     (r"postgresql://\S+", "postgresql://…"),
-    (r"broker \d+\.\d+\.\d+\S*,", "broker 0.1.0,"),
-    (r"\d{4}_since_\d{4}", "0000_since_0000"),
+    (r"broker \d+\.\d+\.\d+\S*,", "broker 0.2.0,"),
+    (r"\b\d{4}_(baseline|min_\d{4})\b", "0001_baseline"),
     (r"127\.0\.0\.1:\d{4,5}", "127.0.0.1:8085"),
     (r"\b[0-9a-f]{8,40}\b", "0123456789abcdef"),
     (r"out [\d,]+ ids", "out 1,000,000 ids"),

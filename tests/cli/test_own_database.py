@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import httpx
 import psycopg
@@ -12,7 +11,6 @@ from sqlalchemy import make_url
 
 from broker.store.schema.schema_state import head_revision
 from tests.cli.processes import complaint, faults, is_ready, run_broker
-from tests.faults.versions import RELEASE, has_release, released_code
 from tests.fixtures.broker import BrokerProcess, Rest, text
 from tests.migrations.test_installations import APPLICATION
 
@@ -45,27 +43,39 @@ def _set_revision(url: str, revision: str) -> None:
 
 
 def test_serve_refuses_a_database_that_is_behind(database_url: str) -> None:
-    _set_revision(database_url, "0000")
+    _set_revision(database_url, "0000_min_0000")
     said = complaint("serve", "--database-url", database_url, "--port", "0")
-    assert said == f"the database's schema is at 0000, {head_revision()} is needed: run `broker migrate`"
+    assert said == f"the database's schema is at 0000_min_0000, {head_revision()} is needed: run `broker migrate`"
 
 
 def test_serve_and_migrate_refuse_a_database_from_the_future(database_url: str) -> None:
-    _set_revision(database_url, "9999")
+    _set_revision(database_url, "9999_min_9999")
     said = complaint("serve", "--database-url", database_url, "--port", "0")
-    assert said == f"the database's schema is at 9999, too new for this broker, which knows {head_revision()}"
-    assert "9999" in complaint("migrate", "--database-url", database_url)
+    assert said == (
+        f"the database's schema is at 9999_min_9999, too new for this broker, which knows {head_revision()}"
+    )
+    assert "9999_min_9999" in complaint("migrate", "--database-url", database_url)
+
+
+def test_a_schema_of_a_build_before_the_first_release_is_refused_with_what_to_do(database_url: str) -> None:
+    _set_revision(database_url, "0078_since_0001")
+    for command in (("serve", "--port", "0"), ("migrate",)):
+        said = complaint(*command, "--database-url", database_url)
+        assert (
+            "the database's schema is at 0078_since_0001, which a build from before the first release made" in said
+        )
+        assert "use an empty database, or another --database-schema" in said
 
 
 def test_serve_and_migrate_leave_a_newer_schema_that_only_adds(
     start_broker: StartBroker, database_url: str
 ) -> None:
-    _set_revision(database_url, f"9999_since_{head_revision()[:4]}")
+    _set_revision(database_url, f"9999_min_{head_revision()[:4]}")
     done = run_broker("migrate", env={"DATABASE_URL": database_url})
-    assert (done.returncode, done.stdout) == (0, f"The schema broker is at 9999_since_{head_revision()[:4]}.\n")
+    assert (done.returncode, done.stdout) == (0, f"The schema broker is at 9999_min_{head_revision()[:4]}.\n")
     broker = start_broker("--port", "0", env={"DATABASE_URL": database_url})
     assert httpx.get(f"{broker.url}/readyz").status_code == 200
-    _set_revision(database_url, "9999")
+    _set_revision(database_url, "9999_min_9999")
     answer = httpx.get(f"{broker.url}/readyz")
     assert (answer.status_code, answer.json()["reason"][-4:]) == (503, f"{head_revision()[-3:]}.")
 
@@ -149,34 +159,3 @@ async def test_times_are_the_same_whatever_the_environment_tells_libpq(
         [received] = await rest.pull()
         assert before < datetime.fromisoformat(received["message"]["publishTime"]) < before + timedelta(minutes=30)
     assert faults(broker) == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not has_release(), reason=f"this clone's history does not go back to {RELEASE}")
-@pytest.mark.timeout(300)  # eight processes
-async def test_a_database_of_release_0_1_0_is_served_moved_and_served_again(
-    start_broker: StartBroker, empty_database_url: str, tmp_path: Path
-) -> None:
-    url = ("--database-url", empty_database_url)
-    code = released_code(RELEASE, tmp_path)
-    assert run_broker("migrate", *url, cwd=code).returncode == 0
-    old = start_broker(*url, "--port", "0", cwd=code)
-    assert run_broker("migrate", *url).stdout.startswith(f"The schema public is at {head_revision()}. ")
-    new = start_broker(*url, "--port", "0")
-    await _exchange(old, "by the old one")
-    async with httpx.AsyncClient(base_url=old.url) as client, httpx.AsyncClient(base_url=new.url) as other:
-        here, there = Rest(client, "projects/p"), Rest(other, "projects/p")
-        await here.publish("one", "two", "three")
-        [first] = await there.pull(max_messages=1)
-        await there.acknowledge([first])
-    said = complaint("migrate", "--move-schema", *url)
-    assert "broker processes are at work on the schema public, 2 of them (from this machine: sessions " in said
-    for broker in (old, new):
-        broker.stop()
-        assert faults(broker) == []
-    moved = run_broker("migrate", "--move-schema", *url)
-    assert moved.stdout == f"The tables were moved.\nThe schema broker is at {head_revision()}.\n", moved.stderr
-    broker = start_broker(*url, "--port", "0")
-    async with httpx.AsyncClient(base_url=broker.url) as client:
-        drained = await Rest(client, "projects/p").drain()
-    assert {text(first), *(text(received) for received in drained)} == {"one", "two", "three"}

@@ -11,7 +11,7 @@ from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id
 from broker.store.driver.database import Database
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.schema.after_restore import IdsUsedUp, go_on_after_restore
-from broker.store.schema.schema_move import BrokersAtWork
+from broker.store.schema.running_brokers import BrokersAtWork
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import BrokerProcess
 from tests.fixtures.database import begin, temporary_database

@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.processes import run_broker
 from tests.durability.killing import drain_patiently, kill_until_done, patiently
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message
 
@@ -21,8 +20,6 @@ StartBroker = Callable[..., BrokerProcess]
 
 KEYS, OF_A_KEY = [f"k{number}" for number in range(300)], 4  # of a key one message a second is given up
 MESSAGES = len(KEYS) * OF_A_KEY
-OLD_KEYS = [f"old{number}" for number in range(50)]  # of these there are only letters, of release 0.1.0
-OLD = len(OLD_KEYS) * OF_A_KEY
 SEED = 20261123
 OPTIONS = ("--port", "0", "--workers", "2", "--min-delivery-attempts", "1")
 
@@ -48,20 +45,6 @@ async def _give_up(rest: Rest) -> None:
         return int(position["undeliveredMessages"]) == MESSAGES
 
     await eventually(failed, seconds=60)
-    told = {
-        "CloudPubSubDeadLetterSourceSubscription": rest.subscription().rpartition("/")[2],
-        "CloudPubSubDeadLetterSourceSubscriptionProject": "p",
-    }
-    for key in OLD_KEYS:
-        letters = (message(f"{key} {number}", told, orderingKey=key) for number in range(OF_A_KEY))
-        await rest.publish(*letters, topic="dead")
-
-
-def _upgraded(data_dir: Path) -> None:
-    """An hour from now: whatever lies there may be of before."""
-    upgraded = "UPDATE letters_recorded SET since = now() + interval '1 hour'"
-    done = run_broker("database", "--data-dir", str(data_dir), "psql", "-c", upgraded)
-    assert "UPDATE 1" in done.stdout, done
 
 
 async def test_a_redrive_is_exact_whatever_is_killed(start_broker: StartBroker, data_dir: Path) -> None:
@@ -70,15 +53,14 @@ async def test_a_redrive_is_exact_whatever_is_killed(start_broker: StartBroker, 
     async with httpx.AsyncClient(base_url=broker.url, timeout=60, verify=NO_TLS) as client:
         rest = Rest(client, "projects/p")
         await _give_up(rest)
-        await asyncio.to_thread(_upgraded, data_dir)
         body = {"maxMessagesPerSecond": 300}
         name = (await rest.ok("POST", f"{rest.subscription()}:redrive", body))["name"]
         metadata = await kill_until_done(broker, rest, name, dice)
-        assert metadata["counts"] == {"redriven": str(MESSAGES), "redrivenAsNew": str(OLD)}
-        assert metadata["done"] == str(MESSAGES + OLD)
+        assert metadata["counts"] == {"redriven": str(MESSAGES)}
+        assert metadata["done"] == str(MESSAGES)
         came_back = await drain_patiently(rest)
         assert max(Counter(came_back).values()) == 1
-        for key in KEYS + OLD_KEYS:
+        for key in KEYS:
             of_key = [each for each in came_back if each.startswith(f"{key} ")]
             assert of_key == [f"{key} {number}" for number in range(OF_A_KEY)]
         for other in ("bystander", "dead-sub"):

@@ -1,13 +1,10 @@
 """A PostgreSQL that no broker embeds, in a process of its own: gRPC's threads and forks do not go together.
 
-python -m tests.faults.postgres DIRECTORY [CODE]    prints the URL when it is up and migrated; ends with its input
-
-CODE is the directory of another version of the broker, which migrates it.
+python -m tests.faults.postgres DIRECTORY    prints the URL when it is up and migrated; ends with its input
 """
 
 import asyncio
 import contextlib
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,20 +20,12 @@ async def _keep(cluster: Cluster) -> None:
         await keeper
 
 
-def _migrate(url: str, code: str = "") -> None:
-    if not code:
-        migrations.upgrade(url)
-        return
-    program = [sys.executable, "-m", "broker", "migrate", "--database-url", url]
-    subprocess.run(program, cwd=code, stdout=subprocess.DEVNULL, check=True)
-
-
 def main() -> None:
     CONFIGURATION["max_connections"] = "80"  # enough for two brokers, and soon exhausted
     cluster = Cluster(Path(sys.argv[1]))
     cluster.open()
     try:
-        _migrate(cluster.url, *sys.argv[2:])
+        migrations.upgrade(cluster.url)
         print(cluster.url, flush=True)
         asyncio.run(_keep(cluster))
     finally:

@@ -12,7 +12,7 @@ import msgspec
 
 from tests.faults.checker import check
 from tests.faults.checks.violation import violation
-from tests.faults.clients.topology import PLANS, Plan, known_to_the_release
+from tests.faults.clients.topology import PLANS, Plan
 from tests.faults.faults import Planned, play
 from tests.faults.history import Fault, History, Publish, Receive
 from tests.faults.log import worries
@@ -75,8 +75,6 @@ async def run(
     """
     began = time.monotonic()
     world.take_log()
-    if world.versions is not None:
-        plans = known_to_the_release(plans)
     workload = Workload(
         world.urls, run=name, seed=seed, plans=plans, guard=world.guard, superuser_url=world.superuser_url
     )
@@ -91,9 +89,7 @@ async def run(
     log = world.take_log()
     found += [one for one in check(workload.history) if not result.stuck or one.rule not in _OF_DRAINED]
     found += [violation("unforeseen answer", text) for text in workload.unforeseen]
-    found += [
-        violation("log", record) for record in worries(log, of_release=world.versions is not None) if not stacks
-    ]
+    found += [violation("log", record) for record in worries(log) if not stacks]
     result.violations = [f"seed {seed}: {one}" for one in found]
     if found or result.drained_in > SLOW_DRAIN_SECONDS:
         _keep(keep, name, workload.history, schedule, log, [*result.violations, stacks])

@@ -58,7 +58,8 @@ class _Soak:
                 with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as directory:
                     async with layout.world(Path(directory), seed=seed).running() as world:
                         if world.versions is not None:  # first of all, as one upgrades: it serves both of them
-                            await asyncio.to_thread(migrations.upgrade, world.database_url)
+                            made = world.versions.migrations
+                            await asyncio.to_thread(migrations.upgrade, world.database_url, directory=made)
                         await self._run_in(world, layout)
             except (AssertionError, OSError, subprocess.SubprocessError) as error:
                 found = violation("stuck", f"brokers do not start or stop: {error!r}")

@@ -1,8 +1,6 @@
 """An upgrade, and the way back: brokers of two versions on one database, which is migrated under them."""
 
 import asyncio
-import tempfile
-from pathlib import Path
 
 import psutil
 
@@ -11,10 +9,7 @@ from broker.store.schema.migration_waits import Patience
 from broker.store.schema.schema_state import DatabaseUnreachable
 from tests.faults.process_faults import unless_restarting
 from tests.faults.world import World
-from tests.migrations.revisions import add_columns, with_revisions
 
-# Not of `shards`: a session that holds vacuum back has read it, and keeps its lock for the whole of a run.
-NEXT = [add_columns(table) for table in ("topics", "subscriptions", "cursors", "message_batches")]
 _PATIENCE = Patience(lock_seconds=1.0, pause_seconds=1.0, total_seconds=15.0)
 
 
@@ -53,17 +48,17 @@ class ReplaceAllBrokers:
 
 
 class Migrate:
-    """To a schema that no version knows yet; once it is there, nothing is left to do."""
+    """To the schema of the next version; once it is there, nothing is left to do."""
 
     name = "migrate"
 
     async def inject(self, world: World) -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            made = with_revisions(Path(directory), *NEXT)
-            try:
-                await asyncio.to_thread(migrations.upgrade, world.database_url, directory=made, patience=_PATIENCE)
-            except DatabaseUnreachable as error:  # by another fault
-                raise psutil.NoSuchProcess(0) from error
+        assert world.versions is not None
+        made = world.versions.migrations
+        try:
+            await asyncio.to_thread(migrations.upgrade, world.database_url, directory=made, patience=_PATIENCE)
+        except DatabaseUnreachable as error:  # by another fault
+            raise psutil.NoSuchProcess(0) from error
 
     async def heal(self, world: World) -> None:
         """It is done, or was undone."""

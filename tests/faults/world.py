@@ -52,7 +52,7 @@ class World:
     (`client_doors`), and between each broker and the database (`database_doors`).
 
     `disk`: the database has one of its own, which can be filled; `clocks`: the brokers have their own, which can be
-    set; `versions`: the brokers are of the release at first, and can be replaced.  `guarded`: a lone broker asks
+    set; `versions`: the brokers can be replaced by those of the next version.  `guarded`: a lone broker asks
     who calls, over TLS (`guard`).  `citus`: the database lies on nodes of Citus, and each other broker goes by way
     of its workers.
 
@@ -168,8 +168,6 @@ class World:
 
     def _start_postgres(self) -> None:
         program = [sys.executable, "-m", "tests.faults.postgres", str(self._directory)]
-        if self.versions is not None:  # what is upgraded was made by the release
-            program.append(str(self.versions.code))
         pipe = subprocess.PIPE
         self._postgres = subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
         assert self._postgres.stdout is not None
@@ -287,7 +285,7 @@ class World:
                     autocommit=True,
                     connect_timeout=5,
                     application_name="fault",
-                    options="-c search_path=broker,public",  # release 0.1.0 works in the latter
+                    options="-c search_path=broker",
                 )
             except psycopg.OperationalError:
                 if n == tries - 1:

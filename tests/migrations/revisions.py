@@ -9,6 +9,7 @@ from broker.store.schema.schema_state import head_revision
 _REVISION = """
 from alembic import op
 from broker.store.schema.online_index import build_index_online
+from broker.store.schema.revision_steps import install_functions
 
 revision = "{revision}"
 down_revision = "{before}"
@@ -47,5 +48,6 @@ def with_revisions(directory: Path, *bodies: str) -> Path:
 
 def made_up(number: int) -> str:
     """The name of the first, second, … made-up revision: the code that can serve our schema can serve it."""
-    newest, _, since = head_revision().partition("_since_")
-    return f"{int(newest) + number:04}_since_{since or newest}"
+    head = head_revision()
+    _, _, since = head.partition("_min_")
+    return f"{int(head[:4]) + number:04}_min_{since or head[:4]}"

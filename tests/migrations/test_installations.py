@@ -59,27 +59,6 @@ def test_an_application_keeps_its_tables_and_its_versions(
     assert tables == [("alembic_version",), ("messages",), ("topics",)]
 
 
-def test_what_release_0_1_0_made_is_found_where_it_is(empty_database_url: str) -> None:
-    migrations.upgrade(empty_database_url, schema="public")
-    state = schema_state.inspect(empty_database_url)
-    assert (state.schema, state.revision) == ("public", head_revision())
-    assert "`broker migrate --move-schema`" in state.remark
-    migrations.upgrade(empty_database_url)
-    assert schema_state.inspect(empty_database_url) == state
-    assert schema_state.inspect(empty_database_url, "broker").revision is None
-
-
-def test_a_database_with_both_wants_to_be_told_which(empty_database_url: str) -> None:
-    for schema in ("public", "broker"):
-        migrations.upgrade(empty_database_url, schema=schema)
-    assert "twice, in the schemas broker and public" in _refusal(empty_database_url)
-    assert schema_state.inspect(empty_database_url, "public").remark.startswith(
-        "Tables of another broker are in: broker"
-    )
-    with pytest.raises(DatabaseUnreachable, match="the schema broker has tables of a broker already"):
-        migrations.move_schema(empty_database_url)
-
-
 def test_a_schema_with_tables_of_others_is_left_alone(admin: psycopg.Connection, empty_database_url: str) -> None:
     admin.execute(APPLICATION)
     said = _refusal(empty_database_url, "public")

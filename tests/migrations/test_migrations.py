@@ -7,7 +7,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, make_url, text
 
 from broker.store.schema import migrations, schema_state
-from broker.store.schema.every_table import metadata
+from broker.store.schema.tables import metadata
 from tests.fixtures.database import in_schema
 
 # SQLAlchemy cannot reflect it; the name of the column is compared all the same.

@@ -3,15 +3,9 @@
 import json
 from typing import Any
 
-import psycopg
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
-from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.domain.errors import FailedPrecondition
 from tests.fixtures.broker import Json, Rest, message, text
-from tests.fixtures.in_process import running_in_process
 from tests.rest.test_looking import tailing
 
 LARGE = "body.order.total > 100"
@@ -91,23 +85,3 @@ async def test_a_filter_that_cannot_be_read_is_refused_with_its_place(
     body = {"topic": rest.topic(), "filter": filter_text}
     code, complaint = await rest.error("PUT", rest.subscription(), body)
     assert (code, f"at column {place}: " in complaint) == ("INVALID_ARGUMENT", True), complaint
-
-
-async def test_while_an_older_broker_runs_only_filters_that_it_can_read_are_made(
-    database_url: str, project: str
-) -> None:
-    broker = Broker(AppConfig(database_url=database_url))
-    async with running_in_process(broker) as client, await psycopg.AsyncConnection.connect(database_url) as older:
-        rest = Rest(client, project)
-        await rest.create_topic()
-        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
-        for version in ("'0025_since_0001'", "NULL"):
-            await older.execute(f"INSERT INTO processes VALUES ('older', now(), {version})")
-            await older.commit()
-            code, complaint = await rest.error("PUT", rest.subscription(), {"topic": rest.topic(), "filter": LARGE})
-            assert (code, LARGE in complaint) == (FailedPrecondition.code, True), complaint
-            await older.execute("DELETE FROM processes WHERE process_id = 'older'")
-            await older.commit()
-        await older.execute("INSERT INTO processes VALUES ('newer', now(), '0999_since_0026')")
-        await older.commit()
-        await rest.create_subscription(filter=LARGE)

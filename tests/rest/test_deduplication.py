@@ -5,14 +5,12 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 from google.pubsub_v1 import PublisherClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from tests.fixtures.broker import Json, Rest, eventually, message, text
@@ -208,19 +206,6 @@ async def test_a_window_that_cannot_be_is_refused_by_name(rest: Rest, window: st
 async def test_what_it_is_not_made_of_is_refused(rest: Rest, known: Any) -> None:
     code, why = await rest.error("PUT", rest.topic(), {"extensions": {"deduplication": known}})
     assert (code, "extensions.deduplication" in why) == ("INVALID_ARGUMENT", True)
-
-
-async def test_it_cannot_be_switched_on_while_an_older_broker_runs(clocked: Rest, database_url: str) -> None:
-    await clocked.create_topic("plain")
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as older:
-        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
-        await older.execute("INSERT INTO processes VALUES ('older', now(), '0040_since_0001')")
-        code, why = await clocked.error("PUT", clocked.topic(), {"extensions": ON})
-        assert (code, "extensions.deduplication.window=600s" in why) == ("FAILED_PRECONDITION", True)
-        change = {"topic": {"extensions": ON}, "updateMask": "extensions"}
-        assert (await clocked.error("PATCH", clocked.topic("plain"), change))[0] == "FAILED_PRECONDITION"
-        await older.execute("DELETE FROM processes WHERE process_id = 'older'")
-    await clocked.create_topic(extensions=ON)
 
 
 async def test_a_repeat_of_what_is_to_come_later_has_its_id(rest: Rest) -> None:

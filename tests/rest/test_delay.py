@@ -13,7 +13,6 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcTranspor
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.timestamps import format_timestamp
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.grpc import channel_to
@@ -266,21 +265,6 @@ async def test_edits_and_discards_of_dead_letters_name_a_message_by_the_id_that_
     started = await rest.ok("POST", f"{rest.subscription()}:redrive")
     ended = await rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
     assert "skipped" not in ended["metadata"], "none is left to come back"
-
-
-async def test_it_cannot_be_switched_on_while_an_older_broker_runs(rest: Rest, database_url: str) -> None:
-    await rest.create_topic("plain")
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as older:
-        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
-        for version in ("'0032_since_0001'", "NULL"):
-            await older.execute(f"INSERT INTO processes VALUES ('older', now(), {version})")
-            code, why = await rest.error("PUT", rest.topic(), {"extensions": ON})
-            assert (code, "extensions.delay" in why) == ("FAILED_PRECONDITION", True)
-            change = {"topic": {"extensions": ON}, "updateMask": "extensions"}
-            assert (await rest.error("PATCH", rest.topic("plain"), change))[0] == "FAILED_PRECONDITION"
-            await older.execute("DELETE FROM processes WHERE process_id = 'older'")
-        await older.execute("INSERT INTO processes VALUES ('newer', now(), '0999_since_0033')")
-    await rest.create_topic(extensions=ON)
 
 
 async def test_a_transform_of_a_subscription_keeps_the_id(rest: Rest) -> None:

@@ -224,23 +224,3 @@ async def test_googles_client_says_it_by_the_attribute(rest: Rest, hours_later: 
     await asyncio.to_thread(publish)
     await hours_later()
     assert await rest.pull() == []
-
-
-async def test_it_cannot_be_switched_on_while_an_older_broker_runs(rest: Rest, database_url: str) -> None:
-    await rest.create_topic("plain")
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as older:
-        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
-        for version in ("'0043_since_0001'", "NULL"):
-            await older.execute(f"INSERT INTO processes VALUES ('older', now(), {version})")
-            code, why = await rest.error("PUT", rest.topic(), {"extensions": ON})
-            assert (code, "extensions.expiry" in why) == ("FAILED_PRECONDITION", True)
-            change = {"topic": {"extensions": ON}, "updateMask": "extensions"}
-            assert (await rest.error("PATCH", rest.topic("plain"), change))[0] == "FAILED_PRECONDITION"
-            await older.execute("DELETE FROM processes WHERE process_id = 'older'")
-            wanted = {"topic": rest.topic("plain"), "extensions": {"deadLetterExpired": True}}
-            await older.execute(f"INSERT INTO processes VALUES ('older', now(), {version})")
-            code, why = await rest.error("PUT", rest.subscription(), wanted)
-            assert (code, "extensions.deadLetterExpired" in why) == ("FAILED_PRECONDITION", True)
-            await older.execute("DELETE FROM processes WHERE process_id = 'older'")
-        await older.execute("INSERT INTO processes VALUES ('newer', now(), '0999_since_0043')")
-    await rest.create_topic(extensions=ON)

@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import psycopg
 import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.message_id import parse_message_id
 from tests.fixtures.broker import Json, Rest, message, text
 from tests.fixtures.in_process import running_in_process
@@ -218,21 +216,6 @@ async def test_one_that_stands_in_anothers_place_has_its_own(rest: Rest) -> None
     assert await one_by_one(rest) == ["urgent now", "another"]
 
 
-async def test_it_is_refused_while_an_older_broker_runs(rest: Rest, database_url: str) -> None:
-    await rest.create_topic()
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as older:
-        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
-        await older.execute("INSERT INTO processes VALUES ('older', now(), '0043_since_0001')")
-        for method, path, body in (
-            ("PATCH", rest.topic(), {"topic": {"extensions": {"priorities": 2}}, "updateMask": "extensions"}),
-            ("PUT", rest.topic("other"), {"extensions": {"priorities": 2}}),
-        ):
-            code, why = await rest.error(method, path, body)
-            assert (code, "extensions.priorities=2" in why) == ("FAILED_PRECONDITION", True)
-        await older.execute("DELETE FROM processes WHERE process_id = 'older'")
-    await change(rest, {"priorities": 2})
-
-
 async def test_another_broker_hears_of_it(database_url: str) -> None:
     def broker() -> Any:
         return running_in_process(Broker(AppConfig(database_url=database_url)))
@@ -296,21 +279,3 @@ async def test_a_subscription_is_urgent_until_it_is_said_to_be_so_no_more(rest: 
         changed = await rest.ok("PATCH", name, {"subscription": body, "updateMask": mask})
         assert changed.get("extensions", {}).get("push", {}).get("urgent", False) is urgent
         assert (await rest.ok("GET", name)) == changed
-
-
-async def test_what_an_older_broker_writes_leaves_a_subscription_urgent(rest: Rest, database_url: str) -> None:
-    """It does not know the column, and writes all other extensions; urgent ones may be made while it runs."""
-    await rest.create_topic()
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as older:
-        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
-        await older.execute("INSERT INTO processes VALUES ('older', now(), '0051_since_0001')")
-        await rest.create_subscription(pushConfig={"pushEndpoint": "http://127.0.0.1:9/"}, extensions=URGENT)
-        found = await (await older.execute("SELECT extensions FROM subscriptions")).fetchall()
-        assert found == [({},)]
-        await older.execute("UPDATE subscriptions SET extensions = '{}', labels = '{\"a\": \"b\"}'")
-    changed = await rest.ok(
-        "PATCH",
-        rest.subscription(),
-        {"subscription": {"ackDeadlineSeconds": 20}, "updateMask": "ackDeadlineSeconds"},
-    )
-    assert (changed["extensions"], changed["labels"]) == (URGENT, {"a": "b"})

@@ -7,7 +7,6 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.store.driver.database import Database
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.in_process import running_in_process
 
@@ -276,78 +275,6 @@ async def test_a_target_that_is_frozen_or_not_there_is_refused(rest: Rest) -> No
     assert (await rest.error("POST", redrive, {"target": rest.topic("elsewhere")}))[0] == "FAILED_PRECONDITION"
     assert (await rest.error("POST", redrive, {"target": rest.topic("none")}))[0] == "NOT_FOUND"
     assert await _letters(rest) == 1
-
-
-def _old_letter(data: str, *, of: str = "sub", key: str = "", **attributes: str) -> Json:
-    """As release 0.1.0 published them."""
-    told = {
-        "CloudPubSubDeadLetterSourceDeliveryCount": "1",
-        "CloudPubSubDeadLetterSourceSubscription": of,
-        "CloudPubSubDeadLetterSourceSubscriptionProject": "p",
-        "CloudPubSubDeadLetterSourceTopicPublishTime": "2026-11-01T00:00:00.000+00:00",
-    }
-    return message(data, told | attributes, **({"orderingKey": key} if key else {}))
-
-
-async def _upgraded(database: Database, when: str) -> None:
-    async with database.connection() as connection:
-        await connection.execute(f"UPDATE letters_recorded SET since = now() + interval '{when}'".encode())
-
-
-async def test_letters_from_before_the_upgrade_come_back_as_new_messages_and_are_counted(
-    rest: Rest, database: Database
-) -> None:
-    await _give_up(rest, message("recorded", orderingKey="a"), enableMessageOrdering=True)
-    name = rest.subscription().rpartition("/")[2]
-    for letter in (
-        *(_old_letter(f"{key}{n}", of=name, key=key, n=str(n)) for key in "ab" for n in range(3)),
-        _old_letter("another's", of="somebody"),
-        message("nobody's"),
-    ):
-        await rest.publish(letter, topic="dead")
-    assert (await _redrive(rest, validateOnly=False))["response"]["redriven"] == "1"
-    await _upgraded(database, "1 hour")
-    plan = await rest.ok("POST", f"{rest.subscription()}:redrive", {"validateOnly": True})
-    assert (plan["metadata"]["unrecorded"], plan["response"]["chosen"]) == ("6", "6")
-    assert (await _redrive(rest, reasons=["nack"]))["metadata"]["done"] == "0"
-    assert (await _redrive(rest, filter='attributes.n = "1"'))["response"]["redrivenAsNew"] == "2"
-    ended = await _redrive(rest)
-    assert (ended["response"]["redrivenAsNew"], ended["metadata"]["total"]) == ("4", "4")
-    received = await rest.drain()
-    for key in "ab":
-        of_key = [each["message"] for each in received if text(each).startswith(key)]
-        assert [one["attributes"] for one in of_key] == [{"n": n} for n in ("1", "0", "2")]
-    assert (len(received), await rest.pull("bystander")) == (7, [])
-    assert sorted(text(each) for each in await rest.drain("dead-sub")) == ["another's", "nobody's"]
-    assert (await _redrive(rest))["metadata"]["done"] == "0"
-
-
-async def test_what_only_claims_to_be_from_before_the_upgrade_stays(rest: Rest, database: Database) -> None:
-    """Anybody who may publish on the dead-letter topic can publish such attributes."""
-    await _give_up(rest)
-    await _upgraded(database, "-1 second")
-    await rest.publish(_old_letter("forged", of=rest.subscription().rpartition("/")[2]), topic="dead")
-    assert (await _redrive(rest))["metadata"]["done"] == "0"
-    assert await rest.pull() == []
-
-
-async def test_old_letters_that_are_out_or_were_dealt_with_are_left_alone_and_others_can_be_sent(
-    rest: Rest, database: Database
-) -> None:
-    await _give_up(rest)
-    await _upgraded(database, "1 hour")
-    name = rest.subscription().rpartition("/")[2]
-    for n in range(4):
-        await rest.publish(_old_letter(f"m{n}", of=name), topic="dead")
-    await rest.acknowledge(await rest.pull("dead-sub", 1), "dead-sub")
-    [out] = await rest.pull("dead-sub", 1)
-    await rest.create_topic("elsewhere")
-    await rest.create_subscription("reader", "elsewhere")
-    ended = await _redrive(rest, target=rest.topic("elsewhere"))
-    assert ended["metadata"]["counts"] == {"outstanding": "1", "sent": "2"}
-    assert ended["metadata"]["skipped"] == [{"messageId": out["message"]["messageId"], "reason": "outstanding"}]
-    assert [text(each) for each in await rest.drain("reader")] == ["m2", "m3"]
-    assert (await rest.pull(), await rest.pull("dead-sub")) == ([], [])
 
 
 async def test_what_is_urgent_comes_back_as_urgent_as_it_was(rest: Rest) -> None:

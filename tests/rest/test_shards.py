@@ -5,12 +5,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-import psycopg
 import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.message_id import parse_message_id
 from tests.fixtures.broker import Json, Rest, message, text
 from tests.fixtures.in_process import running_in_process
@@ -157,17 +155,6 @@ async def test_there_are_never_fewer(rest: Rest) -> None:
     for kept in ({}, {"delay": True}):  # what is not said stays
         change = {"topic": {"extensions": kept}, "updateMask": "extensions"}
         assert (await rest.ok("PATCH", rest.topic(), change))["extensions"] == {**kept, "shards": 3}
-
-
-async def test_it_is_refused_while_an_older_broker_runs(rest: Rest, database_url: str) -> None:
-    await rest.create_topic()
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as older:
-        await older.execute(f"SET search_path = {DEFAULT_SCHEMA}")
-        await older.execute("INSERT INTO processes VALUES ('older', now(), '0034_since_0001')")
-        change = {"topic": {"extensions": {"shards": 2}}, "updateMask": "extensions"}
-        code, why = await rest.error("PATCH", rest.topic(), change)
-        assert (code, "extensions.shards=2" in why) == ("FAILED_PRECONDITION", True)
-    await rest.create_topic("other", extensions={"shards": 2})  # whose keys it reckons as this one does
 
 
 async def test_another_broker_hears_of_it(database_url: str) -> None:

@@ -14,7 +14,6 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from broker.secrets.keys import format_keys, make_key
-from broker.store.driver.database import Database
 from tests.cli.processes import run_broker
 from tests.fixtures.access import guarded
 from tests.fixtures.broker import Json, eventually, message
@@ -185,25 +184,6 @@ async def test_everything_is_written_in_clear_text_again_for_a_broker_that_canno
         assert await pushing.rest.ok("GET", pushing.rest.subscription()) == shown
         await eventually(lambda: pushing.endpoints)
         assert_signed(await pushed(pushing, "1"), secret)
-
-
-async def test_nothing_is_encrypted_while_a_broker_runs_that_could_not_read_it(
-    database: Database, database_url: str, key_file: str
-) -> None:
-    async with database.connection() as connection:
-        await connection.execute(
-            b"INSERT INTO processes (process_id, seen_at) VALUES ('old', clock_timestamp() - interval '1 minute')"
-        )
-    async with running_pusher(database_url, secrets_key_file=key_file) as pushing:
-        await pushing.subscribe(**signing(new_secret()))
-        assert await pushing.broker.passes.secret_keeper.run_once() == 0
-        assert key_ids(await stored(pushing)) == {""}
-        options = ("--database-url", database_url, "--secrets-key-file", key_file)
-        refused = await rotate(*options)
-        assert (refused.returncode, "older version runs" in refused.stderr) == (1, True)
-        await pushing.execute("DELETE FROM processes WHERE process_id = 'old'")
-        assert await pushing.broker.passes.secret_keeper.run_once() == 2
-        assert "" not in key_ids(await stored(pushing))
 
 
 async def test_a_wrong_key_holds_back_what_must_be_signed_and_nothing_else(

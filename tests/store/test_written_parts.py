@@ -5,7 +5,7 @@ import pytest
 from broker.store.driver import statements
 from broker.store.engine.distributed_tables import TABLES
 from broker.store.engine.two_phases import _WRITES, Written, parts_written
-from broker.store.schema.every_table import metadata
+from broker.store.schema.tables import metadata
 
 SHARDS, CATALOG = 1, 2
 _NAMES = [name.removesuffix(".sql") for name in statements._files()]

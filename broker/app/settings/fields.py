@@ -135,7 +135,7 @@ class Settings:
     )
     database_schema: str = _setting(
         "",
-        "Schema of the database for the broker's tables; default: `broker`, or `public` with those of 0.1.0.",
+        "Schema of the database for the broker's tables; default: `broker`.",
         Text("1 to 40 small letters, digits and _, the first no digit, not pg_…", "NAME", check_schema_name),
     )
     apply: str = _setting(
@@ -270,7 +270,7 @@ class Settings:
     push_allowed_networks: str = _setting(
         "",
         "Networks that pushes may go to although private addresses are denied.",
-        Text("networks (CIDR) such as 10.1.0.0/16, commas between", "NETWORKS", check_networks),
+        Text("networks (CIDR) such as 10.2.0.0/16, commas between", "NETWORKS", check_networks),
     )
     push_ca_file: str = _setting(
         "",

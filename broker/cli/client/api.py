@@ -62,7 +62,7 @@ class NotThere(Stop):
 
 
 class NotKnown(Stop):
-    """The server has no such call: it is another server of the API, or an older broker."""
+    """The server has no such call: it is another server of the API, or a broker without this call."""
 
 
 class Event(NamedTuple):

@@ -47,7 +47,7 @@ def kept_from_message(message: Any, fields: Collection[str]) -> dict[str, Any]:
 
 
 def put_kept(message: Any, kept: Mapping[str, Any]) -> None:
-    """Set the kept fields of a message.  What release 0.1.0 took over REST and protobuf does not is left out."""
+    """Set the kept fields of a message.  What this version of protobuf does not take is left out."""
     for name, value in kept.items():
         with suppress(json_format.ParseError):
             json_format.ParseDict({name: value}, message, ignore_unknown_fields=True)

@@ -131,7 +131,6 @@ def beside(shown: object) -> Mapping[str, Any]:
 
 @beside.register
 def _(shown: Topic) -> Mapping[str, Any]:
-    # As it was stored: release 0.1.0 took some that protobuf does not.
     return {**shown.kept, **({} if shown.freeze is None else {"frozen": freeze_json(shown.freeze)})}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select
 
 from broker.store.driver.database import ResourceConnection
-from broker.store.schema.access_tables import access_token_keys
+from broker.store.schema.tables import access_token_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, insert, or_, select
 from broker.domain.api_key import ApiKey
 from broker.domain.page import Page
 from broker.store.driver.database import ResourceConnection
-from broker.store.schema.access_tables import api_keys
+from broker.store.schema.tables import api_keys
 
 _API_KEY = select(api_keys)
 

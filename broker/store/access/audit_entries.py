@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, insert, select
 from broker.domain.audit_entry import Audited, AuditEntry
 from broker.domain.log_filter import Comparison
 from broker.store.driver.database import Connection, ResourceConnection
-from broker.store.schema.access_tables import audit_entries
+from broker.store.schema.tables import audit_entries
 
 MAX_OTHERS = 500_000  # entries of calls that changed nothing, of all projects; some 200 MB
 _BATCH = 10_000  # rows deleted in one statement

@@ -12,7 +12,7 @@ from broker.domain.policy import Binding, Policy, make_etag
 from broker.domain.role import DISABLED
 from broker.store.access.version import raise_access_version
 from broker.store.driver.database import ResourceConnection
-from broker.store.schema.access_tables import custom_roles, policies
+from broker.store.schema.tables import custom_roles, policies
 
 
 async def find_policies(

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from broker.domain.page import Page
 from broker.domain.role import Role
 from broker.store.driver.database import ResourceConnection
-from broker.store.schema.access_tables import custom_roles
+from broker.store.schema.tables import custom_roles
 
 
 def _role(row: Any) -> Role:

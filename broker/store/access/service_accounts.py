@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from broker.domain.page import Page
 from broker.domain.service_account import ServiceAccount, ServiceAccountKey
 from broker.store.driver.database import ResourceConnection
-from broker.store.schema.access_tables import service_account_keys, service_accounts
+from broker.store.schema.tables import service_account_keys, service_accounts
 
 _ACCOUNT = select(service_accounts)
 _KEY = select(service_account_keys)

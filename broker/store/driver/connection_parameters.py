@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import conninfo, pq
 
-from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA, check_database_url
+from broker.domain.database_url import DEFAULT_SCHEMA, check_database_url
 
 # A server that vanished without a word is given up after half a minute, unless the caller's URL says otherwise.
 _REACHING: dict[str, Any] = {
@@ -103,7 +103,7 @@ def in_any_order(parameters: Mapping[str, Any], *, first: int) -> dict[str, Any]
 
 def session_name(schema: str) -> str:
     """The application_name of sessions that work in a schema, unless the caller gives them another."""
-    return "broker" if schema in (DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA) else f"broker {schema}"
+    return "broker" if schema == DEFAULT_SCHEMA else f"broker {schema}"
 
 
 def _named(error: psycopg.Error) -> str:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from psycopg import Notify, sql
 from psycopg import errors as pg
 
-from broker.domain.database_url import RELEASE_0_1_SCHEMA
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, Database
 from broker.store.driver.hot_connection import HotConnection
@@ -81,8 +80,8 @@ def _texts(words: Iterable[str]) -> list[str]:
 
 
 def _channel(name: str, schema: str) -> str:
-    """Channels belong to a database.  In `public` they are as in release 0.1.0, which may work there as well."""
-    return name if schema == RELEASE_0_1_SCHEMA else f"{name}.{schema}"
+    """Channels belong to a database, and each schema has its own."""
+    return f"{name}.{schema}"
 
 
 def access_channel(schema: str) -> str:

@@ -46,8 +46,6 @@ _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
 _FIND_LOGGED = statements.hot("find_logged")
 _FORGET_LETTERS = statements.hot("forget_letters")
 _LIST_PILES = statements.hot("list_piles")
-_NAME_PILES = statements.hot("name_piles")
-
 _MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
 _MORE = 20  # letters beyond those that are wanted: of the last message there may be several
 
@@ -343,10 +341,4 @@ async def list_piles(
     """The subscriptions that read the shards in which dead letters of one lie: id and name."""
     asked = {"subscription_id": subscription_id, "source_shard_ids": list(shard_ids)}
     [rows] = await connection.run((_LIST_PILES, asked))
-    return [(row.subscription_id, row.name) for row in rows]
-
-
-async def name_piles(connection: HotConnection, shard_ids: Sequence[int]) -> list[tuple[int, str]]:
-    """The subscriptions that read some shards: id and name."""
-    [rows] = await connection.run((_NAME_PILES, {"shard_ids": list(shard_ids)}))
     return [(row.subscription_id, row.name) for row in rows]

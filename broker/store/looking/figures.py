@@ -9,10 +9,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.schema.operation_tables import operations
-from broker.store.schema.schedule_tables import scheduled_messages
-from broker.store.schema.staged_tables import staged
-from broker.store.schema.tables import subscriptions, topics
+from broker.store.schema.tables import operations, scheduled_messages, staged, subscriptions, topics
 
 _LIST_OLDEST_TOPICS = statements.hot("list_oldest_topics")
 _READ_RETAINED = statements.hot("read_retained")

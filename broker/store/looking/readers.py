@@ -13,7 +13,7 @@ from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.text import storable
-from broker.store.schema.reader_tables import readers as table
+from broker.store.schema.tables import readers as table
 
 _COUNT_STILL_OUT = statements.hot("count_still_out")
 _KEPT = timedelta(minutes=1)  # rows of processes that have ended

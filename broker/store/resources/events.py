@@ -14,9 +14,7 @@ from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.locks import TELLING_EVENTS
 from broker.store.resources.push_states import list_failing
-from broker.store.schema.event_tables import event_conditions, project_settings, waiting_events
-from broker.store.schema.tables import subscriptions
-from broker.store.schema.tick_tables import schedules
+from broker.store.schema.tables import event_conditions, project_settings, schedules, subscriptions, waiting_events
 
 _FIND_CONDITIONS = statements.load("find_conditions")
 _LIST_DEAD_LETTER_POLICIES = statements.load("list_dead_letter_policies")

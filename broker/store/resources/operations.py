@@ -15,7 +15,7 @@ from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.store.driver.locks import lock_name
 from broker.store.driver.statements import BEGIN
-from broker.store.schema.operation_tables import operations
+from broker.store.schema.tables import operations
 
 _LOCK_OPERATION = statements.hot("lock_operation")
 _WRITE_OPERATION = statements.hot("write_operation")

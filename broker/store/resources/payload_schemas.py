@@ -10,8 +10,7 @@ from broker.domain.page import Page
 from broker.domain.schema import Compatibility, Schema
 from broker.store.driver.database import ResourceConnection
 from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
-from broker.store.schema.payload_schema_tables import payload_schema_revisions, payload_schemas
-from broker.store.schema.tables import topics
+from broker.store.schema.tables import payload_schema_revisions, payload_schemas, topics
 
 _SCHEMAS, _REVISIONS = payload_schemas.c, payload_schema_revisions.c
 _SCHEMA: Select[Any] = select(payload_schemas, payload_schema_revisions).join(

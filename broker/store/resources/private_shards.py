@@ -13,8 +13,7 @@ from broker.domain.timestamps import whole_milliseconds
 from broker.store.driver.database import ResourceConnection
 from broker.store.log.due_attempt import first_due_floor
 from broker.store.resources.shard_levels import insert_shards
-from broker.store.schema.known_tables import held_claims, known_shards
-from broker.store.schema.tables import cursors
+from broker.store.schema.tables import cursors, held_claims, known_shards
 
 
 async def find_private_shard(

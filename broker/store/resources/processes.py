@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, literal, or_, select, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,7 +19,7 @@ async def record_process(
     version: str,
     now: datetime,
     connections: Mapping[str, int] | None = None,
-    database_connections: int | None = None,
+    database_connections: int = 0,
 ) -> None:
     """This process runs, and knows the schema `version`; projects have so many `connections` to it, and it opens
     so many to the database at the most.
@@ -47,18 +47,6 @@ async def list_processes(connection: AsyncConnection, *, seen_since: datetime) -
     query = select(processes.c.process_id, processes.c.connections)
     rows = await connection.execute(query.where(processes.c.seen_at >= seen_since))
     return {row.process_id: row.connections or {} for row in rows}
-
-
-async def has_processes_without_version(connection: AsyncConnection) -> bool:
-    """Whether any runs that cannot read encrypted secrets, or ran lately and did not say that it ends."""
-    without = select(processes.c.process_id).where(processes.c.version.is_(None)).limit(1)
-    return await connection.scalar(without) is not None
-
-
-async def has_processes_before(connection: AsyncConnection, *, revision: str) -> bool:
-    """Whether any runs that does not know the schema `revision`, or ran lately and did not say that it ends."""
-    before = or_(processes.c.version.is_(None), processes.c.version < literal(revision).collate("C"))
-    return await connection.scalar(select(processes.c.process_id).where(before).limit(1)) is not None
 
 
 async def remove_process(connection: AsyncConnection, *, process_id: str) -> None:

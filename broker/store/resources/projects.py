@@ -9,21 +9,26 @@ from sqlalchemy import Table, delete, select, update
 from broker.domain.topic import DELETED_TOPIC
 from broker.store.driver.database import ResourceConnection
 from broker.store.resources.cursor_locks import lock_cursors_of
-from broker.store.schema.event_tables import event_conditions, waiting_events
-from broker.store.schema.known_tables import held_claims, known_shards
-from broker.store.schema.operation_tables import operations
-from broker.store.schema.payload_schema_tables import payload_schema_revisions, payload_schemas
-from broker.store.schema.push_tables import push_failures, push_states
 from broker.store.schema.tables import (
     cursors,
+    event_conditions,
+    held_claims,
+    known_shards,
+    operations,
+    payload_schema_revisions,
+    payload_schemas,
+    push_failures,
+    push_states,
+    schedule_ticks,
+    schedules,
     shards,
     snapshot_outstanding,
     snapshot_positions,
     snapshots,
     subscriptions,
     topics,
+    waiting_events,
 )
-from broker.store.schema.tick_tables import schedule_ticks, schedules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from broker.domain.push_state import MAX_EXCERPT, MAX_KEPT_FAILURES, PushFailure
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.text import storable
-from broker.store.schema.push_tables import push_failures
+from broker.store.schema.tables import push_failures
 
 _RECORD_PUSH_FAILURES = statements.load("record_push_failures")
 _TRIM_PUSH_FAILURES = statements.load("trim_push_failures")

@@ -17,10 +17,7 @@ from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.text import storable
 from broker.store.resources.cursor_locks import lock_cursors_of
-from broker.store.schema.event_tables import project_settings
-from broker.store.schema.known_tables import held_claims
-from broker.store.schema.push_tables import push_states
-from broker.store.schema.tables import cursors, subscriptions
+from broker.store.schema.tables import cursors, held_claims, project_settings, push_states, subscriptions
 
 _WRITE_PUSH_STATES = statements.load("write_push_states")
 _PAUSE_PUSHES = statements.load("pause_pushes")

@@ -13,9 +13,14 @@ from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.locks import lock_name
-from broker.store.schema.payload_schema_tables import payload_schemas
-from broker.store.schema.quota_tables import project_quotas, quota_buckets
-from broker.store.schema.tables import snapshots, subscriptions, topics
+from broker.store.schema.tables import (
+    payload_schemas,
+    project_quotas,
+    quota_buckets,
+    snapshots,
+    subscriptions,
+    topics,
+)
 
 _BALANCE_QUOTAS = statements.hot("balance_quotas")
 _TABLES: Mapping[Count, Table] = {

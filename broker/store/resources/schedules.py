@@ -16,7 +16,7 @@ from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnec
 from broker.store.driver.locks import lock_name
 from broker.store.driver.statements import BEGIN
 from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
-from broker.store.schema.tick_tables import schedule_ticks, schedules
+from broker.store.schema.tables import schedule_ticks, schedules
 
 _FIND_DUE_PROJECTS = statements.hot("find_due_projects")
 _LOCK_DUE_SCHEDULE = statements.hot("lock_due_schedule")

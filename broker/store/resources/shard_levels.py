@@ -12,8 +12,7 @@ from broker.domain.priority import Priorities
 from broker.domain.timestamps import whole_milliseconds
 from broker.store.driver.database import driver_of, engine_of
 from broker.store.engine.spreading import draw_shard_ids
-from broker.store.schema.known_tables import known_shards
-from broker.store.schema.tables import shards, subscriptions, topics
+from broker.store.schema.tables import known_shards, shards, subscriptions, topics
 
 PRIORITIES = (topics.c.priorities, topics.c.priority_age, topics.c.priority_weights)
 

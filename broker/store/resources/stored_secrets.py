@@ -12,8 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from broker.store.driver.database import ResourceConnection
 from broker.store.resources.subscription_json import FINGERPRINTS
-from broker.store.schema.access_tables import access_token_keys
-from broker.store.schema.tables import JsonPath, signing_keys, subscriptions
+from broker.store.schema.tables import JsonPath, access_token_keys, signing_keys, subscriptions
 
 WEBHOOKS, SIGNING_KEYS, TOKEN_KEYS = "subscriptions", "signing_keys", "access_token_keys"
 _OTHERS = "$.push.webhook_secrets[*] ? (!(@ starts with $prefix))"

@@ -31,31 +31,27 @@ def decode_push_config(stored: dict[str, Any]) -> PushConfig:
 
 
 def encode_extensions(extensions: Extensions) -> dict[str, Any]:
-    """Durations are seconds; what is as by default is left out.
-
-    So are `dead_letter_expired` and `push.urgent`, which have columns: brokers that do not know them write these
-    whole.
-    """
+    """Durations are seconds; what is as by default is left out."""
     stored: dict[str, Any] = {}
     if extensions.one_per_ordering_key:
         stored["one_per_ordering_key"] = True
-    if replace(extensions.push, urgent=False) != GOOGLES_OPTIONS:
+    if extensions.push != GOOGLES_OPTIONS:
         options = to_plain(extensions.push, STORED)
-        del options["copied_fingerprints"], options["urgent"]
+        del options["copied_fingerprints"]
         stored["push"] = options | _stored_secrets(extensions.push.webhook_secrets or ())
     if extensions.alerts != NO_ALERTS:
         stored["alerts"] = to_plain(extensions.alerts, STORED)
     if extensions.journal != NO_JOURNAL:
         stored["journal"] = to_plain(extensions.journal, STORED)
+    if extensions.dead_letter_expired:
+        stored["dead_letter_expired"] = True
     return stored
 
 
-def decode_extensions(stored: dict[str, Any], *, dead_letter_expired: bool, urgent: bool) -> Extensions:
-    """What encode_extensions has made, and what has columns."""
+def decode_extensions(stored: dict[str, Any]) -> Extensions:
+    """What encode_extensions has made."""
     options = stored.get("push", {})
-    push = {**options, "webhook_secrets": None, "urgent": urgent}
-    given = {**stored, "push": push, "dead_letter_expired": dead_letter_expired}
-    extensions = from_plain(Extensions, given, STORED)
+    extensions = from_plain(Extensions, {**stored, "push": {**options, "webhook_secrets": None}}, STORED)
     secrets = _webhook_secrets(options)
     return replace(extensions, push=replace(extensions.push, webhook_secrets=secrets)) if secrets else extensions
 

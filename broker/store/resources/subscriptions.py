@@ -24,7 +24,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
-from broker.domain.pause import UNTOLD, Pause
+from broker.domain.pause import Pause
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
@@ -49,10 +49,11 @@ from broker.store.resources.subscription_json import (
     encode_extensions,
     encode_push_config,
 )
-from broker.store.schema.known_tables import held_claims
-from broker.store.schema.push_tables import push_failures, push_states
 from broker.store.schema.tables import (
     cursors,
+    held_claims,
+    push_failures,
+    push_states,
     shards,
     subscriptions,
     topics,
@@ -73,9 +74,6 @@ _SUBSCRIPTION: Select[Any] = (
         push_states.c.paused_reason,
         push_states.c.paused_at,
         push_states.c.paused_by,
-        exists(held_claims.select().where(held_claims.c.subscription_id == subscriptions.c.subscription_id)).label(
-            "claims_wait"
-        ),
         select(_dead_letter_topics.c.topic_id)
         .where(_dead_letter_topics.c.name == subscriptions.c.dead_letter_topic)
         .scalar_subquery()
@@ -110,9 +108,7 @@ def _subscription(row: Row[Any]) -> Subscription:
         ),
         labels=row.labels,
         enable_message_ordering=row.enable_message_ordering,
-        extensions=decode_extensions(
-            row.extensions, dead_letter_expired=row.dead_letter_expired, urgent=row.push_urgent
-        ),
+        extensions=decode_extensions(row.extensions),
         enable_exactly_once_delivery=row.enable_exactly_once_delivery,
         expiration_ttl=exactly(row.expiration_ttl, "expiration_ttl", row.exact_durations),
         filter=row.filter,
@@ -152,10 +148,7 @@ def _retry_policy(row: Row[Any]) -> RetryPolicy | None:
 
 
 def _pause(row: Row[Any]) -> Pause | None:
-    """A broker of another version may have ended one for pushes alone: the claims wait all the same, and say so."""
-    if row.paused_reason:
-        return Pause(row.paused_reason, row.paused_at, row.paused_by or "")
-    return Pause(UNTOLD) if row.claims_wait else None
+    return Pause(row.paused_reason, row.paused_at, row.paused_by or "") if row.paused_reason else None
 
 
 def _mutable(subscription: Subscription) -> dict[str, Any]:
@@ -166,8 +159,6 @@ def _mutable(subscription: Subscription) -> dict[str, Any]:
         "labels": s.labels,
         "enable_exactly_once_delivery": s.enable_exactly_once_delivery,
         "extensions": encode_extensions(s.extensions),
-        "dead_letter_expired": s.extensions.dead_letter_expired,
-        "push_urgent": s.extensions.push.urgent,
         "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
         "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,
         "push_config": encode_push_config(s.push_config),

@@ -13,10 +13,11 @@ from broker.store.log.due_attempt import first_due_floor
 from broker.store.log.letter_retention import Lost, delete_letters_of_shards, resolve_in_shards
 from broker.store.resources.cursor_locks import lock_cursors
 from broker.store.resources.shard_levels import insert_shards, made_shards
-from broker.store.schema.known_tables import held_claims, known_shards
 from broker.store.schema.tables import (
     cursors,
     delivery_attempts,
+    held_claims,
+    known_shards,
     shards,
     snapshot_outstanding,
     snapshot_positions,
@@ -67,12 +68,8 @@ async def add_shards(connection: AsyncConnection, *, topic: Topic, count: int, n
 async def add_levels(
     connection: AsyncConnection, *, topic: Topic, levels: Collection[int], now: datetime
 ) -> Sequence[str]:
-    """Give a topic shards for messages of these levels, if any, as add_shards does.
-
-    Older brokers would look for keys in all shards: it is written down in which they are.
-    """
+    """Give a topic shards for messages of these levels, if any, as add_shards does."""
     if levels:
-        await _keep_keys(connection, topic, topic.key_shards or len(topic.plain_shard_ids))
         waiting = await _hold(connection, topic)
         await _begin(connection, topic, waiting, now, levels=levels)
     return await _names(connection, topic)

@@ -27,9 +27,7 @@ from broker.store.resources.shard_levels import (
     read_shards,
     shards_with_levels,
 )
-from broker.store.schema.known_tables import known_shards
-from broker.store.schema.payload_schema_tables import payload_schemas
-from broker.store.schema.tables import shards, snapshots, subscriptions, topics
+from broker.store.schema.tables import known_shards, payload_schemas, shards, snapshots, subscriptions, topics
 
 _SHARDS = shards_with_levels(known_shards.c.topic_id == topics.c.topic_id)
 _TOPIC: Select[Any] = select(topics, _SHARDS, payload_schemas.c.name.label("schema")).outerjoin_from(
@@ -129,9 +127,6 @@ async def insert_topic(
     levels = topic.extensions.priorities and range(topic.extensions.priorities.least)
     rows = made_shards(topic_id, plain=range(shard_count), levels=levels or (), now=now)
     await insert_shards(connection, rows)
-    if levels is not None:  # an older broker would look for keys in all shards
-        stays = update(topics).where(topics.c.topic_id == topic_id).values(key_shards=shard_count)
-        await connection.execute(stays)
     return await find_topic(connection, name=topic.name)
 
 

@@ -18,7 +18,7 @@ from broker.domain.message_id import FIRST_ID_SEQ, SEQUENCES_PER_SHARD
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.migration_lock import lock_migrations
 from broker.store.schema.migration_waits import APPLICATION_NAME
-from broker.store.schema.schema_move import refuse_brokers
+from broker.store.schema.running_brokers import refuse_brokers
 from broker.store.schema.schema_state import DatabaseUnreachable
 from broker.telemetry.log import reason
 

@@ -162,17 +162,6 @@ def list_grants(database_url: str, *, schema: str) -> list[Grant]:
         return [Grant(role, project, callable_by[role]) for role, project in rows]
 
 
-def rebind(connection: psycopg.Connection[Any], *, source: str, target: str) -> None:
-    """The functions that were bound to the installation in `source` are to that in `target`, where it is now."""
-    for functions in _bound_to(connection, source):
-        for signature in _SIGNATURES:
-            connection.execute(
-                sql.SQL("ALTER FUNCTION {} SET search_path = {}, pg_temp").format(
-                    _signature(functions, signature), sql.Identifier(target)
-                )
-            )
-
-
 @contextmanager
 def session_in(database_url: str, schema: str) -> Iterator[psycopg.Connection[Any]]:
     """A transaction in an installation, committed at the end of the block.

@@ -13,7 +13,7 @@ from broker.store.engine.distributed_tables import COLUMN, TABLES, TWO_PHASES
 from broker.store.schema.citus import citus_version, known_to_citus, undistributed, wrongly_known
 from broker.store.schema.migration_lock import lock_migrations
 from broker.store.schema.migration_waits import APPLICATION_NAME, Patience, migrate_patiently
-from broker.store.schema.schema_move import be_alone
+from broker.store.schema.running_brokers import be_alone
 
 _Connection = psycopg.Connection[Any]
 

@@ -9,11 +9,11 @@ from broker.store.schema.fitness import connection_bound
 from broker.store.schema.schema_state import looking_session, saying_why
 
 SPARE = 5  # a migration, a doctor, somebody's psql
-BY_DEFAULT = 18  # connections of a process; those of an older broker, which does not say how many it opens
+BY_DEFAULT = 18  # connections that a process may open, by default
 _SEEN_WITHIN = "10 seconds"
 
 _LOOK = """
-    SELECT count(*), coalesce(sum(coalesce(database_connections, %(older)s)), 0)::int
+    SELECT count(*), coalesce(sum(database_connections), 0)::int
     FROM {processes} WHERE seen_at > clock_timestamp() - %(within)s::interval
 """
 
@@ -35,7 +35,7 @@ def read_fleet(database_url: str, schema: str) -> Fleet:
     """Raises DatabaseUnreachable."""
     look = sql.SQL(_LOOK).format(processes=sql.Identifier(schema, "processes"))
     with saying_why("The database cannot be used"), looking_session(database_url) as connection:
-        counted = connection.execute(look, {"older": BY_DEFAULT, "within": _SEEN_WITHIN}).fetchone()
+        counted = connection.execute(look, {"within": _SEEN_WITHIN}).fetchone()
         processes, connections = cast(tuple[int, int], counted)
         bound = connection_bound(connection)
         return Fleet(processes, connections, bound.name, bound.value, bound.allowed)

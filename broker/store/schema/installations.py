@@ -1,7 +1,4 @@
-"""Where the broker's tables are in a database: in a schema of their own, whatever else the database is used for.
-
-Release 0.1.0 made them in `public`.  There they stay, found by what they are, until `broker migrate --move-schema`.
-"""
+"""Where the broker's tables are in a database: in a schema of their own, whatever else the database is used for."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
+from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.store.driver.text import quoted
 
 _Connection = psycopg.Connection[Any]
@@ -17,7 +14,7 @@ _Connection = psycopg.Connection[Any]
 VERSION_TABLE = "alembic_version"
 _SETTING = "--database-schema (BROKER_DATABASE_SCHEMA)"
 
-# Tables of the first release that no other program has all of.
+# Tables of the baseline that no other program has all of.
 _MARKS = ["cursors", "delivery_attempts", "message_batches", "shards", "subscriptions", "topics", VERSION_TABLE]
 
 _INSTALLED = """
@@ -63,12 +60,12 @@ class Installation:
 
 
 def find_installation(connection: _Connection, wanted: str = "") -> Installation:
-    """The one in the schema `wanted`; "": in the default schema, or where release 0.1.0 made it.
+    """The one in the schema `wanted` ("": the default schema).
 
     Raises SchemaUnusable if what it finds is not the broker's, or may not be used by this role.
     """
     installed = [schema for (schema,) in connection.execute(_INSTALLED, {"marks": _MARKS}).fetchall()]
-    schema = wanted or _meant(installed)
+    schema = wanted or DEFAULT_SCHEMA
     others = tuple(other for other in installed if other != schema)
     if schema not in installed:
         _check_free(connection, schema)
@@ -81,16 +78,6 @@ def find_installation(connection: _Connection, wanted: str = "") -> Installation
         )
     check_may_make(connection, schema)  # partitions
     return Installation(schema, _revision(connection, schema), others)
-
-
-def _meant(installed: list[str]) -> str:
-    here = [schema for schema in (DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA) if schema in installed]
-    if len(here) > 1:
-        raise SchemaUnusable(
-            f"this database has tables of the broker twice, in the schemas {' and '.join(here)}: say by {_SETTING} "
-            "which are meant"
-        )
-    return here[0] if here else DEFAULT_SCHEMA
 
 
 def check_may_make(connection: _Connection, schema: str) -> None:

@@ -10,12 +10,11 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError
 
-from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
-from broker.domain.schema_revision import can_be_served, is_behind
+from broker.domain.schema_revision import can_be_served, is_before_baseline
 from broker.store.schema.distribution import CannotDistribute, distribute
-from broker.store.schema.installations import SchemaUnusable, check_may_make, find_installation
+from broker.store.schema.installations import check_may_make
 from broker.store.schema.migration_waits import LockHeld, Patience, migrate_patiently
-from broker.store.schema.schema_move import BrokersAtWork, move
+from broker.store.schema.running_brokers import BrokersAtWork
 from broker.store.schema.schema_state import (
     DatabaseUnreachable,
     head_revision,
@@ -23,6 +22,7 @@ from broker.store.schema.schema_state import (
     looking_session,
     migrations_directory,
     saying_why,
+    why_not_served,
 )
 
 
@@ -51,6 +51,8 @@ def upgrade(
     state, head = inspect(database_url, schema), head_revision()
     if directory is None and state.revision is not None and can_be_served(state.revision, head):
         return state.revision
+    if is_before_baseline(state.revision):
+        raise DatabaseUnreachable(f"The database cannot be migrated: {why_not_served(state.revision)}")
     config = _config(directory, database_url=database_url, schema=state.schema, lock_seconds=patience.lock_seconds)
     with _saying_why("The database cannot be migrated"):
         if state.revision is None:
@@ -58,29 +60,6 @@ def upgrade(
                 check_may_make(connection, state.schema)
         migrate_patiently(lambda: command.upgrade(config, "head"), database_url, patience)
     return _head(config)
-
-
-def move_schema(database_url: str, *, schema: str = "", patience: Patience | None = None) -> bool:
-    """Move the tables that release 0.1.0 made to `schema` ("": the default).  Returns whether there were any.
-
-    In one transaction, while no broker runs on them.  Raises DatabaseUnreachable.
-    """
-    target = schema or DEFAULT_SCHEMA
-    if target == RELEASE_0_1_SCHEMA:
-        raise DatabaseUnreachable(f"The tables cannot be moved: {target} is where release 0.1.0 made them.")
-    with _saying_why("The tables cannot be moved"):
-        with looking_session(database_url) as connection:
-            there = find_installation(connection, target)
-            if RELEASE_0_1_SCHEMA not in there.others:
-                return False
-            if there.revision is not None:
-                raise SchemaUnusable(f"the schema {target} has tables of a broker already")
-            at, head = find_installation(connection, RELEASE_0_1_SCHEMA).revision, head_revision()
-            if at != head and not is_behind(at, head):
-                raise SchemaUnusable(f"they are at {at}, of which this version, with {head}, does not know all")
-            check_may_make(connection, target)
-        move(database_url, source=RELEASE_0_1_SCHEMA, target=target, patience=patience or Patience())
-    return True
 
 
 def distribute_tables(database_url: str, *, schema: str = "", patience: Patience | None = None) -> int:

@@ -15,9 +15,8 @@ from typing import Any
 import psycopg
 from psycopg.errors import UndefinedTable
 
-from broker.domain.database_url import DEFAULT_SCHEMA, RELEASE_0_1_SCHEMA
 from broker.domain.errors import Unavailable
-from broker.domain.schema_revision import can_be_served, is_behind
+from broker.domain.schema_revision import can_be_served, is_before_baseline, is_behind
 from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.citus import is_distributed, is_worker, why_not_served_distributed
 from broker.store.schema.fitness import ConnectionBound, connection_bound, why_unfit
@@ -26,7 +25,9 @@ from broker.store.schema.pooler import PoolInBetween, connect_directly, refuse_p
 
 MIN_SERVER_VERSION = 15
 
-_MIGRATION = re.compile(r"(\d{4}(?:_since_\d{4})?)_.+\.py")  # the file of a revision; alembic.ini has its form
+_MIGRATION = re.compile(
+    r"(0001_baseline|\d{4}_min_\d{4}(?=_.))(?:_.+)?\.py"
+)  # the file of a revision; alembic.ini has its form
 
 _SCHEMAS_OF_OTHERS = """
     SELECT nspname FROM pg_catalog.pg_namespace
@@ -75,6 +76,12 @@ async def current_revision(connection: psycopg.AsyncConnection[Any]) -> str | No
 def why_not_served(revision: str | None) -> str:
     """Why this broker cannot serve a database whose schema is at `revision` ("": it can)."""
     head = head_revision()
+    if is_before_baseline(revision):
+        return (
+            f"the database's schema is at {revision}, which a build from before the first release made, and no "
+            "version migrates it: use an empty database, or another --database-schema or --data-dir; to keep the "
+            "messages, let that build deliver them, or export them with it"
+        )
     if is_behind(revision, head):
         return f"the database's schema is at {revision or 'nothing'}, {head} is needed: run `broker migrate`"
     if not can_be_served(revision, head):
@@ -102,8 +109,7 @@ class DatabaseState:
 def inspect(database_url: str, schema: str = "") -> DatabaseState:
     """Look at a database before it is used.
 
-    `schema` ("": the default one, or `public` if release 0.1.0 made its tables there) is where the broker's tables
-    should be.  Raises DatabaseUnreachable.
+    `schema` ("": the default one) is where the broker's tables should be.  Raises DatabaseUnreachable.
     """
     with saying_why("The database cannot be used"), looking_session(database_url) as connection:
         if is_worker(connection):
@@ -112,12 +118,7 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
         if unfit := why_unfit(connection, found.schema):
             raise DatabaseUnfit(f"The database cannot be used: {unfit}")
         remark = ""
-        if found.schema == RELEASE_0_1_SCHEMA and not schema:
-            remark = (
-                "The tables are in the schema public, where release 0.1.0 made them; "
-                f"`broker migrate --move-schema` moves them to {DEFAULT_SCHEMA} while no broker runs."
-            )
-        elif found.others:
+        if found.others:
             remark = f"Tables of another broker are in: {', '.join(found.others)} (--database-schema)."
         problem = why_not_served_distributed(connection, found.schema)
         if not problem and is_distributed(connection, found.schema):

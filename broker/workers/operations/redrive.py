@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.domain.copying import progress_json
 from broker.domain.journal import Author
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
-from broker.domain.redrive import DONE, Chosen, Outcome, Unrecorded, from_json
+from broker.domain.redrive import DONE, Chosen, Outcome, from_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
@@ -20,7 +19,6 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.redrive import Redrive, redrive
 from broker.store.log.scheduled_messages import id_seqs_at
-from broker.store.log.unrecorded import UnrecordedStep, redrive_unrecorded
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DEAD_LETTERS_SENT, REDRIVEN
 from broker.workers.operations.targets import Targets, for_topic
@@ -80,8 +78,8 @@ class RedriveKind:
         chosen = from_json(operation.request["chosen"])
         subscription = await self._resources.subscription_meant(operation.target, chosen.subscription_id)
         later = [id_ for id_ in subscription.shard_ids if id_ >= operation.progress.get("shard", 0)]
-        if not later or "letters" in operation.progress:  # by then the subscription may have a shard more
-            return await self._unrecorded_step(connection, operation, subscription, chosen)
+        if not later:
+            return Step(progress=operation.progress, ended=True)
         shard_id = min(later)
         begun = shard_id == operation.progress.get("shard")
         from_seq = operation.progress["seq"] if begun else 0
@@ -98,7 +96,7 @@ class RedriveKind:
         )
         return Step(
             progress=where | {"skipped": _skipped(operation.progress, done.outcomes, names)},
-            ended=is_last and "unrecorded" not in operation.request,
+            ended=is_last,
             done=len(done.outcomes),
             counts=Counter(done.outcomes.values()),
             woken=tuple(done.woken),
@@ -127,44 +125,6 @@ class RedriveKind:
             recipient=recipient,
         )
 
-    async def _unrecorded_step(
-        self, connection: HotConnection, operation: Operation, subscription: Subscription, chosen: Chosen
-    ) -> Step:
-        """After all others, shard after shard of the dead-letter topic."""
-        if "unrecorded" not in operation.request:
-            return Step(progress=operation.progress, ended=True)
-        letters = Unrecorded.from_json(operation.request["unrecorded"])
-        after = letters.next_look(chosen.since, operation.progress)
-        if after is None:
-            return Step(progress=operation.progress, ended=True)
-        self._targets.check_room()  # even those that come back are published anew
-        recipient = await self._recipient(operation)
-        wanted = UnrecordedStep(
-            chosen=chosen,
-            letters=letters,
-            after=after,
-            max_messages=step_size(operation),
-            own_paths=subscription.newest_paths,
-            consumable=frozenset(operation.request["consumable"]),
-            author=Author(principal=operation.started_by),
-            now=self._clock.now(),
-            recipient=recipient,
-        )
-        done = await redrive_unrecorded(connection, wanted, self._attempt_ids)
-        failed = [(after.shard_id, seq) for seq, outcome in done.outcomes.items() if outcome not in DONE]
-        skipped = _skipped(operation.progress, done.outcomes, {id_: id_[1] for id_ in failed[:MAX_TOLD]})
-        where = {"letters": progress_json(after.shard_id, done.rest), "skipped": skipped}
-        progress = {**operation.progress, **where}
-        published = [letters.private_shard] if recipient is None else recipient.shard_ids
-        return Step(
-            progress=progress,
-            ended=letters.next_look(chosen.since, progress) is None,
-            done=len(done.outcomes),
-            counts=Counter(done.outcomes.values()),
-            woken=tuple(done.woken),
-            published=published if done.outcomes else (),
-        )
-
     async def _recipient(self, operation: Operation) -> _Recipient | None:
         if "targetTopic" not in operation.request:
             return None
@@ -174,8 +134,7 @@ class RedriveKind:
 
     def committed(self, operation: Operation, step: Step) -> None:
         """Its subscriptions may claim."""
-        redriven = step.counts.get(Outcome.REDRIVEN, 0) + step.counts.get(Outcome.REDRIVEN_AS_NEW, 0)
-        if redriven:
+        if redriven := step.counts.get(Outcome.REDRIVEN, 0):
             self._counters.subscription(operation.target)[REDRIVEN] += redriven
         if sent := step.counts.get(Outcome.SENT, 0):
             self._counters.subscription(operation.target)[DEAD_LETTERS_SENT] += sent

@@ -108,7 +108,7 @@ _STEADY: Sequence[tuple[str, str]] = (
     (r"(ratePerSecond\"?:? +)[0-9.]+", r"\g<1>1"),
     (r'("undoSnapshot": "[^"]*/snapshots/)[^"]*', r"\g<1>undo"),
     (r"in \d+ ms", "in 1 ms"),
-    (r"\b\d+\.\d+\.\d+\.dev[\w.+]+", "0.1.0"),
+    (r"\b\d+\.\d+\.\d+\.dev[\w.+]+", "0.2.0"),
     (r"(?m)^((?:uniqueId|oauth2ClientId|uid) +)\S+", r"\g<1>…"),
     (r"(?m)^(\S+ +pull +\d+ +)\d+s +[0-9.]+", r"\g<1>1s     0.0"),  # a consumer
     (r"(?m)^(oldest\w+Age +)[0-9.]+s", r"\g<1>1s"),

@@ -119,7 +119,7 @@ def _invented_letters(
 
 
 def _told_wrongly(attributes: Mapping[str, str], publish: Publish, text: str) -> str | None:
-    """What a dead letter says of its message that is not so; one that release 0.1.0 forwarded says less."""
+    """What a dead letter says of its message that is not so."""
     reason = attributes.get(DEAD_LETTER_REASON, "unknown")
     if DEAD_LETTER_REASONS.fullmatch(reason) is None:
         return f"{DEAD_LETTER_REASON} is {reason!r}"

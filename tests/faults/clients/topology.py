@@ -1,10 +1,8 @@
 """The topics and subscriptions of a run, and who receives from each."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
-
-import msgspec
 
 from tests.faults.history import Subscription
 
@@ -100,12 +98,3 @@ PLANS = (
     # Much is the matter with it, and nobody is told.
     Plan(Subscription("events-paused", EVENTS, of_events=True), endpoint=HEALTHY, paused=True, alerts=_AGE),
 )
-
-
-def known_to_the_release(plans: Sequence[Plan]) -> list[Plan]:
-    """Without what release 0.1.0 does not have: schemas, events, the journal, operations."""
-    return [
-        replace(plan, terms=msgspec.structs.replace(plan.terms, journal=""), alerts={})
-        for plan in plans
-        if plan.terms.topic in (TOPIC, LETTERS) and not (plan.purged or plan.terms.redriven)
-    ]

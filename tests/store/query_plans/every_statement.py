@@ -9,11 +9,11 @@ from psycopg import sql
 
 from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import NOBODY, Event, Journal, JournalMode, Told, rows_of
-from broker.domain.log_page import LogPage, LogPosition
+from broker.domain.log_page import LogPage
 from broker.domain.log_walk import LogWalk
 from broker.domain.message import NewMessage
 from broker.domain.push_replay import Meant, Missed
-from broker.domain.redrive import END_OF_TIME, EVER, Chosen, Unrecorded
+from broker.domain.redrive import END_OF_TIME, EVER, Chosen
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
@@ -43,7 +43,6 @@ from broker.store.log import (
     resend,
     retained_bytes,
     shards,
-    unrecorded,
 )
 from broker.store.log.delivery_attempts import (
     acknowledge_exactly_once,
@@ -116,7 +115,6 @@ MODULES = {
     "edits": edits,
     "retained_bytes": retained_bytes,
     "shards": shards,
-    "unrecorded": unrecorded,
 }
 
 
@@ -356,29 +354,12 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
         await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
         groups = [letter_groups.Group(1, await letters.read(connection=session))]
         await letter_groups.read_groups(session, source.shard_id, groups, groups)
-        await redrive.name_piles(session, [letters.dead.shard_id])
-        await _run_unrecorded(letters, session, chosen)
         await letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
         await _discard(letters, session, chosen)
         await _purge(source, session)
         await _resend(source, session)
         await _replay_pushes(source, session)
-
-
-async def _run_unrecorded(letters: Letters, session: Any, chosen: Chosen) -> None:
-    await unrecorded.read_recorded_since(session)
-    step = unrecorded.UnrecordedStep(
-        chosen=chosen,
-        letters=Unrecorded(subscription="projects/p/subscriptions/s", shard_ids=[], until=chosen.until),
-        after=LogPosition(letters.dead.shard_id, chosen.since, -1),
-        max_messages=3,
-        own_paths=(None, None),
-        consumable=(),
-        author=NOBODY,
-        now=letters.log.start,
-    )
-    await unrecorded.find_unrecorded(session, step, most_matched=3)
 
 
 async def _purge(log: Log, session: Any) -> None:

@@ -109,7 +109,7 @@ def redrive(
     started = session.api.call("POST", f"{name}:redrive", body)
     if dry_run:
         what = f"be sent to {target}" if target else f"come back to {leaf(name)}"
-        session.out.show(Shown(data=started, line=_planned(started["metadata"], what, sent=bool(target))))
+        session.out.show(Shown(data=started, line=_planned(started["metadata"], what)))
         return DONE
     if no_wait:
         return finished(session.out, started)
@@ -209,14 +209,13 @@ def _discarded(name: str, counts: Mapping[str, int]) -> str:
     return f"Discarded {counted(counts.get('discarded', 0), 'message')} of {leaf(name)}.{rest}"
 
 
-def _planned(metadata: Json, what: str, *, sent: bool) -> str:
+def _planned(metadata: Json, what: str) -> str:
     """Describes what a redrive would do, from the metadata of its dry run."""
     outstanding = int(metadata.get("counts", {}).get("outstanding", "0"))
-    count, new = int(metadata.get("total", "0")) - outstanding, metadata.get("unrecorded")
-    most = ("About " if new else "Up to ") if metadata.get("totalIsEstimate") else ""
-    as_new = f", {new} of them as new messages" if new and not sent else ""
+    count = int(metadata.get("total", "0")) - outstanding
+    most = "Up to " if metadata.get("totalIsEstimate") else ""
     stay = f"; {outstanding:,} are outstanding now, and would stay" if outstanding else ""
-    return f"{most}{counted(count, 'message')} would {what}{as_new}{stay}."
+    return f"{most}{counted(count, 'message')} would {what}{stay}."
 
 
 def _nothing(*chosen: str | None) -> str:

@@ -222,8 +222,6 @@ def _metadata(operation: Operation) -> dict[str, Any]:
         body["maxMessagesPerSecond"] = operation.max_rate
     if "targetTopic" in operation.request:
         body["targetTopic"] = operation.request["targetTopic"]
-    if "unrecorded" in operation.request:
-        body["unrecorded"] = str(operation.request["unrecorded"]["count"])
     if operation.progress.get("skipped"):
         body["skipped"] = operation.progress["skipped"]
     return body

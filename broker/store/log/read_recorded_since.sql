@@ -1,3 +1,0 @@
--- From when on each dead letter is recorded.
--- columns: since
-SELECT since FROM letters_recorded

@@ -1,0 +1,14 @@
+-- Raises an error if too much is staged: counted since a broker last had everything that it saw, and in bytes. The
+-- size is only measured for a large message, because measuring it reads the table's files.
+CREATE OR REPLACE FUNCTION check_staged_bounds(up_to bigint, added integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF up_to - coalesce((SELECT relayed_to FROM relaying), 0) > 250000
+       OR added > 65536 AND pg_table_size('staged') > 16000000000
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'configuration_limit_exceeded',
+            MESSAGE = 'Too much is staged that no broker has taken.',
+            HINT = 'A broker must run on these tables. One transaction stages 250,000 messages at most.';
+    END IF;
+END $$;
+
+REVOKE EXECUTE ON FUNCTION check_staged_bounds FROM PUBLIC;
