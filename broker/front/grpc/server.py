@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from broker.domain.errors import Unavailable, Unimplemented
+from broker.domain.fair_stock import FairStock
 from broker.front.admission import admission_of
 from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor, is_use
@@ -32,6 +33,7 @@ from broker.port.http2.stream import NOBODY, Receiver, Stream
 from broker.port.request_ids import HEADER, RequestIds
 from broker.services.services import Services
 
+LEAST_STREAM_BYTES = 64_000_000  # of the streams of all connections, however small the memory for requests is
 MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up
 
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
@@ -67,6 +69,7 @@ class GrpcDoor:
         self._services = services
         self._turns = turns
         self._rotation = Rotation(turns.call)
+        self._stream_memory = FairStock(max(requests.limit, LEAST_STREAM_BYTES))
         self._auditor = auditor
         self._calls = calls
         self._request_ids = RequestIds()
@@ -102,7 +105,11 @@ class GrpcDoor:
             self._services, tasks, self._requests, self._answers, self._calls, self._turns, self._auditor
         )
         connection = Http2Connection(
-            lambda stream: self._accept(session, stream), connections, self._rotation, **options
+            lambda stream: self._accept(session, stream),
+            connections,
+            self._rotation,
+            self._stream_memory,
+            **options,
         )
         session.peer = connection.peer_address
         session.certificate = lambda: connection.client_certificate
