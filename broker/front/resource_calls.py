@@ -4,8 +4,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import ParamSpec, Protocol
 
-from broker.domain.names import project_within
-
 P = ParamSpec("P")
 
 HOT = frozenset(
@@ -47,14 +45,14 @@ class ResourceCalls:
         self._turn_of = turn_of
 
     def bounded(
-        self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str], *, is_short: bool = False
+        self, handler: Callable[P, Awaitable[bytes]], payer: Callable[P, str], *, is_short: bool = False
     ) -> Callable[P, Awaitable[bytes]]:
-        """`handler`, once the project of the resource has a turn; Unavailable past the limits.  `is_short`: its
+        """`handler`, once its payer (front/payer.py) has a turn; Unavailable past the limits.  `is_short`: its
         answer is not large.
         """
 
         async def call_within_limits(*call: P.args, **options: P.kwargs) -> bytes:
-            async with self._turn_of(project_within(resource_of(*call, **options)), is_short=is_short):
+            async with self._turn_of(payer(*call, **options), is_short=is_short):
                 return await handler(*call, **options)
 
         return call_within_limits

@@ -14,7 +14,6 @@ from functools import cache
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
 from broker.domain.errors import Internal, InvalidArgument
-from broker.domain.names import project_within
 from broker.domain.payload import decompress
 from broker.front.call_log import resource_of
 from broker.front.gate import Gate
@@ -24,6 +23,7 @@ from broker.front.grpc.held import Holder
 from broker.front.grpc.messages import BEGINNING_BYTES, Message, MessageReader
 from broker.front.grpc.session import Session, Target, caller_of, warm_caller
 from broker.front.grpc.wire import Buffer, find_text
+from broker.front.payer import payer_of
 from broker.front.permissions import NAMELESS, NEEDS
 from broker.front.steps import LONG_BODY, Steps
 from broker.port.http2.stream import Stream
@@ -179,7 +179,7 @@ class ArrivingCall(Holder):
         if not self._beginning:
             self._beginning = request[:SHOWN_BYTES] if message.encoding is None else message.beginning[:SHOWN_BYTES]
         if message.encoding is not None or len(request) >= LONG_BODY:
-            turns, project = self._session.turns, project_within(self._resource)
+            turns, project = self._session.turns, payer_of(self._target.rpc, self._resource, caller)
             if message.encoding is not None:
                 request = await turns.run(project, self._decompress(message, caller))
             if self._target.request_class is not None:

@@ -24,6 +24,7 @@ from broker.front.grpc.session import Session, Target
 from broker.front.grpc.streaming import StreamingRpc
 from broker.front.grpc.unary import UnaryRpc
 from broker.front.hot_calls import BOUNDED, HotCalls
+from broker.front.payer import payer_of
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
 from broker.front.steps import Turns
@@ -150,12 +151,16 @@ def _bounded(method: Method, resource_calls: ResourceCalls, hot_calls: HotCalls)
     if method.unary is None or not (method.is_bounded or method.rpc in BOUNDED):
         return method.unary
     if method.is_bounded:
-        return resource_calls.bounded(method.unary, _resource_of, is_short=not is_use(method.rpc))
+        return resource_calls.bounded(method.unary, _payer(method.rpc), is_short=not is_use(method.rpc))
     return hot_calls.bounded(method.unary, _resource_of)
 
 
 def _resource_of(_: UnaryCall, body: bytes) -> str:
     return resource_of(body)
+
+
+def _payer(rpc: str) -> Callable[[UnaryCall, bytes], str]:
+    return lambda call, body: payer_of(rpc, resource_of(body), call.caller)
 
 
 def _timeout(value: bytes | None) -> float | None:

@@ -5,7 +5,7 @@ does not use.  Starlette serves what surrounds it (broker/app.py).
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
+from broker.domain.names import project_within
 from broker.front.admission import Admission, admission_of
 from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
 from broker.front.auditor import Auditor, is_use
@@ -20,6 +21,7 @@ from broker.front.call_log import CallLog
 from broker.front.changes import changed_in_json
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
 from broker.front.hot_calls import BOUNDED, HotCalls
+from broker.front.payer import payer_of
 from broker.front.permissions import NEEDS
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import UNBOUNDED, ResourceCalls
@@ -114,7 +116,7 @@ class RestDoor:
             if self._gate is not None or target.is_told:
                 answer = await self._serve_guarded(exchange, reading)
             else:
-                arriving = self._bodies.read(exchange, target.admission, name)
+                arriving = self._bodies.read(exchange, target.admission, project_within(name))
                 body, held, large = await (_noted(arriving) if began else arriving)
                 call = Call(self._services, name, reading.query, body, exchange, self._answers, large=large)
                 self._requests.decoded += len(body)
@@ -154,7 +156,8 @@ class RestDoor:
                     passed = gate.passed(caller, target.rpc, name)
                     required = await gate.allow(caller, target.rpc, name) if passed is None else passed
             with spending("body"):
-                body, held, large = await self._bodies.read(exchange, target.admission, name, caller)
+                payer = payer_of(target.rpc, name, caller)
+                body, held, large = await self._bodies.read(exchange, target.admission, payer, caller)
             if gate is not None and gate.changes != changes:  # while the body arrived
                 caller = await _caller(gate, exchange, target.rpc)
                 if target.needs_permission:
@@ -265,7 +268,7 @@ def _targets(
     def bounded(route: Route) -> Handler:
         if route.rpc in UNBOUNDED:
             return hot_calls.bounded(route.handler, _resource_of) if route.rpc in BOUNDED else route.handler
-        return resource_calls.bounded(route.handler, _resource_of, is_short=not is_use(route.rpc))
+        return resource_calls.bounded(route.handler, _payer(route.rpc), is_short=not is_use(route.rpc))
 
     return {
         (route.method, route.path): _Target(
@@ -283,6 +286,10 @@ def _targets(
 
 def _resource_of(call: Call) -> str:
     return call.name
+
+
+def _payer(rpc: str) -> Callable[[Call], str]:
+    return lambda call: payer_of(rpc, call.name, call.caller)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,14 @@
+"""In whose share a call counts: turns, memory and the event loop are divided by project.
+
+A call that has shown a permission on its resource counts in the project of that resource.  One that needs no
+permission counts in the project of its caller: anybody can name a resource, and must not use up its owner's share.
+"""
+
+from broker.domain.caller import Caller
+from broker.domain.names import project_within
+from broker.front.permissions import NEEDS
+
+
+def payer_of(rpc: str, name: str, caller: Caller) -> str:
+    """The project ("projects/p") in whose share a call about `name` counts, or a caller that is of no project."""
+    return project_within(name) if NEEDS.get(rpc) or not caller.authenticated else caller.home
