@@ -15,6 +15,7 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
 from broker.domain.errors import Internal, InvalidArgument
 from broker.domain.payload import decompress
+from broker.front.address_turns import turn_to_answer
 from broker.front.call_log import resource_of
 from broker.front.gate import Gate
 from broker.front.generated.messages import request_of
@@ -24,7 +25,7 @@ from broker.front.grpc.messages import BEGINNING_BYTES, Message, MessageReader
 from broker.front.grpc.session import Session, Target, caller_of, warm_caller
 from broker.front.grpc.wire import Buffer, find_text
 from broker.front.payer import payer_of
-from broker.front.permissions import NAMELESS, NEEDS
+from broker.front.permissions import FREE, NAMELESS, NEEDS
 from broker.front.steps import LONG_BODY, Steps
 from broker.port.http2.stream import Stream
 
@@ -178,6 +179,8 @@ class ArrivingCall(Holder):
         request = message.data
         if not self._beginning:
             self._beginning = request[:SHOWN_BYTES] if message.encoding is None else message.beginning[:SHOWN_BYTES]
+        if self._target.rpc in FREE:
+            await turn_to_answer(self._session.turns, self._session.peer())
         if message.encoding is not None or len(request) >= LONG_BODY:
             turns, project = self._session.turns, payer_of(self._target.rpc, self._resource, caller)
             if message.encoding is not None:

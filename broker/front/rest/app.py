@@ -14,6 +14,7 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.domain.names import project_within
+from broker.front.address_turns import turn_to_verify
 from broker.front.admission import Admission, admission_of
 from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
 from broker.front.auditor import Auditor, is_use
@@ -21,7 +22,7 @@ from broker.front.call_log import CallLog
 from broker.front.changes import changed_in_json
 from broker.front.gate import CHALLENGE, WAITING_RPCS, Gate
 from broker.front.hot_calls import BOUNDED, HotCalls
-from broker.front.payer import payer_of
+from broker.front.payer import payer_of, payer_of_error
 from broker.front.permissions import NEEDS
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import UNBOUNDED, ResourceCalls
@@ -136,7 +137,10 @@ class RestDoor:
         if form is not None:
             answer = form.of(answer) if status == _OK else form.of_error(answer)
         if refused:
-            await self._calls.hold_back(head.path[len(_PREFIX) :].decode("ascii"), exchange.peer)
+            gate = self._gate
+            known = gate.warm(authorization_of(head)) if gate is not None else None
+            resource = head.path[len(_PREFIX) :].decode("ascii")
+            await self._calls.hold_back(payer_of_error(gate, resource, known), exchange.peer)
         if began:
             self._calls.answered(_shown(head), status, began, exchange.peer, exchange.request_id)
         exchange.respond(status, _HEADERS if status == _OK else _headers(status, retry_after), answer)
@@ -151,7 +155,7 @@ class RestDoor:
         try:
             if gate is not None:
                 changes = gate.changes
-                caller = gate.warm(authorization_of(exchange.head)) or await _caller(gate, exchange, target.rpc)
+                caller = gate.warm(authorization_of(exchange.head)) or await self._caller(exchange, target.rpc)
                 if target.needs_permission:
                     passed = gate.passed(caller, target.rpc, name)
                     required = await gate.allow(caller, target.rpc, name) if passed is None else passed
@@ -159,7 +163,7 @@ class RestDoor:
                 payer = payer_of(target.rpc, name, caller)
                 body, held, large = await self._bodies.read(exchange, target.admission, payer, caller)
             if gate is not None and gate.changes != changes:  # while the body arrived
-                caller = await _caller(gate, exchange, target.rpc)
+                caller = await self._caller(exchange, target.rpc)
                 if target.needs_permission:
                     required = await gate.allow(caller, target.rpc, name)
             answers = self._answers
@@ -178,6 +182,13 @@ class RestDoor:
         if auditor is not None and target.is_told:
             await self._tell(auditor, target.rpc, call, answer)
         return answer
+
+    async def _caller(self, exchange: Exchange, rpc: str) -> Caller:
+        """Who calls.  Raises Unauthenticated, Unavailable."""
+        assert self._gate is not None
+        shown = shown_by(exchange.head, exchange.client_certificate)
+        await turn_to_verify(self._services.loop_turns, exchange.peer, shown.authorization)
+        return await self._gate.caller(shown, rpc)
 
     async def _tell(self, auditor: Auditor, rpc: str, call: Call, answer: bytes) -> None:
         """Of a call that went well."""
@@ -250,10 +261,6 @@ def _with_query_in_body(target: _Target) -> Handler:
 async def _noted(reading: Awaitable[R]) -> R:
     with spending("body"):
         return await reading
-
-
-async def _caller(gate: Gate, exchange: Exchange, rpc: str) -> Caller:
-    return await gate.caller(shown_by(exchange.head, exchange.client_certificate), rpc)
 
 
 def _targets(
