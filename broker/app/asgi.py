@@ -74,7 +74,7 @@ def serve_broker(
         *broker.well_known_routes(),
         *(token_routes(broker.access.exchange, broker.requests) if broker.access is not None else ()),
     ]
-    return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers)
+    return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers, broker.loop_turns)
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:

@@ -147,7 +147,7 @@ class Broker:
     def _guard(self) -> None:
         config, states = self._config, self.states
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=states)
-        self.calls = make_call_log(config, states, excused=self.is_excused)
+        self.calls = make_call_log(config, states, excused=self.is_excused, turns=self.loop_turns)
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.auditor = make_auditor(self._config, self.audit_trail)
 

@@ -11,6 +11,7 @@ from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import Gate
 from broker.front.permissions import FindSubscription
+from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.refusal_pace import ERRORS_A_SECOND, ERRORS_AT_ONCE, RefusalPace
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
@@ -52,11 +53,14 @@ def make_audit_trail(
     return AuditTrail(database, now=now, path=config.audit_file, states=states) if config.is_audited else None
 
 
-def make_call_log(config: AppConfig, states: StateChanges, *, excused: Callable[[], bool]) -> CallLog:
+def make_call_log(
+    config: AppConfig, states: StateChanges, *, excused: Callable[[], bool], turns: LoopTurns
+) -> CallLog:
     """Of both doors."""
     access = open_access_log(config.access_log)
     pace = RefusalPace(a_second=ERRORS_A_SECOND, at_once=ERRORS_AT_ONCE)
-    return CallLog(states, excused=excused, access=access, slow_seconds=config.slow_request_seconds, pace=pace)
+    slow = config.slow_request_seconds
+    return CallLog(states, excused=excused, access=access, slow_seconds=slow, pace=pace, turns=turns)
 
 
 def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor:

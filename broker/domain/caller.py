@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from broker.domain.names import project_within
+from broker.domain.service_account import DOMAIN
+
 ALL_USERS = "allUsers"
 ALL_AUTHENTICATED_USERS = "allAuthenticatedUsers"
 
@@ -42,6 +45,16 @@ class Caller:
     @property
     def authenticated(self) -> bool:
         return self.member != ""
+
+    @property
+    def home(self) -> str:
+        """The project ("projects/p") of a service account or an API key; of anybody else the member itself."""
+        kind, _, name = self.member.partition(":")
+        if kind == "apiKey":
+            return project_within(name)
+        if kind == "serviceAccount":
+            return f"projects/{name.partition('@')[2].removesuffix(f'.{DOMAIN}')}"
+        return self.member
 
 
 ANONYMOUS = Caller(member="", members=frozenset({ALL_USERS}), credential="")

@@ -12,8 +12,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
+from broker.domain.client_address import counted_address
 from broker.domain.errors import BrokerError
+from broker.front.address_turns import turn_to_answer
 from broker.front.peer import host_of
+from broker.front.steps import Turns
 from broker.telemetry.log import extra, fields_of, seconds_text
 from broker.telemetry.spent import SPENT, Spent
 from broker.telemetry.state_changes import StateChanges
@@ -40,9 +43,11 @@ class CallLog:
         access: logging.Logger | None = None,
         slow_seconds: float = 0.0,
         pace: Pace | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """`excused()`: calls are refused for a reason that was told (the database is away, the broker stops).
-        `pace`: of errors, which who calls again at once would keep the process busy with; None: all at once.
+        `pace`: of errors, which who calls again at once would keep the process busy with, and `turns` of the event
+        loop that they wait for; None: all at once.
         `access` has a line for each call; `slow_seconds`: a call that takes so long has one that says why; 0: none.
         """
         self._line = access.info if access else logger.debug
@@ -52,6 +57,7 @@ class CallLog:
         self._states = states
         self._excused = excused
         self.pace = pace
+        self._turns = turns
 
     def begin(self) -> float:
         """A call, in this task; by perf_counter."""
@@ -85,12 +91,21 @@ class CallLog:
             about = fields_of(status=error.code)
             self._states.happens("refused calls", name, what, why, request_id=request_id, fields=about)
 
-    async def hold_back(self, resource: str, peer: object) -> None:
-        """An error, if a project or an address has very many of them; in vain if the process ends (M1)."""
+    async def hold_back(self, payer: str, peer: object) -> None:
+        """An error, until its address has a turn, and longer if a project or an address has very many of them; in
+        vain if the process ends (M1).
+
+        `payer`: the project of the caller; "": it is not known who calls, and only the address counts.
+        """
         if self.pace is None:
             return
-        project, address = resource.split("/", 2)[:2][-1], host_of(peer)
-        if seconds := max(self.pace.delay(f"projects/{project}"), self.pace.delay(address)):
+        if self._turns is not None:
+            with suppress(asyncio.CancelledError):
+                await turn_to_answer(self._turns, peer)
+        seconds = self.pace.delay(counted_address(host_of(peer)))
+        if payer:
+            seconds = max(seconds, self.pace.delay(payer))
+        if seconds:
             with suppress(asyncio.CancelledError):  # it is to be answered all the same
                 await asyncio.sleep(seconds)
 

@@ -1,24 +1,29 @@
-"""What surrounds the API (metrics, the specification) counts in the same budget of answers as the API's calls."""
+"""What surrounds the API (metrics, the specification) counts in the same budget of answers as the API's calls, and
+waits for turns of the event loop."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.domain.slow_readers import slow_readers
+from broker.front.address_turns import turn_to_answer
 from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
 from broker.front.rest.errors import encode_error
+from broker.front.steps import Turns
 
 
 class CountedPages:
     """An application of ASGI.  Its large answers count under their path, until they are taken."""
 
-    def __init__(self, app: ASGIApp, answers: AnswerMemory) -> None:
+    def __init__(self, app: ASGIApp, answers: AnswerMemory, turns: Turns) -> None:
         """`app`, whose `send` returns once what it was given is taken (port/http1/asgi.py)."""
         self._app = app
         self._answers = answers
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         else:
+            await turn_to_answer(self._turns, scope["client"])
             await self._app(scope, receive, _Counted(self._answers, scope["path"], send))
 
 

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import ParamSpec, Protocol
 
-from broker.domain.names import project_within
 from broker.front.hot_calls import HotCalls
 from broker.front.rpc import Kind
 
@@ -25,14 +24,14 @@ class ResourceCalls:
         self._turn_of = turn_of
 
     def bounded(
-        self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str], *, is_short: bool = False
+        self, handler: Callable[P, Awaitable[bytes]], payer: Callable[P, str], *, is_short: bool = False
     ) -> Callable[P, Awaitable[bytes]]:
-        """`handler`, once the project of the resource has a turn; Unavailable past the limits.  `is_short`: its
+        """`handler`, once its payer (front/payer.py) has a turn; Unavailable past the limits.  `is_short`: its
         answer is not large.
         """
 
         async def call_within_limits(*call: P.args, **options: P.kwargs) -> bytes:
-            async with self._turn_of(project_within(resource_of(*call, **options)), is_short=is_short):
+            async with self._turn_of(payer(*call, **options), is_short=is_short):
                 return await handler(*call, **options)
 
         return call_within_limits
@@ -41,16 +40,20 @@ class ResourceCalls:
 def bounded(
     kind: Kind,
     handler: Callable[P, Awaitable[bytes]],
-    resource_of: Callable[P, str],
     *,
+    resource_of: Callable[P, str],
+    payer: Callable[P, str],
     resource_calls: ResourceCalls,
     hot_calls: HotCalls,
 ) -> Callable[P, Awaitable[bytes]]:
-    """`handler` of a call of that kind, within the limits that the kind has."""
+    """`handler` of a call of that kind, within the limits that the kind has.
+
+    `resource_of`: the resource that a hot call is about; `payer`: in whose share any other call counts.
+    """
     match kind:
         case Kind.HOT:
             return hot_calls.bounded(handler, resource_of)
         case Kind.QUERY | Kind.CHANGE:
-            return resource_calls.bounded(handler, resource_of, is_short=kind is Kind.CHANGE)
+            return resource_calls.bounded(handler, payer, is_short=kind is Kind.CHANGE)
         case _:
             return handler

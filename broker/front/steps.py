@@ -18,6 +18,9 @@ class Turns(Protocol):
     async def run(self, who: Hashable, steps: Steps[R]) -> R:
         """Do the steps, each when its turn has come; what they return."""
 
+    async def turn(self, who: Hashable, cost: int) -> None:
+        """Wait until a step may be done, if there is anybody to wait for."""
+
     def call(self, who: Hashable, cost: int, step: Callable[[], object]) -> None:
         """Have `step` called soon, when its turn has come."""
 

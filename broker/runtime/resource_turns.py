@@ -61,7 +61,7 @@ class ResourceTurns:
     async def of(
         self, project: str, *, hung_up: Callable[[], Awaitable[None]] | None = None, is_short: bool = False
     ) -> AsyncIterator[None]:
-        """A turn of a project's ("projects/p"); begins when it has one.
+        """A turn of a project's ("projects/p"), or of a caller that is of none; begins when it has one.
 
         `hung_up()` completes when the caller has gone; it is only awaited while the call waits for its turn.
         `is_short`: its answer is not large, or is read while it is made.

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from broker.front.grpc import server
+from broker.front.request_memory import RequestMemory
 from broker.port.http2 import connection, outgoing, patience, rotation
 from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, window_update
 from broker.port.http2.headers import HeaderDecoder, encode_headers
@@ -278,3 +280,44 @@ async def test_a_peer_that_takes_nothing_of_an_answer_is_cut_off_though_it_talks
     await until(lambda: not served.connections)
     assert served.service.answers.held == 0
     assert served.service.unsent.is_set()
+
+
+async def test_settings_that_free_a_byte_of_each_answer_cost_as_much_as_the_frames_that_they_ask_for(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "EARNED_EACH_SECOND", 0)
+    monkeypatch.setattr(patience, "PATIENCE", 10_000)
+    served.service.answer = b"x" * 100
+    peer = await served.connect(s4=0)
+    for stream_id in range(1, 1_001, 2):
+        peer.call(stream_id, method="Give")
+        await peer.next_of(Kind.HEADERS, stream_id)
+    for window in range(1, 40):  # some 50 each by themselves, and 500 for the streams
+        peer.send(_windows(window))
+    assert (await peer.goaway())[1] == Code.ENHANCE_YOUR_CALM
+
+
+async def test_streams_are_refused_once_the_headers_of_an_address_take_its_share_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A header of 4 KB, which the table of the connection keeps, costs a byte each time that it is repeated."""
+    monkeypatch.setattr(server, "LEAST_STREAM_BYTES", 0)
+    service = Service()
+    service.requests = RequestMemory(1_000_000)
+    async with serving(service=service) as served:
+        peer = await served.connect()
+        long = [(b"x-long", b"y" * 3_900)]
+        peer.send(peer.headers(1, request_headers("Wait") + long))
+        block = encode_headers(*request_headers("Wait")) + b"\xbe" * 15
+        for stream_id in range(3, 103, 2):
+            peer.send(frame(Kind.HEADERS, Flag.END_HEADERS, stream_id, block))
+        refused = await peer.read_until(lambda f: f.kind == Kind.RST_STREAM)
+        assert struct.unpack(">I", refused.payload) == (Code.REFUSED_STREAM,)
+        held = (refused.stream_id - 1) // 2
+        assert 64_000 * held < 1_000_000
+        for stream_id in range(1, 103, 2):
+            peer.send(reset(stream_id, Code.CANCEL))
+        assert await peer.alive()
+        other = await served.connect()
+        other.call(1)
+        assert (await other.answer(1)).message == b"hello"

@@ -2,6 +2,7 @@
 
 A decision is known until something changes in the project of its resource: the calls that follow cost a dictionary
 access for each permission.  Policies are read when they are first needed, with those of what the resource is in.
+Whoever has a credential can name resources without end that nobody has asked for, so callers read them in turns.
 """
 
 import asyncio
@@ -17,10 +18,13 @@ from broker.domain.names import project_within
 from broker.domain.permissions import PREDEFINED_ROLES
 from broker.domain.policy import ABOVE_PROJECTS, NO_POLICY, Policy, chain_of, is_allowed
 from broker.domain.service_account import ANY_PROJECT
+from broker.runtime.resource_turns import ResourceTurns
 from broker.store.access.policies import find_policies, find_role_permissions, projects_of_member
 from broker.store.driver.database import Database
 
 MAX_DECISIONS, MAX_POLICIES = 50_000, 20_000
+READS_AT_ONCE = 2  # of the connections that calls about resources have
+MAX_READING = 20_000  # calls that wait for what is read
 _ANY_PROJECT = f"projects/{ANY_PROJECT}"
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
@@ -40,6 +44,8 @@ class Authorizer:
         self._database = database
         self._version = version
         self._directory = directory
+        self._turns = ResourceTurns(at_once=READS_AT_ONCE, max_under_way=MAX_READING)
+        self.turn_of = self._turns.of  # of a caller's project: whatever is read before its permission is known
         self._decisions: dict[tuple[Caller, str, str], tuple[bool, Validity]] = {}
         self._policies: dict[str, tuple[Policy, Validity]] = {}
         self._custom_roles: dict[str, tuple[frozenset[str], Validity]] = {}
@@ -53,10 +59,8 @@ class Authorizer:
         if not self._version.is_fresh:
             await self._version.check()
         for permission, resource, shown in required:
-            decision = self._decisions.get((caller, permission, resource))
-            if decision is not None and decision[1].holds:
-                allowed = decision[0]
-            else:
+            allowed = self._known(caller, permission, resource)
+            if allowed is None:
                 allowed = await self._decide(caller, permission, resource)
             if not allowed:
                 raise _denied(permission, shown or resource)
@@ -110,7 +114,17 @@ class Authorizer:
             if self._public is not None:
                 self._public = found if known is None else (known - changed) | found
 
+    def _known(self, caller: Caller, permission: str, resource: str) -> bool | None:
+        """What was decided; None: nothing that still holds."""
+        decision = self._decisions.get((caller, permission, resource))
+        return decision[0] if decision is not None and decision[1].holds else None
+
     async def _decide(self, caller: Caller, permission: str, resource: str) -> bool:
+        async with self.turn_of(caller.home):
+            known = self._known(caller, permission, resource)  # by another call that came before
+            return await self._read_decision(caller, permission, resource) if known is None else known
+
+    async def _read_decision(self, caller: Caller, permission: str, resource: str) -> bool:
         canonical = self._canonical(resource)
         project = project_within(canonical)
         validity = self._version.validity(project)

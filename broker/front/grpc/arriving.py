@@ -14,8 +14,8 @@ from functools import cache
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
 from broker.domain.errors import Internal, InvalidArgument
-from broker.domain.names import project_within
 from broker.domain.payload import decompress
+from broker.front.address_turns import turn_to_answer
 from broker.front.call_log import resource_of
 from broker.front.gate import Gate
 from broker.front.generated.messages import request_of
@@ -24,7 +24,8 @@ from broker.front.grpc.held import Holder
 from broker.front.grpc.messages import BEGINNING_BYTES, Message, MessageReader
 from broker.front.grpc.session import Session, Target, caller_of, warm_caller
 from broker.front.grpc.wire import Buffer, find_text
-from broker.front.rpc import Rpc
+from broker.front.payer import payer_of
+from broker.front.rpc import Kind, Rpc
 from broker.front.steps import LONG_BODY, Steps
 from broker.port.http2.stream import Stream
 
@@ -179,8 +180,10 @@ class ArrivingCall(Holder):
         request = message.data
         if not self._beginning:
             self._beginning = request[:SHOWN_BYTES] if message.encoding is None else message.beginning[:SHOWN_BYTES]
+        if self._target.rpc.kind is Kind.PROBE:
+            await turn_to_answer(self._session.turns, self._session.peer())
         if message.encoding is not None or len(request) >= LONG_BODY:
-            turns, project = self._session.turns, project_within(self._resource)
+            turns, project = self._session.turns, payer_of(self._target.rpc.needs, self._resource, caller)
             if message.encoding is not None:
                 request = await turns.run(project, self._decompress(message, caller))
             if self._target.request_class is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from broker.domain.errors import Unavailable, Unimplemented
+from broker.domain.fair_stock import FairStock
 from broker.front.admission import admission_of
 from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor
@@ -23,6 +24,8 @@ from broker.front.grpc.session import Session, Target
 from broker.front.grpc.streaming import StreamingRpc
 from broker.front.grpc.unary import UnaryRpc
 from broker.front.hot_calls import HotCalls
+from broker.front.payer import payer_of
+from broker.front.permissions import Needs
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls, bounded
 from broker.front.steps import Turns
@@ -32,7 +35,10 @@ from broker.port.http2.stream import NOBODY, Receiver, Stream
 from broker.port.request_ids import HEADER, RequestIds
 from broker.services.services import Services
 
+LEAST_STREAM_BYTES = 64_000_000  # of the streams of all connections, however small the memory for requests is
 MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up
+
+_MOST_SHOWN = 300  # bytes of a path that is not known
 
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -67,6 +73,7 @@ class GrpcDoor:
         self._services = services
         self._turns = turns
         self._rotation = Rotation(turns.call)
+        self._stream_memory = FairStock(max(requests.limit, LEAST_STREAM_BYTES))
         self._auditor = auditor
         self._calls = calls
         self._request_ids = RequestIds()
@@ -100,7 +107,11 @@ class GrpcDoor:
             self._services, tasks, self._requests, self._answers, self._calls, self._turns, self._auditor
         )
         connection = Http2Connection(
-            lambda stream: self._accept(session, stream), connections, self._rotation, **options
+            lambda stream: self._accept(session, stream),
+            connections,
+            self._rotation,
+            self._stream_memory,
+            **options,
         )
         session.peer = connection.peer_address
         session.certificate = lambda: connection.client_certificate
@@ -134,17 +145,28 @@ class GrpcDoor:
     def _unknown(self, path: bytes) -> Unimplemented:
         service = path[1:].partition(b"/")[0]
         what = "method" if service in self._served else "service"
-        return Unimplemented(f"There is no such {what} ({path.decode('latin-1')}).")
+        return Unimplemented(f"There is no such {what} ({path[:_MOST_SHOWN].decode('latin-1')}).")
 
 
 def _bounded(method: Method, resource_calls: ResourceCalls, hot_calls: HotCalls) -> Unary | None:
     if method.unary is None:
         return None
-    return bounded(method.rpc.kind, method.unary, _resource_of, resource_calls=resource_calls, hot_calls=hot_calls)
+    return bounded(
+        method.rpc.kind,
+        method.unary,
+        resource_of=_resource_of,
+        payer=_payer(method.rpc.needs),
+        resource_calls=resource_calls,
+        hot_calls=hot_calls,
+    )
 
 
 def _resource_of(_: UnaryCall, body: bytes) -> str:
     return resource_of(body)
+
+
+def _payer(needs: Needs) -> Callable[[UnaryCall, bytes], str]:
+    return lambda call, body: payer_of(needs, resource_of(body), call.caller)
 
 
 def _timeout(value: bytes | None) -> float | None:

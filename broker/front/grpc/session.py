@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from broker.access.credentials.authenticator import Shown
 from broker.domain.caller import Caller
 from broker.domain.client_certificate import ClientCertificate
+from broker.front.address_turns import turn_to_verify
 from broker.front.admission import Admission
 from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor
@@ -95,6 +96,7 @@ async def caller_of(gate: Gate, session: Session, stream: Stream, needs: Needs) 
         return known
     fields = stream.headers.fields
     authorization, api_key = fields.get(b"authorization", b""), fields.get(b"x-goog-api-key", b"")
+    await turn_to_verify(session.turns, session.peer(), authorization)
     return await gate.caller(Shown(authorization, api_key, session.certificate()), needs)
 
 

@@ -13,7 +13,8 @@ from broker.front.grpc.arriving import ArrivingCall
 from broker.front.grpc.held import BODY_TICKS
 from broker.front.grpc.messages import Message, pack_message
 from broker.front.grpc.responses import OK, beginning, error_block
-from broker.front.grpc.session import Session, Target, shown, taken
+from broker.front.grpc.session import Session, Target, shown, taken, warm_caller
+from broker.front.payer import payer_of_error
 from broker.front.permissions import Needs
 from broker.front.request_memory import LARGE_BYTES
 from broker.port.http2.stream import Stream
@@ -203,7 +204,8 @@ class StreamingRpc(ArrivingCall):
             resource = self._resource
             self._audit(error)
             self._stop_reading()
-            await self._session.calls.hold_back(resource, self._session.peer())
+            known = warm_caller(gate, self._stream) if gate is not None else None
+            await self._session.calls.hold_back(payer_of_error(gate, resource, known), self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             by_caller = self._error is not None or self._stream.closed

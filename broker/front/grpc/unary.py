@@ -15,6 +15,7 @@ from broker.front.grpc.held import BODY_TICKS
 from broker.front.grpc.messages import Message, pack_message
 from broker.front.grpc.responses import OK, beginning, error_block, ok_block
 from broker.front.grpc.session import Session, Target, shown, taken, warm_caller
+from broker.front.payer import payer_of_error
 from broker.front.request_memory import LARGE_BYTES
 from broker.front.response_masks import mask_of, partial_answer
 from broker.front.rpc import Kind
@@ -144,7 +145,8 @@ class UnaryRpc(ArrivingCall):
             resource = self._resource
             self._tell_auditor_of(error)
             self._stop_reading()
-            await self._session.calls.hold_back(resource, self._session.peer())
+            known = warm_caller(gate, self._stream) if gate is not None else None
+            await self._session.calls.hold_back(payer_of_error(gate, resource, known), self._session.peer())
             self._fail(error)
         except asyncio.CancelledError:
             self._fail(Unavailable("The broker stops."))

@@ -5,7 +5,7 @@ Starlette serves what is not the API: health, metrics and the specification.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -13,6 +13,8 @@ from urllib.parse import unquote
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
+from broker.domain.names import project_within
+from broker.front.address_turns import turn_to_verify
 from broker.front.admission import Admission, admission_of
 from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
 from broker.front.auditor import Auditor
@@ -20,6 +22,7 @@ from broker.front.call_log import CallLog
 from broker.front.changes import changed_in_json
 from broker.front.gate import CHALLENGE, Gate
 from broker.front.hot_calls import HotCalls
+from broker.front.payer import payer_of, payer_of_error
 from broker.front.permissions import Needs
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls, bounded
@@ -113,7 +116,7 @@ class RestDoor:
             if self._gate is not None or target.is_audited:
                 answer = await self._serve_guarded(exchange, reading)
             else:
-                arriving = self._bodies.read(exchange, target.admission, name)
+                arriving = self._bodies.read(exchange, target.admission, project_within(name))
                 body, held, large = await (_noted(arriving) if began else arriving)
                 answers = self._answers
                 call = Call(self._services, name, reading.query, body, exchange, answers, large=large)
@@ -134,7 +137,10 @@ class RestDoor:
         if form is not None:
             answer = form.of(answer) if status == _OK else form.of_error(answer)
         if refused:
-            await self._calls.hold_back(head.path[len(_PREFIX) :].decode("ascii"), exchange.peer)
+            gate = self._gate
+            known = gate.warm(authorization_of(head)) if gate is not None else None
+            resource = head.path[len(_PREFIX) :].decode("ascii")
+            await self._calls.hold_back(payer_of_error(gate, resource, known), exchange.peer)
         if began:
             self._calls.answered(_shown(head), status, began, exchange.peer, exchange.request_id)
         exchange.respond(status, _HEADERS if status == _OK else _headers(status, retry_after), answer)
@@ -149,14 +155,15 @@ class RestDoor:
         try:
             if gate is not None:
                 changes = gate.changes
-                caller = gate.warm(authorization_of(exchange.head)) or await _caller(gate, exchange, needs)
+                caller = gate.warm(authorization_of(exchange.head)) or await self._caller(exchange, needs)
                 if needs.all:
                     passed = gate.passed(caller, needs, name)
                     required = await gate.allow(caller, needs, name) if passed is None else passed
             with spending("body"):
-                body, held, large = await self._bodies.read(exchange, target.admission, name, caller)
+                payer = payer_of(needs, name, caller)
+                body, held, large = await self._bodies.read(exchange, target.admission, payer, caller)
             if gate is not None and gate.changes != changes:  # while the body arrived
-                caller = await _caller(gate, exchange, needs)
+                caller = await self._caller(exchange, needs)
                 if needs.all:
                     required = await gate.allow(caller, needs, name)
             answers = self._answers
@@ -177,6 +184,13 @@ class RestDoor:
         if auditor is not None and target.is_audited:
             await self._tell(auditor, target.rpc, call, answer)
         return answer
+
+    async def _caller(self, exchange: Exchange, needs: Needs) -> Caller:
+        """Who calls.  Raises Unauthenticated, Unavailable."""
+        assert self._gate is not None
+        shown = shown_by(exchange.head, exchange.client_certificate)
+        await turn_to_verify(self._services.loop_turns, exchange.peer, shown.authorization)
+        return await self._gate.caller(shown, needs)
 
     async def _tell(self, auditor: Auditor, rpc: Rpc, call: Call, answer: bytes) -> None:
         """Of a call that went well."""
@@ -251,10 +265,6 @@ async def _noted(reading: Awaitable[R]) -> R:
         return await reading
 
 
-async def _caller(gate: Gate, exchange: Exchange, needs: Needs) -> Caller:
-    return await gate.caller(shown_by(exchange.head, exchange.client_certificate), needs)
-
-
 def _targets(
     routes: Sequence[Route],
     requests: RequestMemory,
@@ -268,7 +278,12 @@ def _targets(
         (route.method, route.path): _Target(
             route.rpc,
             bounded(
-                route.rpc.kind, route.handler, _resource_of, resource_calls=resource_calls, hot_calls=hot_calls
+                route.rpc.kind,
+                route.handler,
+                resource_of=_resource_of,
+                payer=_payer(route.rpc.needs),
+                resource_calls=resource_calls,
+                hot_calls=hot_calls,
             ),
             admission_of(route.rpc.size, requests),
             QueryParameters(route.parameters),
@@ -280,6 +295,10 @@ def _targets(
 
 def _resource_of(call: Call) -> str:
     return call.name
+
+
+def _payer(needs: Needs) -> Callable[[Call], str]:
+    return lambda call: payer_of(needs, call.name, call.caller)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

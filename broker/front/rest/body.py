@@ -11,7 +11,6 @@ from typing import cast
 
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import DeadlineExceeded, InvalidArgument
-from broker.domain.names import project_within
 from broker.domain.payload import decompress, payload_too_large
 from broker.front.admission import Admission
 from broker.front.request_memory import LARGE_BYTES, RequestMemory
@@ -101,12 +100,12 @@ class BodyReader:
         self._turns = turns
 
     async def read(
-        self, exchange: Exchange, admission: Admission, name: str, caller: Caller = ANONYMOUS
+        self, exchange: Exchange, admission: Admission, payer: str, caller: Caller = ANONYMOUS
     ) -> tuple[bytes, int, LargeBody | None]:
         """The body, decompressed; how many bytes of the budget it holds, or what does if it is large.
 
-        `name`: the resource, of the project whose share a large one is of.  Raises InvalidArgument past the limit
-        of one body, without reading on; DeadlineExceeded; and the refusal.
+        `payer`: in whose share a large one counts (front/payer.py).  Raises InvalidArgument past the limit of one
+        body, without reading on; DeadlineExceeded; and the refusal.
         """
         more = False
         if (exchange.head.length or 0) > admission.most:
@@ -122,14 +121,14 @@ class BodyReader:
                 return body, self._take(len(body), admission) if body else 0, None
             if self._memory.take_unnamed(len(body)):
                 return body, len(body), None
-        large = LargeBody(self._memory, admission, project_within(name))
+        large = LargeBody(self._memory, admission, payer)
         try:
             large.take(len(body))
             if more:
                 body = await large.read(exchange, body)
             encoding = encoding.strip().lower()
             if encoding and encoding != b"identity":
-                body = await self._turns.run(project_within(name), large.decompress(body, encoding, caller))
+                body = await self._turns.run(payer, large.decompress(body, encoding, caller))
         except BaseException:
             large.let_go()
             raise

@@ -21,6 +21,8 @@ from broker.port.http1.head import Head
 _METHOD_OVERRIDE = b"x-http-method-override"
 _FORM = b"application/x-www-form-urlencoded"
 
+MAX_PARAMETERS = 200  # of a query, which is read before it is known who calls
+
 # Parameters whose values are lists with commas: given several times they are one list.
 _LISTS = frozenset(("updateMask", "update_mask", "fields", "$fields", "keyTypes", "key_types"))
 _INTEGER_ENUMS = "enum-encoding=int"  # $alt=json;enum-encoding=int, of Google's generated clients for REST
@@ -98,6 +100,10 @@ def read_query(query: bytes) -> Mapping[str, str]:
     if not query:
         return {}
     parameters: dict[str, str] = {}
+    if query.count(b"&") >= MAX_PARAMETERS:
+        raise InvalidArgument(
+            f"A query has at most {MAX_PARAMETERS} parameters (this one has {query.count(b'&') + 1})."
+        )
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="replace"):
         given = parameters.setdefault(name, value)
         if given is value or given == value:

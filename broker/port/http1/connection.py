@@ -28,6 +28,7 @@ from broker.port.request_ids import HEADER, RequestIds, sane_id
 from broker.port.tls.client_certificate import client_certificate
 from broker.telemetry.log import extra
 
+MAX_PATH_BYTES = 4_096  # percent-encoded, four times the longest name; it is read before it is known who calls
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
 _SMALL_ANSWER_BYTES = 16_384  # a record of TLS
 # What asyncio 3.12.0 to 3.13.1 writes by writelines never says that there is no more room (CPython 127655).
@@ -87,6 +88,8 @@ class Http1Server:
             head.request_id = sane_id(head.header(HEADER))
         request_id = exchange.request_id = head.request_id or self.request_ids.make()
         exchange.headers = b"%bx-request-id: %b\r\n" % (verdict.headers, request_id)
+        if len(head.path) > MAX_PATH_BYTES:
+            return _refuse(exchange, 414, f"The path of the URL is longer than {MAX_PATH_BYTES} bytes.")
         if verdict is not SERVED and not self.pages.serves(verdict, secure=secure):
             return self.pages.answer(exchange, verdict)
         if self.door.has(head.path):
@@ -393,6 +396,10 @@ class Http1Connection(asyncio.Protocol):
                 self._close()
         except Refusal as refusal:
             self._refuse(refusal)
+
+
+async def _refuse(exchange: Exchange, status: int, reason: str) -> None:
+    exchange.respond(*error_answer(status, reason))
 
 
 def address_of(name: object) -> tuple[str, int] | None:

@@ -14,6 +14,7 @@ from broker.port.http1.head import Head
 
 MAX_HEAD_BYTES = 65_536  # of a request; of all that is no body
 MAX_HEADERS = 256
+MAX_URL_BYTES = 16_384  # which Google's clients stay far below: what is longer they send as a POST
 IDLE, HEAD, BODY = range(3)  # phases; an Enum's members cost a call each, several times a request
 
 _SPECIAL_HEADERS = frozenset(
@@ -84,9 +85,7 @@ class RequestReader:
         if self.phase == HEAD and len(self._headers) > MAX_HEADERS:
             raise Refusal(431, _TOO_MANY_HEADERS)
         if self._quiet > MAX_HEAD_BYTES:
-            in_url = self.phase == HEAD and not self._headers and len(self._url) > MAX_HEAD_BYTES // 2
-            what, status = ("URL", 414) if in_url else ("head", 431)
-            raise Refusal(status, f"The {what} of the request is longer than {MAX_HEAD_BYTES} bytes.")
+            raise Refusal(431, f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
 
     def _object(self, status: int, reason: str) -> None:
         """Refuse the request that is being read, by an error of the parser."""
@@ -105,6 +104,8 @@ class RequestReader:
 
     def on_url(self, url: bytes) -> None:
         self._url += url
+        if len(self._url) > MAX_URL_BYTES:
+            self._object(414, f"The URL of the request is longer than {MAX_URL_BYTES} bytes.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.phase == BODY:

@@ -8,9 +8,11 @@ answers that it does not read (outgoing.py); nor does it keep the loop from the 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
+from broker.domain.client_address import counted_address
+from broker.domain.fair_stock import FairStock
 from broker.port.http2 import frames, half_closed
 from broker.port.http2.frames import Code, ConnectionFault, Flag, Kind, Setting, StreamFault
 from broker.port.http2.half_closed import HalfClosedStreams
@@ -24,6 +26,7 @@ from broker.port.http2.stream import NOBODY, Receiver, Stream
 from broker.port.tls.client_certificate import client_certificate
 
 MAX_STREAMS = 1_000  # at one time
+STREAM_BYTES = 4_096  # that a stream takes beside its headers, about
 STREAM_WINDOW = 1_048_576  # what a client may send of one body before it is told that it was read
 CONNECTION_WINDOW = 16_777_216
 MAX_CONTINUATIONS = 64  # frames of one header block
@@ -54,13 +57,18 @@ class Registry(Protocol):
 
 
 class Http2Connection(asyncio.Protocol):
-    """`accept(stream)` gives the receiver of each new stream."""
+    """`accept(stream)` gives the receiver of each new stream.
+
+    `stream_memory`: the bytes that open streams and their headers may take, which all connections of the process
+    share by address: a header block of a few bytes may repeat a header of 4 KB sixteen times.
+    """
 
     def __init__(
         self,
         accept: Callable[[Stream], Receiver],
         registry: Registry,
         rotation: Rotation,
+        stream_memory: FairStock,
         *,
         ping_seconds: float = PING_SECONDS,
         half_closed_seconds: float = half_closed.PATIENCE_SECONDS,
@@ -68,6 +76,7 @@ class Http2Connection(asyncio.Protocol):
         self._accept = accept
         self._registry = registry
         self._rotation = rotation
+        self._stream_memory = stream_memory
         self._ping_seconds = ping_seconds
         self._half_closed_seconds = half_closed_seconds
         self._decoder = HeaderDecoder()
@@ -91,6 +100,9 @@ class Http2Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.transport = self._transport = cast(asyncio.Transport, transport)
         self.is_secure = transport.get_extra_info("ssl_object") is not None
+        peer = self.peer_address()
+        address = counted_address(str(peer[0])) if isinstance(peer, tuple) and peer else ""
+        self._held_by = (address, id(self))
         self.client_certificate = client_certificate(transport)  # verified; None: the client showed none
         self._patience = Patience(loop.time)
         self._outgoing = Outgoing(self._transport, self.peer, self._patience)
@@ -187,7 +199,8 @@ class Http2Connection(asyncio.Protocol):
         receiver, stream.receiver = stream.receiver, NOBODY
         stream.closed = True
         stream.wake_drained()
-        self._streams.pop(stream.stream_id, None)
+        if self._streams.pop(stream.stream_id, None) is not None:
+            self._stream_memory.give_back(self._held_by, amount=STREAM_BYTES + stream.headers.size)
         self._outgoing.forget(stream)
         self._close_if_done()
         return receiver
@@ -293,6 +306,8 @@ class Http2Connection(asyncio.Protocol):
             raise StreamFault(stream_id, Code.REFUSED_STREAM)
         if headers.is_malformed:
             raise StreamFault(stream_id, Code.PROTOCOL_ERROR)
+        if self._stream_memory.take(self._held_by, amount=STREAM_BYTES + headers.size) is not None:
+            raise StreamFault(stream_id, Code.REFUSED_STREAM)
         stream = Stream(self, stream_id, headers, window=self.peer.initial_window, receive_window=STREAM_WINDOW)
         self._streams[stream_id] = stream
         stream.remote_ended = bool(flags & Flag.END_STREAM)
@@ -344,11 +359,14 @@ class Http2Connection(asyncio.Protocol):
                 raise ConnectionFault(Code.FRAME_SIZE_ERROR, "an ack of SETTINGS is empty")
             return
         if by := self.peer.change(payload):
-            for stream in self._widened(by):
+            widened = self._widened(by)
+            self._patience.spend(len(widened))  # each may have one more byte to send
+            self._incoming.work += len(widened)
+            for stream in widened:
                 self.pump(stream)
         self._outgoing.reply(_SETTINGS_ACK)
 
-    def _widened(self, by: int) -> Iterable[Stream]:
+    def _widened(self, by: int) -> Sequence[Stream]:
         """Move the windows of all streams; those that may have more to send now."""
         for stream in self._streams.values():
             stream.window += by

@@ -32,10 +32,13 @@ _REQUIRED = {b":method", b":scheme", b":path"}
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """`is_malformed`: RFC 9113, section 8.1.1.  Of a header that is repeated `fields` has all, commas between."""
+    """`is_malformed`: RFC 9113, section 8.1.1.  Of a header that is repeated `fields` has all, commas between.
+    `size`: what they count against MAX_LIST_BYTES.
+    """
 
     fields: Mapping[bytes, bytes] = field(default_factory=dict)
     is_malformed: bool = False
+    size: int = 0
 
 
 class _Table(HeaderTable):
@@ -96,7 +99,7 @@ def _resizes(block: bytes) -> int:
 
 
 def _is_small(block: bytes, headers: RequestHeaders) -> bool:
-    return max(len(block), list_size(*headers.fields.items())) <= _MAX_REMEMBERED_BYTES
+    return max(len(block), headers.size) <= _MAX_REMEMBERED_BYTES
 
 
 def _request_headers(pairs: list[tuple[bytes, bytes]]) -> RequestHeaders:
@@ -113,7 +116,7 @@ def _request_headers(pairs: list[tuple[bytes, bytes]]) -> RequestHeaders:
             if name == b"te" and value != b"trailers":
                 return RequestHeaders(is_malformed=True)
         fields[name] = fields[name] + b"," + value if name in fields else value
-    return RequestHeaders(fields, is_malformed=not fields.keys() >= _REQUIRED)
+    return RequestHeaders(fields, is_malformed=not fields.keys() >= _REQUIRED, size=list_size(*fields.items()))
 
 
 def encode_headers(*headers: tuple[bytes, bytes]) -> bytes:
