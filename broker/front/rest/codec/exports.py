@@ -12,8 +12,10 @@ from broker.domain.message import NewMessage
 from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
 from broker.domain.publish_limits import MAX_MESSAGES
 from broker.front.rest.codec.export_forms import AvroFile, ExportForm, JsonLines
-from broker.front.rest.codec.requests import convert_json, decode_json, decode_request
+from broker.front.rest.codec.publish import MAX_TOKENS, check_objects
+from broker.front.rest.codec.requests import check_tokens, convert_json, decode_json, decode_request
 from broker.front.rest.codec.scalars import parse_timestamp
+from broker.front.steps import STEP_COST, Steps
 from broker.services.exports import ExportOptions
 
 MAX_LINES = 10 * MAX_MESSAGES  # of a part: empty ones are allowed
@@ -59,11 +61,22 @@ def is_avro(body: bytes) -> bool:
     return body.startswith(MAGIC)
 
 
-def decode_part(query: Mapping[str, str], body: bytes) -> Part:
-    """Raises InvalidArgument."""
+def decode_part(query: Mapping[str, str], body: bytes) -> Steps[Part]:
+    """Within the bounds of a publish.  Raises InvalidArgument."""
+    yield len(body)
     if body.count(b"\n") > MAX_LINES:
         raise InvalidArgument(f"The part has more than {MAX_LINES:,} lines, the maximum.")
-    messages = [_decode_line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+    check_objects(body)
+    check_tokens(body, MAX_TOKENS)
+    messages: list[NewMessage] = []
+    decoded = 0
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if line.strip():
+            messages.append(_decode_line(number, line))
+        decoded += len(line)
+        if decoded >= STEP_COST:
+            yield decoded
+            decoded = 0
     return _part(query, messages)
 
 

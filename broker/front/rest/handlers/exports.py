@@ -45,7 +45,10 @@ async def _send(call: Call, stream: EventStream, form: ExportForm, pages: Pages)
 
 
 async def import_topic(call: Call) -> bytes:
-    part = await _avro_part(call) if is_avro(call.body) else decode_part(call.query, call.body)
+    if is_avro(call.body):
+        part = await _avro_part(call)
+    else:
+        part = await call.in_steps(decode_part(call.query, call.body))
     imported = await call.services.acting.imports.import_part(call.name, part, call.body, call.caller.member)
     answer = {"messageCount": str(imported.message_count)}
     return encode_resource(answer | ({"repeated": True} if imported.repeated else {}))
