@@ -3,25 +3,28 @@
 https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 
 Names and types of fields are those of the files that Google's Cloud Storage subscriptions write with metadata.
-fastavro writes files and reads records.  It is not given blocks and schemas of others as they are: it unpacks a
-block however large that gets, and a schema that is nested too deep ends the process.
+fastavro writes files.  What others have written is read here: fastavro unpacks a block however large that gets, a
+schema that is nested too deep ends the process, and no other thread runs while it reads a map of millions of
+entries, for which a few compressed bytes are enough.
 """
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Any, BinaryIO
 
-import fastavro
 from fastavro.write import Writer
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
+from broker.domain.publish_limits import MAX_ATTRIBUTES
 
 MAGIC = b"Obj\x01"  # a file begins with it
 CODECS = ("NULL", "DEFLATE")
 SYNC_BYTES = 16
+MAX_HEAD_BYTES = 65_536  # of the file's metadata; an export has 500
+_MAX_METADATA = 100  # entries
 
 _TIME = {"type": "long", "logicalType": "timestamp-micros"}
 _MAP = {"type": "map", "values": "string"}
@@ -44,8 +47,8 @@ _READ = {  # what a file may have
     "data": "bytes",
 }
 _OTHER_NAMES = {"messageId": "message_id", "publishTime": "publish_time", "orderingKey": "ordering_key"}
-_METADATA = fastavro.parse_schema({"type": "map", "values": "bytes"})
-_UNREADABLE = (ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, TypeError, ValueError)
+# A value of some type, which begins at this place of a block, and the place behind it.
+_Reader = Callable[[bytes, int], tuple[Any, int]]
 
 
 class AvroWriter:
@@ -78,30 +81,32 @@ class AvroReader:
         try:
             if file.read(len(MAGIC)) != MAGIC:
                 raise InvalidArgument("It does not begin as an Avro file does.")
-            metadata: Any = fastavro.schemaless_reader(file, _METADATA, None)
+            metadata = _read_metadata(file)
             source = json.loads(metadata["avro.schema"])
             self._codec = metadata.get("avro.codec", b"null").decode()
             self._marker = file.read(SYNC_BYTES)
-        except (*_UNREADABLE, RecursionError) as error:
+        except (LookupError, ValueError, RecursionError) as error:
             raise InvalidArgument("The head of the Avro file cannot be read.") from error
         if self._codec.upper() not in CODECS:
             raise InvalidArgument(f"The codec of the Avro file must be null or deflate, not {self._codec[:50]}.")
-        self._schema = _reading_schema(source)
+        self._fields = _fields_of(source)
 
     def __iter__(self) -> Iterator[NewMessage]:
         """Raises InvalidArgument, with the block and the record of it."""
         while first := self._file.read(1):
             self._count += 1
             records, block = self._block(first)
+            at = 0
             for number in range(1, records + 1):
-                yield self._message(block, number)
-            if block.read(1):
+                message, at = self._message(block, at, number)
+                yield message
+            if at < len(block):
                 raise self._broken(f"it has more than the {records} records that it says it has")
 
-    def _block(self, first: bytes) -> tuple[int, BytesIO]:
+    def _block(self, first: bytes) -> tuple[int, bytes]:
         try:
             records, size = _read_long(self._file, first), _read_long(self._file, self._file.read(1))
-        except _UNREADABLE as error:
+        except (LookupError, ValueError) as error:
             raise self._broken("its length cannot be read") from error
         if records < 1 or size < 0:
             raise self._broken("it has no record")
@@ -114,7 +119,7 @@ class AvroReader:
             raise self._broken("it does not end with the file's sync marker")
         block = packed if self._codec == "null" else self._inflated(packed)
         self.unpacked += len(block)
-        return records, BytesIO(block)
+        return records, block
 
     def _inflated(self, packed: bytes) -> bytes:
         reading = zlib.decompressobj(-zlib.MAX_WBITS)
@@ -128,19 +133,24 @@ class AvroReader:
             raise self._broken("what is compressed in it ends too early")
         return block
 
-    def _message(self, block: BytesIO, number: int) -> NewMessage:
+    def _message(self, block: bytes, at: int, number: int) -> tuple[NewMessage, int]:
+        record: dict[str, Any] = {}
         try:
-            record: Any = fastavro.schemaless_reader(block, self._schema, None)
-        except _UNREADABLE as error:
+            for name, read in self._fields:
+                record[name], at = read(block, at)
+        except _TooMany as error:
+            raise self._broken(f"it has more than {MAX_ATTRIBUTES} attributes", f", record {number}") from error
+        except (LookupError, ValueError) as error:
             reason = (
                 "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not as the schema says"
             )
             raise self._broken(reason, f", record {number}") from error
-        return NewMessage(
+        message = NewMessage(
             data=record["data"] or b"",
             attributes=record.get("attributes") or {},
             ordering_key=record.get("ordering_key") or "",
         )
+        return message, at
 
     def _broken(self, reason: str, record: str = "") -> InvalidArgument:
         return InvalidArgument(f"Block {self._count}{record} of the Avro file: {reason}.")
@@ -157,11 +167,37 @@ def _read_long(file: BinaryIO, byte: bytes) -> int:
     raise ValueError
 
 
-def _reading_schema(source: Any) -> Any:
-    """That of a file, with nothing in it but the fields of messages: flat, and with plain types."""
+def _read_metadata(file: BinaryIO) -> dict[str, bytes]:
+    """Raises LookupError at the end of the file, ValueError for what is none; InvalidArgument."""
+    metadata: dict[str, bytes] = {}
+    left = MAX_HEAD_BYTES
+    entries = 0
+    while count := _read_long(file, file.read(1)):
+        if count < 0:  # then the size of these entries follows
+            count = -count
+            _read_long(file, file.read(1))
+        entries += count
+        if entries > _MAX_METADATA:
+            raise ValueError
+        for _ in range(count):
+            pair = []
+            for _ in range(2):
+                size = _read_long(file, file.read(1))
+                left -= size
+                if size < 0 or left < 0:
+                    raise InvalidArgument(f"The head of the Avro file is larger than {MAX_HEAD_BYTES} bytes.")
+                pair.append(file.read(size))
+                if len(pair[-1]) < size:
+                    raise LookupError
+            metadata[pair[0].decode()] = pair[1]
+    return metadata
+
+
+def _fields_of(source: Any) -> list[tuple[str, _Reader]]:
+    """How each field of a file's records is read: these have nothing but what messages have."""
     if not isinstance(source, dict) or source.get("type") != "record" or not isinstance(source.get("fields"), list):
         raise InvalidArgument("The schema of the Avro file must be a record.")
-    fields: dict[str, Any] = {}
+    fields: dict[str, _Reader] = {}
     for field in source["fields"]:
         given = field.get("name") if isinstance(field, dict) else None
         name = _OTHER_NAMES.get(str(given), str(given))
@@ -170,15 +206,81 @@ def _reading_schema(source: Any) -> Any:
                 f"The schema of the Avro file has a field that no message has: {str(given)[:100]!r}. It may have "
                 f"{', '.join(_READ)}."
             )
-        fields[name] = _plain(field.get("type"))
-        if fields[name] not in (_READ[name], ["null", _READ[name]], [_READ[name], "null"]):
+        kind, wanted = _plain(field.get("type")), _READ[name]
+        read = _READERS["map" if wanted is _MAP else wanted]
+        if kind == wanted:
+            fields[name] = read
+        elif kind in (["null", wanted], [wanted, "null"]):
+            fields[name] = _or_null(read, kind.index("null"))
+        else:
             raise InvalidArgument(
-                f"The field {name} of the Avro file must be {_named(_READ[name])}, or a union of that and null."
+                f"The field {name} of the Avro file must be {_named(wanted)}, or a union of that and null."
             )
     if "data" not in fields:
         raise InvalidArgument("The schema of the Avro file has no field data, of bytes.")
-    named = [{"name": name, "type": kind} for name, kind in fields.items()]
-    return fastavro.parse_schema({"type": "record", "name": "PubsubMessage", "fields": named})
+    return list(fields.items())
+
+
+class _TooMany(Exception):
+    """Attributes, for a message."""
+
+
+def _long_at(block: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = block[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise ValueError
+
+
+def _bytes_at(block: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _long_at(block, at)
+    if not 0 <= size <= len(block) - at:
+        raise ValueError
+    return block[at : at + size], at + size
+
+
+def _text_at(block: bytes, at: int) -> tuple[str, int]:
+    text, at = _bytes_at(block, at)
+    return text.decode(), at
+
+
+def _attributes_at(block: bytes, at: int) -> tuple[dict[str, str], int]:
+    attributes: dict[str, str] = {}
+    entries = 0
+    while True:
+        count, at = _long_at(block, at)
+        if not count:
+            return attributes, at
+        if count < 0:  # then the size of these entries follows
+            count = -count
+            _, at = _long_at(block, at)
+        entries += count
+        if entries > MAX_ATTRIBUTES:
+            raise _TooMany
+        for _ in range(count):
+            key, at = _text_at(block, at)
+            attributes[key], at = _text_at(block, at)
+
+
+_READERS: dict[Any, _Reader] = {"string": _text_at, "long": _long_at, "bytes": _bytes_at, "map": _attributes_at}
+
+
+def _or_null(read: _Reader, null: int) -> _Reader:
+    """Of a union, in which null has this place."""
+
+    def read_or_null(block: bytes, at: int) -> tuple[Any, int]:
+        branch, at = _long_at(block, at)
+        if branch == null:
+            return None, at
+        if branch != 1 - null:
+            raise ValueError
+        return read(block, at)
+
+    return read_or_null
 
 
 def _plain(kind: Any, depth: int = 0) -> Any:

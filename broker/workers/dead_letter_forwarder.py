@@ -7,6 +7,7 @@ by halves, reported, and passed by for PASSED_BY.
 import asyncio
 from datetime import datetime, timedelta
 from functools import partial
+from math import inf
 
 from broker.domain.dead_letter import DEADLINE
 from broker.domain.errors import Aborted, BrokerError, NotFound, PermissionDenied, Unavailable
@@ -16,6 +17,7 @@ from broker.domain.topic import Topic
 from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.runtime.fair_turns import FairTurns
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.runtime.resource_cache import ResourceCache
@@ -39,7 +41,7 @@ from broker.telemetry.state_changes import StateChanges
 from broker.telemetry.tally import Tally
 
 BESIDE = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
-_LOOK_SECONDS = 1.0  # a subscription waits so long for its first batch while others' have no end
+_LOOK_SECONDS = 1.0  # a subscription waits so long to be found while others' batches have no end
 PASSED_BY = timedelta(seconds=20)  # a message that the database refuses; the log has one line while it lasts
 MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
 
@@ -65,6 +67,9 @@ class DeadLetterForwarder:
         self._storage = storage or StorageAlarm()
         # By subscription, shard and sequence: until when a message is passed by.
         self._passed_by: dict[tuple[int, int, int], datetime] = {}
+        # Of subscriptions and shards that have something, by the seconds that batches take.
+        self._turns = FairTurns[tuple[str, int]](1, long=inf)
+        self._waiting: set[tuple[str, int]] = set()
         self._counters, self._company, self._loop_turns = counters, company, loop_turns
         self._database = database
         self._clock = clock
@@ -75,30 +80,41 @@ class DeadLetterForwarder:
     async def run_once(self) -> int:
         """Forward all that waits, and tell of it once a minute.  Returns the number of messages.
 
-        One batch of each subscription and shard after the other: a storm of one holds up nobody's (M1).
+        Projects take turns, and in a project its subscriptions and shards, by the batch (M1).
         Raises Unavailable if the database is away.
         """
         self._tally.tick()
-        forwarded, left = await self._forward_for_a_while()
-        while left:
-            count, left = await self._forward_for_a_while()
+        clock = asyncio.get_running_loop().time
+        await self._look()
+        look_again_at = clock() + _LOOK_SECONDS
+        forwarded = 0
+        while (turn := self._turns.begin()) is not None:
+            begun_at = clock()
+            more = False
+            try:
+                count, more = await self._forward_in_turn(*turn.item)
+            finally:
+                self._turns.end(turn, clock() - begun_at)
+                self._waiting.discard(turn.item)
             forwarded += count
+            if more:
+                self._ask(turn.item)
+            if clock() >= look_again_at:
+                await self._look()
+                look_again_at = clock() + _LOOK_SECONDS
         return forwarded
 
-    async def _forward_for_a_while(self) -> tuple[int, bool]:
-        """What is found now, until it is time to look who else has something; and whether something is left."""
-        clock = asyncio.get_running_loop().time
-        look_again_at = clock() + _LOOK_SECONDS
+    async def _look(self) -> None:
+        """Have all that is found take its turn."""
         async with self._database.hot() as connection:
             work = await find_dead_letter_work(connection, now=self._clock.now())
-        forwarded = 0
-        while work:
-            done = [(each, *await self._forward_in_turn(*each)) for each in work]
-            forwarded += sum(count for _, count, _ in done)
-            work = [each for each, _, more in done if more]
-            if clock() >= look_again_at:
-                break
-        return forwarded, bool(work)
+        for each in work:
+            self._ask(each)
+
+    def _ask(self, work: tuple[str, int]) -> None:
+        if work not in self._waiting:
+            self._waiting.add(work)
+            self._turns.ask((project_of(work[0]), work), work)
 
     async def _forward_in_turn(self, subscription_name: str, shard_id: int) -> tuple[int, bool]:
         """A batch; beside other projects' calls half of the time is left to them."""

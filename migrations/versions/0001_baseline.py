@@ -660,7 +660,10 @@ OUTBOX = """
     CREATE TABLE relaying (
         one boolean PRIMARY KEY DEFAULT true CONSTRAINT relaying_one_check CHECK (one),
         awake_until timestamptz NOT NULL,
-        relayed_to bigint NOT NULL
+        relayed_to bigint NOT NULL,
+        -- Projects of which something is left up to relayed_to, but nothing up to behind_to.
+        behind text[] NOT NULL DEFAULT '{}',
+        behind_to bigint NOT NULL DEFAULT 0
     );
     INSERT INTO relaying (awake_until, relayed_to) VALUES ('-infinity', 0);
     CREATE TABLE application_grants (

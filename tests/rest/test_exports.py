@@ -239,6 +239,12 @@ async def test_a_part_that_cannot_be_is_refused(rest: Rest) -> None:
         ),
         ({"importId": "a", "part": "1"}, b'{"data": "YQ=="}\n' * 1001, "1,001 messages"),
         ({"importId": "a", "part": "1"}, b"{}\n" * 1_000_000, "more than 10,000 lines"),
+        ({"importId": "a", "part": "1"}, b"[" + b"{}," * 5_000, "more than 4000 JSON objects"),
+        (
+            {"importId": "a", "part": "1"},
+            b'{"attributes": {%b"a": ""}}' % (b'"a":"",' * 200_000),
+            "more than 500000",
+        ),
     ]
     for params, content, said in cases:
         answer = await rest.client.post(f"/v1/{rest.topic('other')}:import", params=params, content=content)

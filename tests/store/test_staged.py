@@ -9,11 +9,13 @@ import pytest
 from psycopg import errors
 
 from broker.domain.ack_id import ack_ids_of
+from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.errors import BrokerError
 from broker.domain.freeze import Freeze
 from broker.domain.message import NewMessage
 from broker.domain.publish_limits import TRACE_KEYS, check_messages, check_request_size
 from broker.domain.timestamps import format_timestamp
+from broker.domain.topic import Topic
 from broker.domain.topic_extensions import TopicExtensions
 from broker.store.log.messages import encode_messages
 from broker.store.resources import topics
@@ -252,6 +254,48 @@ def member(application: Application) -> Any:
     _role(application, "member", "DROP ROLE {role}")
 
 
+_STAGES_FOR_OTHERS = """
+    CREATE FUNCTION shop.staging(id int, role text) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+    BEGIN
+        IF session_user <> role THEN
+            PERFORM set_config('broker.staged_' || (
+                SELECT oid FROM pg_class WHERE relname = 'staged' AND relnamespace = 'broker'::regnamespace
+            ), pg_current_xact_id()::text, true);
+            PERFORM pubsub.publish('projects/other/topics/t', convert_to(session_user, 'UTF8'));
+        END IF;
+        RETURN id;
+    END $$;
+    CREATE TABLE shop.bait (id int);
+    CREATE INDEX ON shop.bait (shop.staging(id, '{role}'));
+    INSERT INTO shop.bait VALUES (1)
+"""
+
+
+@pytest.fixture
+def other_role(application: Application) -> Any:
+    """Which may stage for another project."""
+    role = _role(application, "other", "CREATE ROLE {role}")
+    grant(application.admin_url, schema=DEFAULT_SCHEMA, role=role, project="projects/other")
+    yield role
+    _role(application, "other", "DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_a_maintenance_command_lends_nobody_the_grants_of_its_session(
+    log: Log, application: Application, other_role: str
+) -> None:
+    """ANALYZE runs functions of the table's owner; autovacuum does so with the session of a superuser."""
+    async with log.database.transaction() as connection:
+        topic = Topic(name="projects/other/topics/t")
+        assert await topics.insert_topic(connection, topic=topic, shard_count=1, now=log.start)
+    with application.session(autocommit=True) as session:
+        session.execute(_STAGES_FOR_OTHERS.format(role=application.role))
+    with psycopg.connect(application.admin_url, autocommit=True) as admin:
+        with pytest.raises(errors.InsufficientPrivilege, match="security-restricted operation"):
+            admin.execute("ANALYZE shop.bait")
+        publish(admin, "of a superuser", topic=topic.name)
+    assert await staged(log) == [("of a superuser", None, None)]
+
+
 async def test_members_have_the_rights_of_the_role_and_who_sets_another_has_not(
     log: Log, application: Application, member: str
 ) -> None:
@@ -365,6 +409,24 @@ async def test_what_is_staged_is_bounded(log: Log, application: Application) -> 
             publish(session, "x")
         await log.execute(f"UPDATE relaying SET relayed_to = {n}")
         publish(session, "x")
+    assert len(await staged(log)) == 2
+
+
+async def test_a_project_that_is_behind_uses_up_the_bound_of_no_other(log: Log, application: Application) -> None:
+    await log.publish("a")
+    [delivery] = await log.pull()
+    ack_ids = ack_ids_of(log.subscription.subscription_id, delivery)
+    with application.session(autocommit=True) as session:
+        n = publish(session, "x")
+        await log.execute(
+            f"UPDATE relaying SET relayed_to = {n}, behind = ARRAY['projects/other'], behind_to = {n} - 250000"
+        )
+        publish(session, "not behind")
+        await log.execute("UPDATE relaying SET behind = ARRAY['projects/other', 'projects/p']")
+        with pytest.raises(errors.ConfigurationLimitExceeded):
+            publish(session, "behind")
+        with pytest.raises(errors.ConfigurationLimitExceeded):
+            settle(session, SUBSCRIPTION, *ack_ids)
     assert len(await staged(log)) == 2
 
 

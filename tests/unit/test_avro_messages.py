@@ -104,7 +104,7 @@ def test_what_is_large_is_written_in_blocks_of_its_own(codec: str) -> None:
 @given(
     records=st.lists(
         st.fixed_dictionaries(
-            {"ordering_key": texts, "attributes": st.dictionaries(texts, texts), "data": st.binary()}
+            {"ordering_key": texts, "attributes": st.dictionaries(texts, texts, max_size=100), "data": st.binary()}
         )
     ),
     codec=st.sampled_from(["null", "deflate"]),
@@ -181,6 +181,9 @@ def _long(number: int) -> bytes:
 HEAD = _head(json.dumps(MESSAGE).encode())
 DATA_ONLY = _head(json.dumps(_schema(("data", "bytes"))).encode())
 KEY_ONLY = _head(json.dumps(_schema(("ordering_key", "string"), ("data", "bytes"))).encode())
+ATTRIBUTES_ONLY = _head(
+    json.dumps(_schema(("attributes", ["null", {"type": "map", "values": "string"}]), ("data", "bytes"))).encode()
+)
 GOOD = _long(1) + _long(2) + b"\x02x" + MARKER
 
 
@@ -215,6 +218,15 @@ GOOD = _long(1) + _long(2) + b"\x02x" + MARKER
             "record 1 of the Avro file: a text is not UTF-8",
         ),
         (_head(json.dumps(MESSAGE).encode(), b"deflate") + GOOD, "Block 1 of the Avro file: it is not compressed"),
+        (_head(b" " * 65_536), "head of the Avro file is larger than 65536 bytes"),
+        (b"Obj\x01" + _long(101) + b"\x00" * 1_000, "head of the Avro file"),
+        (b"Obj\x01" + _long(1) + _long(-1) + b"\x00" * 1_000, "head of the Avro file"),
+        (b"Obj\x01" + _long(1) + b"\x02a" + _long(9) + b"x", "head of the Avro file"),
+        (
+            ATTRIBUTES_ONLY + _long(1) + _long(4) + b"\x02\x01\x00\x00" + MARKER,
+            "record 1 of the Avro file: it is not",
+        ),
+        (ATTRIBUTES_ONLY + _long(1) + _long(1) + b"\x03" + MARKER, "record 1 of the Avro file: it is not as"),
     ],
 )
 def test_a_broken_file_is_refused_by_the_block_and_the_record(file: bytes, said: str) -> None:
@@ -233,6 +245,24 @@ def test_a_block_is_not_unpacked_further_than_it_may() -> None:
     cut = file[:-30] + file[-16:]
     with pytest.raises(InvalidArgument, match="Block 1"):
         _read(cut, 3_000_000)
+
+
+@pytest.mark.parametrize("count", [101, 3_000_000, -3_000_000])
+def test_no_more_attributes_are_read_than_a_message_may_have(count: int) -> None:
+    """A few kilobytes of deflate are millions of them, which may all be one."""
+    entries = _long(count) + (_long(4) if count < 0 else b"") + b"\x02a\x00" * abs(count)
+    block = b"\x02" + entries + b"\x00" + b"\x00"
+    with pytest.raises(
+        InvalidArgument, match="Block 1, record 1 of the Avro file: it has more than 100 attributes"
+    ):
+        _read(ATTRIBUTES_ONLY + _long(1) + _long(len(block)) + block + MARKER, len(block))
+
+
+def test_attributes_may_come_in_blocks_with_their_sizes() -> None:
+    blocks = b"\x02" + _long(-1) + _long(4) + b"\x02a\x02b" + _long(1) + b"\x02c\x00" + b"\x00"
+    block = blocks + b"\x02x"
+    file = ATTRIBUTES_ONLY + _long(1) + _long(len(block)) + block + MARKER
+    assert _read(file) == [NewMessage(data=b"x", attributes={"a": "b", "c": ""})]
 
 
 @given(st.data())

@@ -106,3 +106,18 @@ async def test_its_long_steps_are_its_projects(forwarding: _Forwarding) -> None:
     await forwarding.run_once()
     [turn] = forwarding.turns
     assert (turn.func, turn.args) == (forwarding.broker.loop_turns.turn, ("projects/p",))
+
+
+async def test_projects_take_turns_however_many_subscriptions_one_has(
+    forwarding: _Forwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the time that batches take: about one in two is the other project's, not one in seven."""
+    other = _Forwarding(forwarding.broker, Rest(forwarding.rest.client, "projects/other"))
+    await other.rest.create_topic("dead")
+    for number in range(6):
+        await forwarding.give_up(f"storm-{number}", 10)
+    await other.give_up("quiet", 10)
+    monkeypatch.setattr(company, "LATELY_SECONDS", inf)  # so batches are of one letter
+    assert await forwarding.run_once() == 70
+    last = max(number for number, name in enumerate(forwarding.names) if name == "quiet")
+    assert (len(forwarding.names), last < 45) == (70, True), forwarding.names

@@ -237,6 +237,40 @@ async def test_a_topic_that_takes_nothing_holds_up_no_other_however_much_is_stag
     assert await relaying.came() == [f"{n}" for n in range(25)]
 
 
+async def test_a_project_with_very_much_staged_delays_no_other(
+    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its messages, nor how much it may stage; and the order of the first one is kept."""
+    monkeypatch.setattr(store, "MAX_ROWS", 10)
+    relay, log = relaying.relay(), relaying.log
+    application.grant("projects/other")
+    async with log.database.transaction() as connection:
+        other = await topics.insert_topic(
+            connection, topic=Topic(name="projects/other/topics/t"), shard_count=1, now=log.start
+        )
+    assert other is not None
+    counted = f"SELECT count(*)::int FROM messages WHERE shard_id = {other.shard_ids[0]}"
+    with application.session() as session:
+        for n in range(95):
+            publish(session, f"{n}")
+        last = publish(session, "does not wait", topic=other.name)
+        session.commit()
+        assert await relay.run_once()
+        assert await log.rows(counted) == [(0,)], "nobody is known to be behind"
+        relaying.seconds += 0.6
+        assert await relay.run_once()
+        assert await log.rows(counted) == [(1,)]
+        noted = "SELECT behind, behind_to < relayed_to, relayed_to FROM relaying"
+        assert await log.rows(noted) == [(["projects/p"], True, last)]
+    while await relay.run_once():
+        relaying.seconds += 0.6
+    assert await log.rows("SELECT behind, relayed_to FROM relaying") == [([], last)]
+    came: list[str] = []
+    while found := await relaying.came():
+        came += found
+    assert came == [f"{n}" for n in range(95)]
+
+
 async def test_what_a_deleted_topic_was_to_get_is_put_aside_even_if_there_is_another_of_its_name(
     relaying: Relaying, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,7 +25,7 @@ from broker.front.grpc.messages import BEGINNING_BYTES, Message, MessageReader
 from broker.front.grpc.session import Session, Target, caller_of, warm_caller
 from broker.front.grpc.wire import Buffer, find_text
 from broker.front.payer import payer_of
-from broker.front.rpc import Kind, Rpc
+from broker.front.rpc import Rpc, Size
 from broker.front.steps import LONG_BODY, Steps
 from broker.port.http2.stream import Stream
 
@@ -180,7 +180,7 @@ class ArrivingCall(Holder):
         request = message.data
         if not self._beginning:
             self._beginning = request[:SHOWN_BYTES] if message.encoding is None else message.beginning[:SHOWN_BYTES]
-        if self._target.rpc.kind is Kind.PROBE:
+        if self._target.rpc.size is Size.SMALL:
             await turn_to_answer(self._session.turns, self._session.peer())
         if message.encoding is not None or len(request) >= LONG_BODY:
             turns, project = self._session.turns, payer_of(self._target.rpc.needs, self._resource, caller)

@@ -3,17 +3,20 @@
 -- did not see were under way then (`xids`, or from `xmax` on), or began to write later and took numbers beyond `floor`.
 -- So a look passes by what was deleted before that one, however long vacuum is held back.
 -- `n + 0`: these go by the index of xid, and never through all numbers below.  `kept`: topics and subscriptions that
--- are passed by, whatever is staged for them.
+-- are passed by, whatever is staged for them; `behind`: projects.
 -- A row of nulls if there is nothing; `now_xids` and `now_xmax` are of this look.
--- parameters: floor int8, xids int8[], xmax int8, kept text[], max_rows int8, max_bytes int8
+-- parameters: floor int8, xids int8[], xmax int8, kept text[], behind text[], max_rows int8, max_bytes int8
 -- columns: now_xids, now_xmax, n, xid, role, staged_at, name, topic_id, subscription_id, size, ordering_key, attributes,
 --     data, ack_ids, nack
 WITH fresh AS MATERIALIZED (
-    (SELECT n, size FROM staged WHERE n > %(floor)s AND name <> ALL(%(kept)s) ORDER BY n LIMIT %(max_rows)s)
+    (SELECT n, size FROM staged WHERE n > %(floor)s AND name <> ALL(%(kept)s)
+          AND 'projects/' || split_part(name, '/', 2) <> ALL(%(behind)s) ORDER BY n LIMIT %(max_rows)s)
     UNION ALL
     SELECT n, size FROM staged WHERE xid = ANY(%(xids)s) AND n + 0 <= %(floor)s AND name <> ALL(%(kept)s)
+          AND 'projects/' || split_part(name, '/', 2) <> ALL(%(behind)s)
     UNION ALL
     SELECT n, size FROM staged WHERE xid >= %(xmax)s AND n + 0 <= %(floor)s AND name <> ALL(%(kept)s)
+          AND 'projects/' || split_part(name, '/', 2) <> ALL(%(behind)s)
 ),
 chosen AS (
     SELECT n

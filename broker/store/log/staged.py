@@ -75,6 +75,7 @@ class StagedAcks:
     staged_at: datetime
     subscription: str
     subscription_id: int
+    size: int
     ack_ids: Sequence[str]
     is_nack: bool
 
@@ -111,10 +112,14 @@ class Appended:
     repeats: int = 0
 
 
-async def find_staged(connection: HotConnection, *, since: Since, kept: Collection[str] = ()) -> Found:
-    """What is staged and committed, the first of it; for topics and subscriptions of the names `kept`, nothing."""
+async def find_staged(
+    connection: HotConnection, *, since: Since, kept: Collection[str] = (), behind: Collection[str] = ()
+) -> Found:
+    """What is staged and committed, the first of it; nothing for topics and subscriptions of the names `kept`, or
+    of the projects `behind`.
+    """
     asked = {"floor": since.floor, "xids": list(since.xids), "xmax": since.xmax, "kept": list(kept)}
-    asked |= {"max_rows": MAX_ROWS, "max_bytes": MAX_BYTES}
+    asked |= {"behind": list(behind), "max_rows": MAX_ROWS, "max_bytes": MAX_BYTES}
     [[(last, relayed_to)], rows] = await connection.run((_READ_LAST_STAGED, {}), (_FIND_STAGED, asked))
     found = [row for row in rows if row.n is not None]
     complete = len(found) < MAX_ROWS and sum(row.size for row in found) < MAX_BYTES
@@ -130,7 +135,9 @@ def _message(row: Any) -> StagedMessage:
 
 
 def _acks(row: Any) -> StagedAcks:
-    return StagedAcks(row.n, row.role, row.staged_at, row.name, row.subscription_id, row.ack_ids, row.nack)
+    return StagedAcks(
+        row.n, row.role, row.staged_at, row.name, row.subscription_id, row.size, row.ack_ids, row.nack
+    )
 
 
 async def append_staged(
@@ -214,9 +221,18 @@ async def refuse_staged(connection: HotConnection, *, ns: Sequence[int], reason:
     return len(rows)
 
 
-async def note_relaying(connection: HotConnection, *, awake_until: datetime, relayed_to: int) -> None:
-    """For those that stage: until then somebody looks by himself, and so much has been taken."""
-    note = {"awake_until": awake_until, "relayed_to": relayed_to}
+async def note_relaying(
+    connection: HotConnection,
+    *,
+    awake_until: datetime,
+    relayed_to: int,
+    behind: Collection[str] = (),
+    behind_to: int = 0,
+) -> None:
+    """For those that stage: until then somebody looks by himself, and so much has been taken; of the projects
+    `behind`, all up to `behind_to`.
+    """
+    note = {"awake_until": awake_until, "relayed_to": relayed_to, "behind": list(behind), "behind_to": behind_to}
     await connection.run((BEGIN, {}), (NO_WAIT, {}), (_NOTE_RELAYING, note), (COMMIT, {}))
 
 

@@ -907,13 +907,16 @@ refused_messages = Table(
 )
 
 # One row.  Until `awake_until` some broker looks for what is staged by itself, and need not be told; of what has a
-# number up to `relayed_to` it has taken all that was committed then.
+# number up to `relayed_to` it has taken all that was committed then; of the projects in `behind` only what has a
+# number up to `behind_to`.
 relaying = Table(
     "relaying",
     metadata,
     Column("one", Boolean, primary_key=True, server_default=text("true")),
     Column("awake_until", DateTime(timezone=True), nullable=False),
     Column("relayed_to", BigInteger, nullable=False),
+    Column("behind", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("behind_to", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("one", name="relaying_one_check"),
 )
 

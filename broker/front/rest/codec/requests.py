@@ -34,14 +34,14 @@ _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 def decode_request(decoder: msgspec.json.Decoder[Request], body: bytes, *, max_tokens: int = MAX_TOKENS) -> Request:
     """The request in a body; an empty body is {}.  Raises InvalidArgument that names the field."""
-    _check_tokens(body, max_tokens)
+    check_tokens(body, max_tokens)
     try:
         return decoder.decode(body or b"{}")
     except _MALFORMED:
         return _decode_leniently(decoder.type, body, max_tokens)
 
 
-def _check_tokens(body: bytes, most: int) -> None:
+def check_tokens(body: bytes, most: int) -> None:
     """Raises InvalidArgument if a body would become far more objects than its request may have."""
     if len(body) <= most:
         return
@@ -62,7 +62,7 @@ def has_more_objects(body: bytes, most: int) -> bool:
 
 def decode_json(body: bytes, max_tokens: int = MAX_TOKENS) -> Any:
     """The value in a body; an empty body is {}.  Raises InvalidArgument."""
-    _check_tokens(body, max_tokens)
+    check_tokens(body, max_tokens)
     try:
         # RFC 8259, section 8.1: a byte order mark may be ignored. Editors and shells on Windows write one.
         return msgspec.json.decode(body.removeprefix(BOM_UTF8) or b"{}")

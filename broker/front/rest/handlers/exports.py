@@ -18,12 +18,14 @@ from broker.domain.message_id import id_of
 from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
 from broker.domain.publish_limits import MAX_MESSAGES
 from broker.front.rest.call import Call
-from broker.front.rest.codec.requests import convert_json, decode_json, decode_request
+from broker.front.rest.codec.requests import check_tokens, convert_json, decode_json, decode_request
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.scalars import parse_timestamp
 from broker.front.rest.errors import encode_error
 from broker.front.rest.event_stream import EventStream, while_there
 from broker.front.rest.handlers.filters import matched_message
+from broker.front.rest.handlers.publish import MAX_TOKENS, check_objects
+from broker.front.steps import STEP_COST, Steps
 from broker.services.exports import ExportOptions, Pages
 from broker.telemetry.spent import spending
 
@@ -139,7 +141,10 @@ async def _send(call: Call, stream: EventStream, form: ExportForm, pages: Pages)
 
 
 async def import_topic(call: Call) -> bytes:
-    part = await _avro_part(call) if is_avro(call.body) else decode_part(call.query, call.body)
+    if is_avro(call.body):
+        part = await _avro_part(call)
+    else:
+        part = await call.in_steps(decode_part(call.query, call.body))
     imported = await call.services.acting.imports.import_part(call.name, part, call.body, call.caller.member)
     answer = {"messageCount": str(imported.message_count)}
     return encode_resource(answer | ({"repeated": True} if imported.repeated else {}))
@@ -197,11 +202,22 @@ def is_avro(body: bytes) -> bool:
     return body.startswith(MAGIC)
 
 
-def decode_part(query: Mapping[str, str], body: bytes) -> Part:
-    """Raises InvalidArgument."""
+def decode_part(query: Mapping[str, str], body: bytes) -> Steps[Part]:
+    """Within the bounds of a publish.  Raises InvalidArgument."""
+    yield len(body)
     if body.count(b"\n") > MAX_LINES:
         raise InvalidArgument(f"The part has more than {MAX_LINES:,} lines, the maximum.")
-    messages = [_decode_line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+    check_objects(body)
+    check_tokens(body, MAX_TOKENS)
+    messages: list[NewMessage] = []
+    decoded = 0
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if line.strip():
+            messages.append(_decode_line(number, line))
+        decoded += len(line)
+        if decoded >= STEP_COST:
+            yield decoded
+            decoded = 0
     return _part(query, messages)
 
 

@@ -48,12 +48,17 @@ _encode = msgspec.json.Encoder().encode
 
 def decode_publish(body: bytes) -> list[NewMessage]:
     """The messages of a publish request.  Raises InvalidArgument."""
+    check_objects(body)
+    return decode_request(_decoder, body, max_tokens=MAX_TOKENS).messages
+
+
+def check_objects(body: bytes) -> None:
+    """Raises InvalidArgument for a body of more objects than the messages of a request can be; none is made."""
     if has_more_objects(body, _MAX_OBJECTS):
         raise InvalidArgument(
             f"The request has more than {_MAX_OBJECTS} JSON objects, which are more than "
             f"{MAX_MESSAGES} messages with attributes, the maximum."
         )
-    return decode_request(_decoder, body, max_tokens=MAX_TOKENS).messages
 
 
 def decode_large_publish(body: bytes) -> Steps[list[NewMessage]]:

@@ -1,8 +1,12 @@
--- Raises an error if too much is staged: counted since a broker last had everything that it saw, and in bytes. The
--- size is only measured for a large message, because measuring it reads the table's files.
-CREATE OR REPLACE FUNCTION check_staged_bounds(up_to bigint, added integer) RETURNS void LANGUAGE plpgsql AS $$
+-- Raises an error if too much is staged: counted, for each project, since a broker last had everything of it that it
+-- saw, and in bytes. The size is only measured for a large row, because measuring it reads the table's files.
+CREATE OR REPLACE FUNCTION check_staged_bounds(up_to bigint, added integer, of_project text) RETURNS void
+LANGUAGE plpgsql AS $$
 BEGIN
-    IF up_to - coalesce((SELECT relayed_to FROM relaying), 0) > 250000
+    IF up_to - coalesce((
+           SELECT CASE WHEN of_project = ANY(behind) THEN least(behind_to, relayed_to) ELSE relayed_to END
+           FROM relaying
+       ), 0) > 250000
        OR added > 65536 AND pg_table_size('staged') > 16000000000
     THEN
         RAISE EXCEPTION USING ERRCODE = 'configuration_limit_exceeded',

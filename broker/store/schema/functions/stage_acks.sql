@@ -3,10 +3,12 @@
 CREATE OR REPLACE FUNCTION stage_acks(of_subscription text, of_ack_ids text[], is_nack boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
+    project text;
     caller text;
     of_xid bigint := pg_current_xact_id()::text::bigint;
     id bigint;
     wrong text;
+    bytes integer;
     number bigint;
 BEGIN
     IF of_subscription IS NULL OR of_subscription !~ '^projects/[^/]+/subscriptions/[^/]+$' THEN
@@ -14,7 +16,8 @@ BEGIN
             'Invalid [subscriptions] name: (name=%s). It must be projects/{project}/subscriptions/{subscription}.',
             left(of_subscription, 300));
     END IF;
-    caller := application_role('projects/' || split_part(of_subscription, '/', 2));
+    project := 'projects/' || split_part(of_subscription, '/', 2);
+    caller := application_role(project);
     SELECT s.subscription_id INTO id FROM subscriptions AS s WHERE s.name = of_subscription;
     IF id IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'undefined_object', MESSAGE = format(
@@ -38,11 +41,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format(
             'ack_ids has an id that is none of this subscription''s (ack_id=%s).', wrong);
     END IF;
+    bytes := 40 * cardinality(of_ack_ids);
     INSERT INTO staged (xid, role, staged_at, wakes, name, subscription_id, size, ack_ids, nack)
     VALUES (of_xid, caller, clock_timestamp(), is_first_staged(of_xid), of_subscription, id,
-            40 * cardinality(of_ack_ids), of_ack_ids, coalesce(is_nack, false))
+            bytes, of_ack_ids, coalesce(is_nack, false))
     RETURNING n INTO number;
-    PERFORM check_staged_bounds(number, 0);
+    PERFORM check_staged_bounds(number, bytes, project);
     RETURN number;
 END $$;
 

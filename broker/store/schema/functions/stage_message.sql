@@ -2,6 +2,7 @@
 CREATE OR REPLACE FUNCTION stage_message(of_topic text, of_body bytea, of_attributes jsonb, of_key text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
+    project text;
     caller text;
     -- First of all: a number is taken only by a transaction that has an id (store/log/find_staged.sql).
     of_xid bigint := pg_current_xact_id()::text::bigint;
@@ -17,7 +18,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format(
             'Invalid [topics] name: (name=%s). It must be projects/{project}/topics/{topic}.', left(of_topic, 300));
     END IF;
-    caller := application_role('projects/' || split_part(of_topic, '/', 2));
+    project := 'projects/' || split_part(of_topic, '/', 2);
+    caller := application_role(project);
     SELECT t.topic_id, t.delay, t.frozen, t.schema_id, t.message_transforms, t.expiry, t.priorities,
            t.dedup_window IS NOT NULL AS is_deduplicated
     INTO topic
@@ -49,7 +51,7 @@ BEGIN
     VALUES (of_xid, caller, moment, is_first_staged(of_xid), of_topic, topic.topic_id, bytes, nullif(key, ''),
             nullif(attributes, '{}'), body)
     RETURNING n INTO number;
-    PERFORM check_staged_bounds(number, bytes);
+    PERFORM check_staged_bounds(number, bytes, project);
     RETURN number;
 END $$;
 
