@@ -29,8 +29,7 @@ RESOURCES: Mapping[str, Resource] = {
         help="Topics: what messages are published on.",
         commands=[
             List(
-                help="List the topics of a project.",
-                examples=("broker topic list", "broker topic list --json"),
+                ["broker topic list", "broker topic list --json"],
                 table=Table(
                     columns={
                         "topic": lambda t: leaf(t["name"]),
@@ -44,36 +43,33 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="{session.project} has no topic; `broker topic create NAME` makes one.",
             ),
             Create(
-                help="Make a topic.",
-                examples=(
+                [
                     "broker topic create orders",
                     "broker topic create parcels --retention 7d --label team=sales",
                     "broker topic create alarms --priorities 3 --priority-age 60s",
-                ),
+                ],
                 options=topics.OPTIONS,
                 body=topics.make_body,
             ),
             Show(
+                ["broker topic show orders"],
                 help="Show a topic, and its subscriptions.",
-                examples=("broker topic show orders",),
                 read=topics.read_with_subscriptions,
             ),
             Update(
-                help="Change what is named; the rest stays.",
-                examples=(
+                [
                     "broker topic update orders --retention 1d",
                     "broker topic update orders --shards 4",
                     "broker topic update alarms --priority-weights 8,3,1",
                     "broker topic update orders --clear labels",
-                ),
+                ],
                 options=(*topics.OPTIONS, CLEAR),
                 options_named="an option such as --retention, --set or --clear",
                 body=topics.make_body,
             ),
             Delete(
+                ["broker topic delete parcels"],
                 help="Delete a topic; its subscriptions keep their backlog, and get nothing more.",
-                examples=("broker topic delete parcels",),
-                question="Delete the topic {name}?",
                 losses=losses_of_topic,
             ),
             topics.browse,
@@ -82,19 +78,19 @@ RESOURCES: Mapping[str, Resource] = {
             topics.export,
             topics.import_,
             Method(
+                ["broker topic freeze orders --reason 'The schema is migrated.'"],
                 name="freeze",
                 help="Refuse what is published, until it is unfrozen; what is in the log goes out as before. "
                 "Needs this broker.",
-                examples=("broker topic freeze orders --reason 'The schema is migrated.'",),
                 options=(
                     click.option("--reason", metavar="TEXT", default="", help="Is told to whoever publishes."),
                 ),
                 done="Froze {name}.",
             ),
             Method(
+                ["broker topic unfreeze orders"],
                 name="unfreeze",
                 help="Take what is published again.",
-                examples=("broker topic unfreeze orders",),
                 done="Unfroze {name}.",
             ),
             topics.test_filter,
@@ -106,8 +102,7 @@ RESOURCES: Mapping[str, Resource] = {
         help="Subscriptions: who gets the messages of a topic, and how.",
         commands=[
             List(
-                help="List the subscriptions of a project.",
-                examples=("broker sub list", "broker sub list --topic orders --json"),
+                ["broker sub list", "broker sub list --topic orders --json"],
                 options=(_OF_TOPIC,),
                 find=subscriptions.find,
                 table=Table(
@@ -124,22 +119,21 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="There is no subscription; `broker sub create NAME --topic TOPIC` makes one.",
             ),
             Create(
-                help="Make a subscription; it gets what is published from then on.",
-                examples=(
+                [
                     "broker sub create billing --topic orders",
                     "broker sub create audit --topic orders --filter 'attributes.env=\"prod\"'",
-                ),
+                ],
+                help="Make a subscription; it gets what is published from then on.",
                 options=subscriptions.CREATE_OPTIONS,
                 body=subscriptions.make_create_body,
                 then=subscriptions.warn_if_unread,
             ),
-            Show(help="Show a subscription.", examples=("broker sub show billing",)),
+            Show(["broker sub show billing"]),
             Update(
-                help="Change what is named; the rest stays.",
-                examples=(
+                [
                     "broker sub update billing --ack-deadline 30 --max-backoff 5m",
                     "broker sub update billing --clear retryPolicy",
-                ),
+                ],
                 options=(*subscriptions.OPTIONS, CLEAR),
                 options_named="an option such as --ack-deadline, --set or --clear",
                 body=subscriptions.make_body,
@@ -147,22 +141,21 @@ RESOURCES: Mapping[str, Resource] = {
             ),
             subscriptions.set_filter,
             Delete(
+                ["broker sub delete audit"],
                 help="Delete a subscription with its backlog.",
-                examples=("broker sub delete audit",),
-                question="Delete the subscription {name}?",
                 losses=losses_of_subscription,
             ),
             Method(
+                ["broker sub pause billing --reason 'The database is moved.'"],
                 name="pause",
                 help="Hand out nothing, to pulls, streams and endpoints, until it is resumed. Needs this broker.",
-                examples=("broker sub pause billing --reason 'The database is moved.'",),
                 options=(_REASON,),
                 done="Paused {name}.",
             ),
             Method(
+                ["broker sub resume billing"],
                 name="resume",
                 help="End a pause, whoever began it.",
-                examples=("broker sub resume billing",),
                 done="Resumed {name}.",
             ),
             subscriptions.ack,
@@ -171,15 +164,15 @@ RESOURCES: Mapping[str, Resource] = {
             subscriptions.extend,
             subscriptions.consumers,
             Show(
+                ["broker sub position billing"],
                 name="position",
                 help="Show the backlog, and where the subscription stands in each shard; needs this broker.",
-                examples=("broker sub position billing",),
                 suffix="/snapshot",
             ),
             Method(
+                ["broker sub detach audit"],
                 name="detach",
                 help="Detach a subscription from its topic: its backlog is dropped and it gets nothing more.",
-                examples=("broker sub detach audit",),
                 question="Detach the subscription {name}?",
                 losses=losses_of_subscription,
                 done="Detached {name}.",
@@ -193,8 +186,7 @@ RESOURCES: Mapping[str, Resource] = {
         help="Snapshots: what a subscription had acknowledged at a time, to be sought back.",
         commands=[
             List(
-                help="List the snapshots of a project.",
-                examples=("broker snapshot list", "broker snapshot list --topic orders"),
+                ["broker snapshot list", "broker snapshot list --topic orders"],
                 options=(_OF_TOPIC,),
                 find=snapshots.find,
                 table=Table(
@@ -210,22 +202,22 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="There is no snapshot; `broker snapshot create NAME --sub SUB` makes one.",
             ),
             Create(
+                ["broker snapshot create before-release --sub billing"],
                 help="Keep where a subscription stands, for seven days at the most.",
-                examples=("broker snapshot create before-release --sub billing",),
                 options=snapshots.CREATE_OPTIONS,
                 body=snapshots.make_create_body,
             ),
-            Show(help="Show a snapshot.", examples=("broker snapshot show before-release",)),
+            Show(["broker snapshot show before-release"]),
             Update(
+                ["broker snapshot update before-release --label release=7"],
                 help="Change the labels of a snapshot, or when it expires.",
-                examples=("broker snapshot update before-release --label release=7",),
                 options=snapshots.UPDATE_OPTIONS,
                 options_named="--label, --expires or --clear labels",
                 body=snapshots.make_update_body,
             ),
             Delete(
+                ["broker snapshot delete before-release"],
                 help="Delete a snapshot; messages that only it retains are deleted soon after.",
-                examples=("broker snapshot delete before-release",),
                 question="Delete the snapshot {name}? Nobody can seek to it any more.",
             ),
         ],
@@ -236,8 +228,7 @@ RESOURCES: Mapping[str, Resource] = {
         help="Schemas: which messages a topic takes.",
         commands=[
             List(
-                help="List the schemas of a project.",
-                examples=("broker schema list",),
+                ["broker schema list"],
                 parameters={"view": "FULL"},
                 table=Table(
                     columns={"schema": lambda s: leaf(s["name"]).partition("@")[0], **schema.REVISIONS.columns},
@@ -248,8 +239,8 @@ RESOURCES: Mapping[str, Resource] = {
             ),
             schema.create,
             Show(
+                ["broker schema show order", "broker schema show order@$REVISION"],
                 help="Show a schema, or with SCHEMA@REVISION one of its revisions.",
-                examples=("broker schema show order", "broker schema show order@$REVISION"),
             ),
             schema.revisions,
             schema.validate,
@@ -258,8 +249,8 @@ RESOURCES: Mapping[str, Resource] = {
             schema.rollback,
             schema.delete_revision,
             Delete(
+                ["broker schema delete order"],
                 help="Delete a schema with all its revisions; topics that have it refuse messages from then on.",
-                examples=("broker schema delete order",),
                 question="Delete the schema {name}? Topics that have it refuse every message from then on.",
                 done="Deleted the schema {id}.",
             ),
@@ -273,8 +264,8 @@ RESOURCES: Mapping[str, Resource] = {
         path=scheduled.path,
         commands=[
             List(
+                ["broker scheduled list reminders"],
                 help="List what waits for its time on a topic, the first due first.",
-                examples=("broker scheduled list reminders",),
                 options=scheduled.LIST_OPTIONS,
                 find=scheduled.find,
                 table=Table(
@@ -290,15 +281,15 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="No message is scheduled.",
             ),
             Show(
+                ["broker scheduled show reminders $WAITING"],
                 help="Show a message that waits.",
-                examples=("broker scheduled show reminders $WAITING",),
                 fields=message_fields,
             ),
             scheduled.move,
             Delete(
+                ["broker scheduled cancel reminders $WAITING"],
                 name="cancel",
                 help="Let a message never come; refused once it was published.",
-                examples=("broker scheduled cancel reminders $WAITING",),
                 question="Cancel the scheduled message {message_id} of {topic}, for good?",
                 done="Cancelled message {message_id}: nobody gets it.",
             ),
@@ -310,8 +301,7 @@ RESOURCES: Mapping[str, Resource] = {
         help="Schedules: messages that are published again and again; these need this broker.",
         commands=[
             List(
-                help="List the schedules of a project.",
-                examples=("broker schedule list",),
+                ["broker schedule list"],
                 table=Table(
                     columns={
                         "schedule": lambda s: leaf(s["name"]),
@@ -326,43 +316,43 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="There is no schedule; `broker schedule create` makes one.",
             ),
             Create(
-                help="Make a schedule, or change one of that name.",
-                examples=(
+                [
                     "broker schedule create nightly 'Close up.' --topic jobs --cron '30 2 * * *'",
                     "broker schedule create beat '{{tick}}' --topic jobs --every 90s --template",
-                ),
+                ],
+                help="Make a schedule, or change one of that name.",
                 options=schedule.CREATE_OPTIONS,
                 body=schedule.make_body,
                 done=schedule.next_tick,
             ),
             Show(
+                ["broker schedule show nightly"],
                 help="Show a schedule, and what it publishes.",
-                examples=("broker schedule show nightly",),
                 fields=schedule.fields,
             ),
             schedule.next_,
             Method(
+                ["broker schedule run nightly"],
                 name="run",
                 help="Publish its message now, once more than it has planned.",
-                examples=("broker schedule run nightly",),
                 done="Published message {messageId}.",
             ),
             schedule.history,
             Method(
+                ["broker schedule pause nightly"],
                 name="pause",
                 help="Let nothing tick until it is resumed.",
-                examples=("broker schedule pause nightly",),
                 done="Paused {id}.",
             ),
             Method(
+                ["broker schedule resume nightly"],
                 name="resume",
                 help="Go on with the first tick from now on.",
-                examples=("broker schedule resume nightly",),
                 done=schedule.next_tick,
             ),
             Delete(
+                ["broker schedule delete nightly"],
                 help="Delete a schedule and its history.",
-                examples=("broker schedule delete nightly",),
                 question="Delete the schedule {name} and its history?",
                 done="Deleted the schedule {id}.",
             ),
@@ -374,25 +364,25 @@ RESOURCES: Mapping[str, Resource] = {
         help="How pushes to an endpoint go; these need this broker.",
         commands=[
             Show(
+                ["broker push status hook"],
                 name="status",
                 help="Show whether a subscription is pushed, and what its endpoint can take.",
-                examples=("broker push status hook",),
                 suffix=":pushStatus",
             ),
             push.failures,
             push.set_endpoint,
             Method(
+                ["broker push pause hook --reason 'The receiver moves.'"],
                 name="pause",
                 help="Push nothing until it is resumed; messages wait.",
-                examples=("broker push pause hook --reason 'The receiver moves.'",),
                 options=(_REASON,),
                 method="pausePush",
                 done="Paused {name}.",
             ),
             Method(
+                ["broker push resume hook"],
                 name="resume",
                 help="End a pause, whoever began it.",
-                examples=("broker push resume hook",),
                 method="resumePush",
                 done="Resumed {name}.",
             ),
@@ -408,8 +398,8 @@ RESOURCES: Mapping[str, Resource] = {
         help="Operations: long work that goes on by itself; these need this broker.",
         commands=[
             List(
+                ["broker op list"],
                 help="List the operations of a project, the oldest first.",
-                examples=("broker op list",),
                 table=Table(
                     columns={
                         "operation": lambda o: leaf(o["name"]),
@@ -424,18 +414,10 @@ RESOURCES: Mapping[str, Resource] = {
                 ),
                 nothing="The project has no operation.",
             ),
-            Show(
-                help="Show an operation, and how far it is.",
-                examples=("broker op show $OP",),
-                fields=op.fields,
-            ),
+            Show(["broker op show $OP"], help="Show an operation, and how far it is.", fields=op.fields),
             op.wait,
             op.cancel,
-            Delete(
-                help="Forget one that has ended.",
-                examples=("broker op delete $OP",),
-                done="Forgot {name}.",
-            ),
+            Delete(["broker op delete $OP"], question="", help="Forget one that has ended.", done="Forgot {name}."),
         ],
     ),
     "auth accounts": Resource(
@@ -447,32 +429,31 @@ RESOURCES: Mapping[str, Resource] = {
         commands=[
             accounts.create,
             List(
-                help="List the accounts of a project.",
-                examples=("broker auth accounts list",),
+                ["broker auth accounts list"],
                 answer_field="accounts",
                 table=accounts.TABLE,
                 nothing="There is no service account.",
             ),
             Show(
+                ["broker auth accounts show billing"],
                 help="Show an account, given by its id in the project, its address or its unique id.",
-                examples=("broker auth accounts show billing",),
             ),
             Delete(
+                ["broker auth accounts delete $EMAIL"],
                 help="Delete an account with its keys.",
-                examples=("broker auth accounts delete $EMAIL",),
                 question="Delete the account {id}, its keys and its roles, for good?",
                 done="Deleted {id}.",
             ),
             Method(
+                ["broker auth accounts disable billing"],
                 name="disable",
                 help="Refuse the account's keys and tokens until it is enabled.",
-                examples=("broker auth accounts disable billing",),
                 done="Disabled {id}.",
             ),
             Method(
+                ["broker auth accounts enable $EMAIL"],
                 name="enable",
                 help="Accept the keys and tokens of a disabled account again.",
-                examples=("broker auth accounts enable $EMAIL",),
                 done="Enabled {id}.",
             ),
         ],
@@ -487,25 +468,19 @@ RESOURCES: Mapping[str, Resource] = {
         commands=[
             keys.create,
             List(
+                ["broker auth keys list $EMAIL"],
                 help="List the keys of an account.",
-                examples=("broker auth keys list $EMAIL",),
                 options=(keys.ACCOUNT,),
                 find=keys.find,
                 table=Table(
-                    columns={
-                        "id": lambda k: leaf(k["name"]),
-                        "made": lambda k: short_time(k["validAfterTime"]),
-                    }
+                    columns={"id": lambda k: leaf(k["name"]), "made": lambda k: short_time(k["validAfterTime"])}
                 ),
                 nothing="It has no key.",
             ),
-            Show(
-                help="Show a key, without what proves it.",
-                examples=("broker auth keys show billing $KEY",),
-            ),
+            Show(["broker auth keys show billing $KEY"], help="Show a key, without what proves it."),
             Delete(
+                ["broker auth keys delete $EMAIL $KEY"],
                 help="Delete a key; tokens that it has signed are refused from then on.",
-                examples=("broker auth keys delete $EMAIL $KEY",),
                 question="Delete the key {id} of {parent}, for good?",
                 done="Deleted the key {id}.",
             ),
@@ -520,8 +495,8 @@ RESOURCES: Mapping[str, Resource] = {
         commands=[
             api_keys.create,
             List(
+                ["broker auth api-keys list"],
                 help="List the keys of a project, without what proves them.",
-                examples=("broker auth api-keys list",),
                 answer_field="keys",
                 table=Table(
                     columns={
@@ -537,12 +512,12 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="There is no API key.",
             ),
             Show(
+                ["broker auth api-keys show $API_KEY"],
                 help="Show the key of this id, or name, without what proves it.",
-                examples=("broker auth api-keys show $API_KEY",),
             ),
             Delete(
+                ["broker auth api-keys delete $API_KEY"],
                 help="Delete the key of this id, or name.",
-                examples=("broker auth api-keys delete $API_KEY",),
                 question="Delete the API key {name}, for good?",
                 done="Deleted the key {id}.",
             ),
@@ -555,8 +530,8 @@ RESOURCES: Mapping[str, Resource] = {
         path=project_role,
         commands=[
             List(
+                ["broker auth roles list", "broker auth roles list --custom"],
                 help="List the roles that a policy can give: the predefined ones and those of the project.",
-                examples=("broker auth roles list", "broker auth roles list --custom"),
                 options=roles.LIST_OPTIONS,
                 find=roles.find,
                 table=Table(
@@ -571,22 +546,22 @@ RESOURCES: Mapping[str, Resource] = {
                 nothing="The project has no role of its own; `broker auth roles create` makes one.",
             ),
             Show(
+                ["broker auth roles show roles/pubsub.publisher", "broker auth roles show auditor"],
                 help="Show a role with its permissions; a name without roles/ is one of the project's own.",
-                examples=("broker auth roles show roles/pubsub.publisher", "broker auth roles show auditor"),
                 fields=roles.fields,
             ),
             roles.create,
             roles.update,
             Delete(
+                ["broker auth roles delete auditor"],
                 help="Delete a role of the project's own; it gives nothing until it is undeleted.",
-                examples=("broker auth roles delete auditor",),
                 question="Delete the role {name}? Members lose what it gives.",
                 done="Deleted the role {id}.",
             ),
             Method(
+                ["broker auth roles undelete auditor"],
                 name="undelete",
                 help="Restore a deleted role, with what it gave.",
-                examples=("broker auth roles undelete auditor",),
                 done="Restored the role {id}.",
             ),
             roles.permissions_,

@@ -6,7 +6,7 @@ verb of this module can express is a function with `@calling`, which the row lis
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import click
@@ -93,21 +93,22 @@ def params(*decorators: Decorator) -> Sequence[click.Parameter]:
     return params_of(decorated)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verb:
     """A command of a noun.  Texts with {name}, {id}, {noun} and other words are filled in by `_filled`."""
 
-    help: str
     examples: Sequence[str]
-    options: Sequence[Decorator] = ()
+    _: KW_ONLY
     name: str = ""
+    help: str = ""
+    options: Sequence[Decorator] = ()
 
     def command(self, resource: Resource) -> click.Command:
         def run(session: Session, **given: Any) -> Shown:
             return self.run(resource, session, given)
 
-        all_params = self.params(resource)
-        return server_command(self.name, run, params=all_params, help_=self.help, examples=self.examples)
+        help_ = self.help.replace("{noun}", resource.noun)
+        return server_command(self.name, run, params=self.params(resource), help_=help_, examples=self.examples)
 
     def params(self, resource: Resource) -> Sequence[click.Parameter]:
         return [*resource.argument_params(), *params(*self.options)]
@@ -131,6 +132,7 @@ class List(Verb):
     """
 
     name: str = "list"
+    help: str = "List the {noun}s of a project."
     table: Table
     nothing: str  # is said of no resources; {session.project} is the project
     answer_field: str = ""
@@ -154,6 +156,7 @@ class Create(Verb):
     """Creates a resource under the name that was given, with the body that `body` makes of the options."""
 
     name: str = "create"
+    help: str = "Make a {noun}."
     body: Callable[..., Json]
     done: str | Callable[[str, Json], str] = "Created the {noun} {name}."
     then: Callable[[Session, Json, Json], None] | None = None  # takes the body that was sent, and the answer
@@ -175,6 +178,7 @@ class Show(Verb):
     """
 
     name: str = "show"
+    help: str = "Show a {noun}."
     suffix: str = ""
     read: Callable[[Session, str], Json] | None = None
     fields: Callable[[Json], Json] | None = None
@@ -191,6 +195,7 @@ class Update(Verb):
     """Changes the fields that `body` makes of the options, and sets those of --clear to their defaults."""
 
     name: str = "update"
+    help: str = "Change what is named; the rest stays."
     body: Callable[..., Json]
     options_named: str  # "--retention, --set or --clear": one of them is needed
     then: Callable[[Session, Json, Json], None] | None = None
@@ -244,6 +249,8 @@ class Delete(Method):
     """Deletes a resource."""
 
     name: str = "delete"
+    help: str = "Delete a {noun}."
+    question: str = "Delete the {noun} {name}?"
     done: str | Callable[[str, Json], str] = "Deleted the {noun} {name}."
 
     def send(self, api: Api, name: str, body: Json) -> Json:
