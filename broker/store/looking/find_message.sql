@@ -37,7 +37,8 @@ FROM (
         SELECT l.*
         FROM (SELECT low, high FROM search ORDER BY steps DESC LIMIT 1) AS r
         CROSS JOIN LATERAL (
-            SELECT * FROM message_batches
+            SELECT publish_time, last_seq, count, ordering_key, attributes, shared_attributes, data, id_seqs, expires_at
+            FROM message_batches
             WHERE shard_id = %(shard_id)s AND publish_time >= r.low AND publish_time <= r.high AND last_seq >= %(seq)s
             ORDER BY publish_time, last_seq
             LIMIT 1
@@ -45,7 +46,8 @@ FROM (
     )
     UNION ALL
     (
-        SELECT * FROM straggler_batches
+        SELECT publish_time, last_seq, count, ordering_key, attributes, shared_attributes, data, id_seqs, expires_at
+        FROM straggler_batches
         WHERE shard_id = %(shard_id)s AND last_seq >= %(seq)s AND last_seq - count < %(seq)s
         LIMIT 1
     )
