@@ -14,6 +14,7 @@ from broker.cli.client.words import leaf, short_time
 from broker.cli.command_line import Group
 from broker.cli.private_file import write_private_file
 from broker.cli.stop import Misuse, Stop
+from broker.domain.errors import os_reason
 
 COMMANDS = Group("keys", help="Keys of service accounts: how programs prove who they are.")
 _account = click.argument("account")
@@ -32,7 +33,7 @@ def create(session: Session, *, file: str, account: str) -> Shown:
         write_private_file(path, b64decode(made.pop("privateKeyData")).decode())
     except OSError as error:
         session.api.call("DELETE", made["name"])  # nobody could ever get it
-        raise Stop(f"{path} cannot be written: {error.strerror or error}") from error
+        raise Stop(f"{path} cannot be written: {os_reason(error)}") from error
     fields = {"key": leaf(made["name"]), "account": account_address(session, account), "file": file}
     return Shown(data=made | {"file": str(path)}, fields=fields)
 
