@@ -43,14 +43,14 @@ def _in_a_process(database_url: str, schema: str, base_url: str, path: Path | No
 
 
 def _answer(database_url: str, schema: str, base_url: str, path: Path | None, pipe: Connection) -> None:
-    from broker.domain.errors import BrokerError
+    from broker.domain.errors import BrokerError, os_reason
 
     try:
         pipe.send(asyncio.run(_run(database_url, schema, base_url, path)))
     except BrokerError as error:
         pipe.send(f"the first key cannot be made: {error.message}")
     except OSError as error:
-        pipe.send(f"the first key cannot be written to {path}: {error.strerror or error}")
+        pipe.send(f"the first key cannot be written to {path}: {os_reason(error)}")
 
 
 async def _run(database_url: str, schema: str, base_url: str, path: Path | None) -> bool:

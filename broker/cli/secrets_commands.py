@@ -11,7 +11,7 @@ from broker.cli.announcements import say
 from broker.cli.bootstrap import used_database
 from broker.cli.private_file import write_private_file
 from broker.cli.stop import Misuse, Stop
-from broker.domain.errors import BrokerError
+from broker.domain.errors import BrokerError, os_reason
 from broker.secrets.keys import FILE_NAME, SecretsKey, format_keys, make_key, read_keys
 from broker.secrets.secrets import SEALED, Secrets, is_sealed, key_id_of
 from broker.store.driver.database import Database
@@ -51,9 +51,8 @@ def _on_database(settings: Settings, work: Callable[[Database, Path], Awaitable[
         except BrokerError as error:
             raise Stop(f"the database refuses: {error.message}") from error
         except OSError as error:
-            why = error.strerror or str(error)
             raise Stop(
-                f"{path} cannot be read or written: {why} (`rotate --keep-file` uses it as it is)"
+                f"{path} cannot be read or written: {os_reason(error)} (`rotate --keep-file` uses it as it is)"
             ) from error
         except ValueError as error:
             raise Stop(f"{path}: {error}") from None

@@ -10,6 +10,7 @@ from pathlib import Path
 from broker.app.settings.fields import Settings, option
 from broker.cli.stop import Misuse
 from broker.domain.certificate_validity import ValidityState, span_in_words
+from broker.domain.errors import os_reason
 from broker.port.tls.expiry import in_words, read_validity
 from broker.port.tls.material import TlsMaterial, UnusableTls, make_context
 from broker.telemetry.log import extra, fields_of
@@ -43,7 +44,7 @@ class TlsFiles:
             try:
                 read[what] = path.read_bytes()
             except OSError as error:
-                raise UnusableTls(what, self._why(what, error.strerror or str(error))) from None
+                raise UnusableTls(what, self._why(what, os_reason(error))) from None
         material = TlsMaterial(
             certificate=read["certificate"],
             key=read["key"],

@@ -124,3 +124,8 @@ class Unimplemented(BrokerError):
 
 class Internal(BrokerError):
     code = "INTERNAL"
+
+
+def os_reason(error: OSError) -> str:
+    """Why the operating system refused, without the path, which is the caller's to name."""
+    return error.strerror or str(error)

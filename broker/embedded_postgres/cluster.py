@@ -26,7 +26,6 @@ from broker.embedded_postgres import roles
 from broker.embedded_postgres.binaries import MAJOR_VERSION, NotInstalled, bin_directory
 from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
 from broker.embedded_postgres.server_log import ServerLog, free_bytes
-from broker.embedded_postgres.server_processes import is_up_or_recovers
 from broker.embedded_postgres.sockets import make_socket_directory, remove_socket_directory, socket_directory
 from broker.embedded_postgres.system_user import (
     handed_over,
@@ -78,6 +77,28 @@ CONFIGURATION = {
     "log_checkpoints": "off",
     "io_method": "worker",
 }
+
+
+_PROC = Path("/proc")
+# A server that is up has the first, one that recovers the second.
+_ONE_OF = (b"postgres: walwriter", b"postgres: startup")
+
+
+def _is_up_or_recovers(postmaster: int) -> bool:
+    """Whether a postmaster still does its work, by the processes that it has.  True where it cannot be told.
+
+    A postmaster whose recovery fails for want of disk space sometimes neither ends nor tries again: PostgreSQL 18
+    has been seen to refuse connections for ever then, with no startup process.  It never serves again by itself.
+    """
+    try:
+        children = (_PROC / str(postmaster) / "task" / str(postmaster) / "children").read_text().split()
+    except OSError:  # another system than Linux, or the postmaster has ended
+        return True
+    for child in children:
+        with contextlib.suppress(OSError):  # it has ended since
+            if (_PROC / child / "cmdline").read_bytes().startswith(_ONE_OF):
+                return True
+    return False
 
 
 @contextlib.contextmanager
@@ -242,7 +263,7 @@ class Cluster:
         if now < self._looks_at:
             return False
         self._looks_at = now + _LOOK_SECONDS
-        if is_up_or_recovers(postmaster):
+        if _is_up_or_recovers(postmaster):
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = now

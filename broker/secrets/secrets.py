@@ -13,6 +13,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from broker.domain.errors import os_reason
 from broker.secrets.keys import SecretsKey, read_keys
 
 SEALED = "enc1:"
@@ -75,7 +76,7 @@ class Secrets:
         try:
             self._read(self._path)
         except OSError as error:
-            return f"{self._path}: {error.strerror or error}"
+            return f"{self._path}: {os_reason(error)}"
         except ValueError as error:
             return f"{self._path}: {error}"
         return ""

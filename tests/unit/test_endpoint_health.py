@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker.domain.push_config import GOOGLES_OPTIONS, CircuitBreaker, Digest, PushOptions
-from broker.workers.push.endpoint_health import FIRST_WINDOW, LINEAR_ABOVE, MAX_RETRY_AFTER, EndpointHealth
-from broker.workers.push.failed_messages import ALL_FAIL, GONE_AFTER
+from broker.workers.push.endpoint_health import (
+    ALL_FAIL,
+    FIRST_WINDOW,
+    GONE_AFTER,
+    LINEAR_ABOVE,
+    MAX_RETRY_AFTER,
+    EndpointHealth,
+)
 from broker.workers.push.fault import (
     ENDPOINT_BACKOFF,
     PROBE_INTERVAL,

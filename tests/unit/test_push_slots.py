@@ -9,9 +9,8 @@ from broker.domain.push_config import PushConfig, PushOptions
 from broker.domain.subscription import Subscription
 from broker.secrets.secrets import Secrets
 from broker.workers.push.endpoint import Endpoint, Flight, Parcel
-from broker.workers.push.endpoint_health import EndpointHealth
+from broker.workers.push.endpoint_health import ALL_FAIL, EndpointHealth
 from broker.workers.push.envelope import Envelope
-from broker.workers.push.failed_messages import ALL_FAIL
 from broker.workers.push.failing_watch import FailingWatch
 from broker.workers.push.slots import PushSlots
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from broker.domain.audiences import split_list
 from broker.domain.certificate_principals import CertificatePrincipals, parse_certificate_principals
-from broker.domain.errors import BrokerError
+from broker.domain.errors import BrokerError, os_reason
 from broker.domain.names import check_project
 from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
 from broker.domain.quota import parse_limits, parse_rates
@@ -78,7 +78,7 @@ def check_ca_file(path: str) -> None:
     try:
         make_tls_context(path)
     except OSError as error:  # also what OpenSSL has against it
-        raise ValueError(error.strerror or str(error)) from None
+        raise ValueError(os_reason(error)) from None
 
 
 def check_certificate_file(path: str) -> None:
@@ -93,7 +93,7 @@ def check_secrets_key_file(path: str) -> None:
     try:
         read_keys(Path(path))
     except OSError as error:
-        raise ValueError(error.strerror or str(error)) from None
+        raise ValueError(os_reason(error)) from None
 
 
 def check_new_file(path: str) -> None:
@@ -147,4 +147,4 @@ def _content(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise ValueError(error.strerror or str(error)) from None
+        raise ValueError(os_reason(error)) from None

@@ -12,6 +12,7 @@ from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf
 from broker.cli.private_file import write_private_file
 from broker.cli.stop import Misuse, Stop
+from broker.domain.errors import os_reason
 
 ACCOUNT = click.argument("account")
 ARGUMENTS = (ACCOUNT, click.argument("key_id", metavar="ID"))
@@ -42,6 +43,6 @@ def create(session: Session, *, file: str, account: str) -> Shown:
         write_private_file(path, b64decode(made.pop("privateKeyData")).decode())
     except OSError as error:
         session.api.call("DELETE", made["name"])  # nobody could ever get it
-        raise Stop(f"{path} cannot be written: {error.strerror or error}") from error
+        raise Stop(f"{path} cannot be written: {os_reason(error)}") from error
     fields = {"key": leaf(made["name"]), "account": account_address(session, account), "file": file}
     return Shown(data=made | {"file": str(path)}, fields=fields)

@@ -17,6 +17,7 @@ from broker.cli.client.json_text import NotJson, parse_json
 from broker.cli.client.unreached import why_unreached
 from broker.cli.stop import Misuse, Stop
 from broker.domain.certificate_validity import Validity
+from broker.domain.errors import os_reason
 
 Json = dict[str, Any]
 
@@ -281,4 +282,4 @@ def tls(url: str, ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise Misuse(f"--ca-file {ca_file}: {error.strerror or error}") from None
+        raise Misuse(f"--ca-file {ca_file}: {os_reason(error)}") from None

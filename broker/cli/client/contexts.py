@@ -12,6 +12,7 @@ from broker.cli.client.files import MAX_KEY_BYTES
 from broker.cli.client.json_text import parse_json
 from broker.cli.private_file import write_private_file
 from broker.cli.stop import Misuse, Stop
+from broker.domain.errors import os_reason
 
 _FIELDS = ("url", "project", "credentials", "ca_file")
 
@@ -68,7 +69,7 @@ def read_contexts() -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except OSError as error:
-        raise Misuse(f"{path} cannot be read: {error.strerror or error}") from None
+        raise Misuse(f"{path} cannot be read: {os_reason(error)}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Misuse(f"{path} is not as `broker context set` writes it; mend it, or delete it") from None
 
@@ -83,7 +84,7 @@ def write_contexts(contexts: Contexts) -> Path:
             path, json.dumps({"current": contexts.current, "contexts": named}, indent=2) + os.linesep
         )
     except OSError as error:
-        raise Stop(f"{path} cannot be written: {error.strerror or error}") from error
+        raise Stop(f"{path} cannot be written: {os_reason(error)}") from error
     return path
 
 

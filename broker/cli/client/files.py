@@ -2,24 +2,39 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from broker.cli.stop import Misuse
+from broker.domain.errors import os_reason
 
 MAX_TEXT_BYTES = 10_000_000  # of a file of declarations, transforms or a schema
 MAX_KEY_BYTES = 1_000_000  # of a file with a key, or with contexts
 
 
-def read_bytes(file: str, option: str, *, most: int = MAX_TEXT_BYTES) -> bytes:
-    """Reads a whole file; "-" is standard input.  Raises Misuse."""
+@contextmanager
+def open_file(file: str, option: str) -> Iterator[BufferedReader]:
+    """Opens a file, or standard input for "-".  Raises Misuse, also for what cannot be read within the block."""
     try:
-        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as opened:
-            content = opened.read(most + 1)
+        with cast(BufferedReader, sys.stdin.buffer) if file == "-" else _opened(file, option) as opened:
+            yield opened
     except OSError as error:
-        raise Misuse(f"{option} {file}: {error.strerror or error}") from None
+        raise Misuse(f"{option} {file}: {os_reason(error)}") from None
+
+
+def _opened(file: str, option: str) -> BufferedReader:
+    try:
+        return Path(file).open("rb")
     except ValueError as error:  # such as a name with a NUL
         raise Misuse(f"{option} {file!r}: {error}") from None
+
+
+def read_bytes(file: str, option: str, *, most: int = MAX_TEXT_BYTES) -> bytes:
+    """Reads a whole file; "-" is standard input.  Raises Misuse."""
+    with open_file(file, option) as opened:
+        content = opened.read(most + 1)
     if len(content) > most:
         raise Misuse(f"{option} {file} has more than {most:,} bytes")
     return content

@@ -2,16 +2,14 @@
 once.
 """
 
-import sys
 import time
 from collections.abc import Iterator
 from hashlib import sha256
 from io import BufferedReader
-from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from broker.cli.client.api import Api, Json, NotReached, Refused
-from broker.cli.client.files import read_lines
+from broker.cli.client.files import open_file, read_lines
 from broker.cli.stop import Misuse
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
@@ -66,11 +64,9 @@ def _send(api: Api, path: str, params: Json, body: bytes) -> Json:
 def _parts(file: str, import_id: str) -> Iterator[_Part]:
     """The same for the same messages: a part is known by its number."""
     try:
-        with cast(BufferedReader, sys.stdin.buffer) if file == "-" else Path(file).open("rb") as content:
+        with open_file(file, "--file") as content:
             is_avro = content.peek(len(_AVRO)).startswith(_AVRO)
             yield from _avro_parts(content, import_id) if is_avro else _line_parts(content, file)
-    except OSError as error:
-        raise Misuse(f"--file {file}: {error.strerror or error}") from None
     except InvalidArgument as error:
         raise Misuse(f"--file {file}: {error.message}{_goes_on(import_id)}") from None
 

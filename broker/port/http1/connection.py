@@ -10,6 +10,7 @@ One request is answered at a time; later ones wait.  The door answers its paths,
 
 import asyncio
 import logging
+import select
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -18,7 +19,6 @@ from typing import Any, ClassVar, Protocol, cast
 from broker.domain.payload import MAX_PAYLOAD_BYTES
 from broker.port.http1.asgi import Application, serve_application
 from broker.port.http1.exchange import Exchange
-from broker.port.http1.hang_up import has_hung_up
 from broker.port.http1.head import SERVED, Head, KnownHeads
 from broker.port.http1.patience import Pace, Patience
 from broker.port.http1.reader import BODY, IDLE, Refusal, RequestReader
@@ -35,6 +35,23 @@ _SMALL_ANSWER_BYTES = 16_384  # a record of TLS
 _TELLS_OF_LINES = not (3, 12) <= sys.version_info < (3, 13, 2)
 _PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
 logger = logging.getLogger("broker.calls")
+
+
+# The peer sends no more (Linux).  Elsewhere poll tells only of a connection that is closed on both sides.
+_SENDS_NO_MORE = getattr(select, "POLLRDHUP", 0)
+
+
+def _has_hung_up(transport: asyncio.Transport) -> bool:
+    """Whether nothing more will come from the peer than what is here.  A system call that does not wait.
+
+    A transport that does not read is told nothing: the end comes behind what it has not read.
+    """
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return False
+    poll = select.poll()
+    poll.register(sock.fileno(), _SENDS_NO_MORE)
+    return bool(poll.poll(0))
 
 
 class Http1Door(Protocol):
@@ -377,7 +394,7 @@ class Http1Connection(asyncio.Protocol):
         """Compare what has come with what had at the last look; has a peer gone that is not read?"""
         if self._ending or self._fault:
             return
-        if self._reading_paused and has_hung_up(self._transport):
+        if self._reading_paused and _has_hung_up(self._transport):
             self._transport.abort()
             return
         self._timer = self._loop.call_later(self.pace.look, self.look)

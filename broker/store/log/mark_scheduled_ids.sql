@@ -5,16 +5,16 @@ SET gone_at = %(now)s
 FROM (
     SELECT i.shard_id, i.id_seq
     FROM scheduled_ids AS i
-    WHERE i.gone_at IS NULL AND i.publish_time < %(before)s
+    -- A join, because a dead letter lies in another shard, perhaps on another node, where NOT EXISTS cannot look.
+    LEFT JOIN (SELECT source_shard_id, source_seq FROM dead_letters) AS l
+        ON l.source_shard_id = i.shard_id AND l.source_seq = i.seq
+    WHERE i.gone_at IS NULL AND i.publish_time < %(before)s AND l.source_seq IS NULL
       AND NOT EXISTS (
           SELECT FROM straggler_batches AS b
           WHERE b.shard_id = i.shard_id
             AND b.publish_time = i.publish_time
             AND b.last_seq >= i.seq
             AND b.last_seq - b.count < i.seq
-      )
-      AND NOT EXISTS (
-          SELECT FROM dead_letters AS l WHERE l.source_shard_id = i.shard_id AND l.source_seq = i.seq
       )
     ORDER BY i.publish_time
     LIMIT %(limit)s

@@ -21,7 +21,6 @@ from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
-from broker.store.engine.engine import find_engine
 from broker.store.log.deleting import BATCH, run_behind_log, run_in_batches
 from broker.store.log.messages import (
     EncodedMessages,
@@ -47,7 +46,6 @@ _MOVE_SCHEDULED_MESSAGE = statements.hot("move_scheduled_message")
 _DELETE_CLOSED_SCHEDULES = statements.hot("delete_closed_schedules")
 _DELETE_SCHEDULED_IDS = statements.load("delete_scheduled_ids")
 _MARK_SCHEDULED_IDS = statements.load("mark_scheduled_ids")
-_MARK_IDS_ON_NODES = statements.load("mark_scheduled_ids_on_nodes")
 
 MAX_DUE = 1_000  # messages that one transaction appends
 MAX_DUE_BYTES = 8_000_000  # or about so many; the last may be larger
@@ -237,7 +235,5 @@ async def delete_scheduled_ids(connection: Connection, *, now: datetime, kept: t
     """Mark the ids of messages that have left the log, and delete those marked longer than `kept` ago, for which
     they lead to what is recorded of the messages.  Returns how many were deleted.
     """
-    is_distributed = (await find_engine(connection)).is_distributed
-    mark = _MARK_IDS_ON_NODES if is_distributed else _MARK_SCHEDULED_IDS
-    await run_behind_log(connection, mark, {"now": now})
+    await run_behind_log(connection, _MARK_SCHEDULED_IDS, {"now": now})
     return await run_in_batches(connection, _DELETE_SCHEDULED_IDS, {"before": now - kept}, batch=BATCH)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, exists, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from broker.domain.endpoint_failure import push_failures_to_tell
 from broker.domain.event import Event, Found, Kind, Subject, Told, event_json
 from broker.domain.expiration import NOTICE
-from broker.domain.push_alerts import push_failures_to_tell
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.driver.locks import TELLING_EVENTS

@@ -5,7 +5,6 @@ from collections.abc import Hashable
 from broker.domain.push_config import PushOptions
 from broker.domain.push_state import BreakerState
 from broker.runtime.jitter import Jitter, retry_jitter
-from broker.workers.push.failed_messages import ALL_FAIL, FailedMessages
 from broker.workers.push.fault import MIN_BACKOFF, PROBE_INTERVAL, Fault, MessagePause, pause_of_message
 from broker.workers.push.growth_watch import GrowthWatch
 from broker.workers.push.recent_outcomes import Outcome, RecentOutcomes
@@ -24,6 +23,39 @@ _MAX_PROBES = 64  # outstanding at once while the endpoint does not answer
 MAX_RETRY_AFTER = 3_600.0  # seconds; an endpoint that asks for more is tried again after this
 _OVERLOADED_SHARE = 0.1  # of failing requests, from which on a window of an overloaded endpoint grows linearly
 _LATENCY_WEIGHT = 1 / 8  # of the newest request in the mean
+
+
+ALL_FAIL = 8  # so many, and the endpoint backs off as a whole
+GONE_AFTER = 3  # so many answered with 410, and it is believed to be gone
+
+
+class FailedMessages:
+    """A set of bounded size: beyond what anybody asks for it does not grow."""
+
+    __slots__ = ("_gone", "messages")
+
+    def __init__(self) -> None:
+        self.messages: set[Hashable] = set()
+        self._gone: set[Hashable] = set()
+
+    @property
+    def are_gone(self) -> bool:
+        """Whether the endpoint has answered with 410 often enough to be believed."""
+        return len(self._gone) >= GONE_AFTER
+
+    def add(self, message: Hashable, fault: Fault, *, most: int) -> None:
+        """A message failed; `most`: how many the caller tells apart."""
+        if len(self.messages) < max(most, ALL_FAIL):
+            self.messages.add(message)
+        if fault is not Fault.GONE:
+            self._gone.discard(message)
+        elif not self.are_gone:
+            self._gone.add(message)
+
+    def clear(self) -> None:
+        """A request succeeded."""
+        self.messages.clear()
+        self._gone.clear()
 
 
 class EndpointHealth:

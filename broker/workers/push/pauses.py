@@ -11,7 +11,7 @@ from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.resources.push_states import pause_pushes
 from broker.workers.push.endpoint import Endpoint
-from broker.workers.push.failed_messages import GONE_AFTER
+from broker.workers.push.endpoint_health import GONE_AFTER
 from broker.workers.push.target import shown_origin
 
 _AGAIN_SECONDS = 1.0  # after a pause that the database did not take

@@ -1,20 +1,18 @@
 """`broker publish`."""
 
 import base64
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
 from broker.cli.client.delays import AT, DELAY, TTL, attributes_of, check_delayed, check_expiring, life_of
-from broker.cli.client.files import read_bytes, read_lines
+from broker.cli.client.files import open_file, read_bytes, read_lines
 from broker.cli.client.json_text import NotJson, parse_json
 from broker.cli.client.output import Output
 from broker.cli.client.priorities import PRIORITY, check_prioritized, prioritized, urgency_of
@@ -165,18 +163,15 @@ def _read(files: tuple[str, ...], form: str) -> Iterator[Json]:
     """Raises Misuse."""
     for file in files:
         where = "standard input" if file == "-" else file
-        try:
-            if form == "whole":
-                yield _message(read_bytes(file, "--file", most=_MOST_LINE_BYTES))
-                continue
-            with sys.stdin.buffer if file == "-" else Path(file).open("rb") as opened:
-                if form == "json":
-                    yield from _documents(cast(BinaryIO, opened), where)
-                else:
-                    lines = read_lines(cast(BinaryIO, opened), where, most=_MOST_LINE_BYTES)
-                    yield from (_message(text) for line in lines if (text := line.rstrip(b"\r\n")))
-        except OSError as error:
-            raise Misuse(f"--file {file}: {error.strerror or error}") from None
+        if form == "whole":
+            yield _message(read_bytes(file, "--file", most=_MOST_LINE_BYTES))
+            continue
+        with open_file(file, "--file") as opened:
+            if form == "json":
+                yield from _documents(opened, where)
+            else:
+                lines = read_lines(opened, where, most=_MOST_LINE_BYTES)
+                yield from (_message(text) for line in lines if (text := line.rstrip(b"\r\n")))
 
 
 def _documents(opened: BinaryIO, where: str) -> Iterator[Json]:
