@@ -18,9 +18,9 @@ from broker.port.http1.web_pages import WebPages
 from broker.port.http2.connection import Http2Connection, Registry
 from broker.port.http2.exchange import Http2Requests
 from broker.port.http2.frames import PREFACE
+from broker.port.open_connections import OpenConnections, address_in
 from broker.port.tls.handshake import HandshakeTurns, TlsHandshake
 from broker.port.tls.material import ServerTls
-from broker.telemetry.state_changes import StateChanges
 
 LOOK_SECONDS = 30.0  # between two looks at a connection without a request; for the rest of the first bytes
 KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, which are then the ones to close it
@@ -51,25 +51,6 @@ class Http2Door(Protocol):
         """
 
 
-class ConnectionLimit:
-    """How many connections of clients a process has at most; its other files and connections need room too."""
-
-    def __init__(self, most: int, states: StateChanges) -> None:
-        self._most = most
-        self._states = states
-
-    def is_crowded(self, connections: int) -> bool:
-        """Whether more than half of those that may be are open."""
-        return connections > self._most // 2
-
-    def has_room(self, connections: int) -> bool:
-        if connections < self._most:
-            return True
-        what = "new connections of clients are closed"
-        self._states.happens("refused connections", "", what, f"{connections} are open, as many as may be")
-        return False
-
-
 class FirstBytes(asyncio.Protocol):
     """A connection that has not said yet what it speaks.
 
@@ -78,11 +59,10 @@ class FirstBytes(asyncio.Protocol):
 
     def __init__(
         self,
-        connections: set[Any],
+        connections: OpenConnections,
         make_http1: Callable[[], asyncio.Protocol],
         make_http2: Callable[[], asyncio.Protocol],
         *,
-        limit: ConnectionLimit,
         keep_alive: Callable[[], float],
         agreed: str | None = None,
         look_seconds: float = LOOK_SECONDS,
@@ -93,7 +73,6 @@ class FirstBytes(asyncio.Protocol):
         `agreed`: the protocol that TLS has agreed on, "h2" or "http/1.1" (None: none); nothing else is taken then.
         """
         self._connections = connections
-        self._limit = limit
         self._keep_alive, self._look_seconds = keep_alive, look_seconds
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -104,7 +83,8 @@ class FirstBytes(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if not self._limit.has_room(len(self._connections)):
+        self.address = address_in(transport.get_extra_info("peername"))
+        if not self._connections.has_room(self.address):
             self._transport.abort()
             return
         self._connections.add(self)
@@ -165,7 +145,7 @@ class MakeProtocol:
         self._keep_alive_seconds = keep_alive_seconds
         self._tls = tls
         self._turns = HandshakeTurns()
-        self._limit: ConnectionLimit | None = None
+        self._connections: OpenConnections | None = None
         self._http1: Http1Server | None = None
 
     def __call__(
@@ -182,30 +162,22 @@ class MakeProtocol:
         `app` serves what surrounds the API; `state` is what its lifespan gave, with the keys above.  Open
         connections and running calls are kept in the two sets, which are the same ones in each call.
         """
+        opened = self._open(connections, state)
         http2: Http2Door = state[HTTP2_DOOR]
-        limit = self._limit = self._limit or ConnectionLimit(self._most, state[STATES])
         server = self._server(app, state, connections, tasks)
 
         def first_bytes(agreed: str | None = None) -> FirstBytes:
             return FirstBytes(
-                connections,
+                opened,
                 lambda: Http1Connection(server),
-                lambda: http2.connection(connections, tasks, partial(Http2Requests, server)),
-                limit=limit,
-                keep_alive=lambda: self._keep_alive(connections),
+                lambda: http2.connection(opened, tasks, partial(Http2Requests, server)),
+                keep_alive=lambda: self._keep_alive(opened),
                 agreed=agreed,
             )
 
         if self._tls is None or cleartext:
             return first_bytes()
-        return TlsHandshake(
-            self._tls.context,
-            self._turns,
-            connections,
-            first_bytes,
-            cleartext_answer=_CLEARTEXT_ANSWER,
-            limit=limit,
-        )
+        return TlsHandshake(self._tls.context, self._turns, opened, first_bytes, cleartext_answer=_CLEARTEXT_ANSWER)
 
     def http1(
         self, *, app: Application, state: dict[str, Any], connections: set[Any], tasks: set[asyncio.Task[Any]]
@@ -216,18 +188,25 @@ class MakeProtocol:
     def _server(
         self, app: Application, state: dict[str, Any], connections: set[Any], tasks: set[asyncio.Task[Any]]
     ) -> Http1Server:
+        opened = self._open(connections, state)
         if self._http1 is None:
             self._http1 = Http1Server(
                 state[HTTP1_DOOR],
                 app,
                 state,
                 pages=cast(WebPages, state[WEB_PAGES]),
-                connections=connections,
+                connections=opened,
                 tasks=tasks,
-                keep_alive=lambda: self._keep_alive(connections),
+                keep_alive=lambda: self._keep_alive(opened),
             )
         return self._http1
 
-    def _keep_alive(self, connections: set[Any]) -> float:
-        is_crowded = self._limit is not None and self._limit.is_crowded(len(connections))
-        return min(self._keep_alive_seconds, CROWDED_SECONDS) if is_crowded else self._keep_alive_seconds
+    def _open(self, connections: set[Any], state: dict[str, Any]) -> OpenConnections:
+        if self._connections is None:
+            self._connections = OpenConnections(connections, self._most, state[STATES])
+        return self._connections
+
+    def _keep_alive(self, connections: OpenConnections) -> float:
+        return (
+            min(self._keep_alive_seconds, CROWDED_SECONDS) if connections.are_crowded else self._keep_alive_seconds
+        )

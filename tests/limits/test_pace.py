@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from broker.port.first_bytes import CROWDED_SECONDS, ConnectionLimit, FirstBytes, MakeProtocol
+from broker.port.first_bytes import CROWDED_SECONDS, FirstBytes, MakeProtocol
 from broker.port.http1.connection import Http1Connection, Http1Server
 from broker.port.http1.exchange import Exchange
 from broker.port.http1.patience import Pace
 from broker.port.http1.web_pages import WebPages
 from broker.port.http2.frames import PREFACE
+from broker.port.open_connections import OpenConnections, address_in
 from broker.telemetry.state_changes import StateChanges
 from tests.fixtures.broker import eventually
 from tests.limits.raw import Caller, calling, request
@@ -32,11 +33,10 @@ class Served:
     pace: Pace
     look_seconds: float  # before the first bytes
     keep_alive: float
-    limit: ConnectionLimit = field(default_factory=lambda: ConnectionLimit(3, StateChanges()))
     url: str = ""
     proceed: asyncio.Event = field(default_factory=asyncio.Event)
     connections: list[Http1Connection] = field(default_factory=list)
-    open: set[Any] = field(default_factory=set)
+    open: OpenConnections = field(default_factory=lambda: OpenConnections(set(), 3, StateChanges()))
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,10 +78,9 @@ class Served:
             keep_alive=lambda: self.keep_alive,
         )
         return FirstBytes(
-            server.connections,
+            self.open,
             lambda: self._http1(server),
             asyncio.Protocol,
-            limit=self.limit,
             keep_alive=lambda: self.keep_alive,
             look_seconds=self.look_seconds,
         )
@@ -107,6 +106,13 @@ class Closable(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+
+@dataclass(eq=False)
+class OfAddress:
+    """An open connection."""
+
+    address: str
 
 
 @asynccontextmanager
@@ -140,10 +146,9 @@ async def test_a_connection_that_says_nothing_for_long_or_nothing_clear_is_close
 async def test_a_connection_without_a_request_is_kept_as_long_as_an_idle_one() -> None:
     """A client may connect ahead of its first request, as pools of connections do."""
     protocol = FirstBytes(
-        set(),
+        OpenConnections(set(), 3, StateChanges()),
         asyncio.Protocol,
         asyncio.Protocol,
-        limit=ConnectionLimit(3, StateChanges()),
         keep_alive=lambda: 620.0,
     )
     transport = Closable()
@@ -160,12 +165,39 @@ async def test_a_connection_without_a_request_is_kept_as_long_as_an_idle_one() -
 
 async def test_idle_connections_are_closed_sooner_while_many_are_open() -> None:
     make = MakeProtocol(most_connections=10, keep_alive_seconds=620.0)
-    connections: set[Any] = set()
-    make._limit = ConnectionLimit(10, StateChanges())
+    connections = OpenConnections(set(), 10, StateChanges())
     for count, seconds in ((5, 620.0), (6, CROWDED_SECONDS), (10, CROWDED_SECONDS)):
-        connections |= {object() for _ in range(count - len(connections))}
+        while len(connections) < count:
+            connections.add(OfAddress("192.0.2.1"))
         assert make._keep_alive(connections) == seconds
     assert MakeProtocol(most_connections=10, keep_alive_seconds=10.0)._keep_alive(connections) == 10.0
+
+
+def test_an_address_with_many_connections_leaves_room_to_the_others() -> None:
+    connections = OpenConnections(set(), 100, StateChanges())
+    opened = []
+    while connections.has_room("192.0.2.1"):
+        opened.append(OfAddress("192.0.2.1"))
+        connections.add(opened[-1])
+    assert len(connections) == 80
+    assert connections.has_room("192.0.2.2")
+    connections.discard(opened[0])
+    assert connections.has_room("192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_an_ipv6_address_counts_with_its_network(host: str, counted: str) -> None:
+    assert address_in((host, 1234)) == counted
 
 
 async def test_a_connection_that_has_spoken_in_time_is_kept(served: Served) -> None:

@@ -158,11 +158,21 @@ async def test_handshakes_take_turns_so_that_others_are_served_between_them() ->
     done: list[str] = []
     turns = HandshakeTurns()
     for number in range(3):
-        turns.ask(lambda number=number: done.append(f"handshake {number}"))  # type: ignore[misc]
+        turns.ask("192.0.2.1", lambda number=number: done.append(f"handshake {number}"))  # type: ignore[misc]
     for number in range(3):
         await asyncio.sleep(0)
         done.append(f"others {number}")
     assert done == [f"{what} {number}" for number in range(3) for what in ("handshake", "others")]
+
+
+async def test_handshakes_of_a_flood_from_one_address_wait_for_those_of_other_addresses() -> None:
+    done: list[str] = []
+    turns = HandshakeTurns()
+    for address in ("192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2"):
+        turns.ask(address, lambda address=address: done.append(address))  # type: ignore[misc]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert done == ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.1"]
 
 
 @pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"POST /v1/projects/p/topics/t:publish"])

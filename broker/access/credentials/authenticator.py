@@ -27,7 +27,8 @@ from broker.domain.errors import Unauthenticated
 from broker.domain.names import project_within
 from broker.domain.policy import ABOVE_PROJECTS
 
-MAX_KNOWN, MAX_REFUSED = 20_000, 5_000  # credentials; some 30 MB of the longest usual ones, and some 5 MB
+MAX_KNOWN, MAX_REFUSED = 20_000, 5_000  # credentials
+MAX_KNOWN_BYTES = 33_554_432  # of those that are known: one key signs any number of tokens, each of up to 16 KB
 REFUSED_SECONDS = 10.0  # for which a refusal is remembered: a token may become valid
 _BEARER = b"bearer"
 
@@ -68,10 +69,11 @@ class Authenticator:
         self.now = now
         self._ticks = ticks
         self._known: dict[bytes, tuple[Caller, float, Validity]] = {}
+        self._known_bytes = 0
         self._refused: dict[bytes, tuple[Unauthenticated, float]] = {}
         version.after_change(self._forget_refusals)
         self.after_withdrawal = issuers.after_withdrawal
-        self.after_withdrawal(self._known.clear)
+        self.after_withdrawal(self._forget_known)
 
     def warm(self, authorization: bytes) -> Caller | None:
         """The caller with this `Authorization`, if that is known now; else `caller` has to look."""
@@ -124,6 +126,10 @@ class Authenticator:
         account = self._directory.current.accounts.get(name) if kind == "serviceAccount" else None
         return ABOVE_PROJECTS if account is None else account.project
 
+    def _forget_known(self) -> None:
+        self._known.clear()
+        self._known_bytes = 0
+
     def _forget_refusals(self, changes: AccessChanges) -> None:
         if changes.credentials is None or changes.credentials:  # one that was refused may be good now
             self._refused.clear()
@@ -144,11 +150,13 @@ class Authenticator:
             if len(authorization) <= 4096:
                 self._refused[authorization] = (_again(error), ticks + REFUSED_SECONDS)
             raise
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
+        if len(self._known) >= MAX_KNOWN or self._known_bytes + len(authorization) > MAX_KNOWN_BYTES:
+            self._forget_known()
         caller = _with_end(proven)
         # Nothing is awaited after the directory was asked: the credential is good by what it has now.
         validity = self._version.validity(self.project_of(caller))
+        if authorization not in self._known:
+            self._known_bytes += len(authorization)
         self._known[authorization] = (caller, ticks + self._left(proven.until), validity)
         return caller
 

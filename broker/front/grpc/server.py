@@ -38,8 +38,6 @@ from broker.services.services import Services
 LEAST_STREAM_BYTES = 64_000_000  # of the streams of all connections, however small the memory for requests is
 MAX_RUNNING = 2_000  # calls of a connection, with those that their callers have given up
 
-_MOST_SHOWN = 300  # bytes of a path that is not known
-
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
@@ -145,7 +143,7 @@ class GrpcDoor:
     def _unknown(self, path: bytes) -> Unimplemented:
         service = path[1:].partition(b"/")[0]
         what = "method" if service in self._served else "service"
-        return Unimplemented(f"There is no such {what} ({path[:_MOST_SHOWN].decode('latin-1')}).")
+        return Unimplemented(f"There is no such {what} ({path.decode('latin-1')}).")
 
 
 def _bounded(method: Method, resource_calls: ResourceCalls, hot_calls: HotCalls) -> Unary | None:

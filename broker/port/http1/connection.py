@@ -24,6 +24,7 @@ from broker.port.http1.patience import Pace, Patience
 from broker.port.http1.reader import BODY, IDLE, Refusal, RequestReader
 from broker.port.http1.responses import FAULT, closing_answer, error_answer
 from broker.port.http1.web_pages import WebPages
+from broker.port.open_connections import address_in
 from broker.port.request_ids import HEADER, RequestIds, sane_id
 from broker.port.tls.client_certificate import client_certificate
 from broker.telemetry.log import extra
@@ -67,6 +68,13 @@ class Http1Door(Protocol):
         """Tell of a defect that kept a request from its answer."""
 
 
+class Registry(Protocol):
+    """The server's set of connections, each of which it can shut down."""
+
+    def add(self, connection: "Http1Connection", /) -> None: ...
+    def discard(self, connection: "Http1Connection", /) -> None: ...
+
+
 class Http1Server:
     """What the connections of a process share.
 
@@ -80,7 +88,7 @@ class Http1Server:
         state: dict[str, Any],
         *,
         pages: WebPages,
-        connections: set[Any],
+        connections: Registry,
         tasks: set[asyncio.Task[Any]],
         keep_alive: Callable[[], float],
     ) -> None:
@@ -146,6 +154,7 @@ class Http1Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
         self.peer = address_of(transport.get_extra_info("peername"))
+        self.address = address_in(self.peer)
         self.client_certificate = client_certificate(transport)
         self._is_secure = transport.get_extra_info("ssl_object") is not None
         self._server.connections.add(self)

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
-from broker.domain.client_address import counted_address
 from broker.domain.fair_stock import FairStock
 from broker.port.http2 import frames, half_closed
 from broker.port.http2.frames import Code, ConnectionFault, Flag, Kind, Setting, StreamFault
@@ -23,6 +22,7 @@ from broker.port.http2.patience import Cost, Patience
 from broker.port.http2.peer import PeerSettings
 from broker.port.http2.rotation import Rotation
 from broker.port.http2.stream import NOBODY, Receiver, Stream
+from broker.port.open_connections import address_in
 from broker.port.tls.client_certificate import client_certificate
 
 MAX_STREAMS = 1_000  # at one time
@@ -100,9 +100,8 @@ class Http2Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.transport = self._transport = cast(asyncio.Transport, transport)
         self.is_secure = transport.get_extra_info("ssl_object") is not None
-        peer = self.peer_address()
-        address = counted_address(str(peer[0])) if isinstance(peer, tuple) and peer else ""
-        self._held_by = (address, id(self))
+        self.address = address_in(self.peer_address())
+        self._held_by = (self.address, id(self))
         self.client_certificate = client_certificate(transport)  # verified; None: the client showed none
         self._patience = Patience(loop.time)
         self._outgoing = Outgoing(self._transport, self.peer, self._patience)

@@ -9,8 +9,9 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import cast
 
+from broker.port.open_connections import OpenConnections, address_in
 from broker.port.tls.transport import TlsTransport
 
 HANDSHAKE_SECONDS = 10.0  # from connecting to the end of the handshake
@@ -19,28 +20,27 @@ MAX_HANDSHAKE_BYTES = 131_072  # that a client sends; a chain of certificates ha
 _RECORD = 0x16  # the first byte of a handshake: https://www.rfc-editor.org/rfc/rfc8446#section-5.1
 
 
-class Limit(Protocol):
-    """How many connections there may be."""
-
-    def has_room(self, connections: int) -> bool: ...
-
-
 class HandshakeTurns:
-    """One step of a handshake each time the loop comes round: signing takes up to a millisecond, and a flood of
-    clients that connect leaves those that are served their turns.
+    """One step of a handshake each time the loop comes round, of each address in turn: signing takes up to a
+    millisecond, and a flood of clients that connect leaves those that are served, and those that connect from
+    elsewhere, their turns.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}  # by address, whose turn is next first
 
-    def ask(self, step: Callable[[], None]) -> None:
+    def ask(self, address: str, step: Callable[[], None]) -> None:
         """Run it when it is its turn."""
-        self._waiting.append(step)
-        if len(self._waiting) == 1:
+        if not self._waiting:
             asyncio.get_running_loop().call_soon(self._turn)
+        self._waiting.setdefault(address, deque()).append(step)
 
     def _turn(self) -> None:
-        step = self._waiting.popleft()
+        address = next(iter(self._waiting))
+        steps = self._waiting.pop(address)
+        step = steps.popleft()
+        if steps:
+            self._waiting[address] = steps  # behind the others
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._turn)
         step()
@@ -57,18 +57,16 @@ class TlsHandshake(asyncio.Protocol):
         self,
         context: ssl.SSLContext,
         turns: HandshakeTurns,
-        connections: set[Any],
+        connections: OpenConnections,
         begin: Callable[[str | None], asyncio.Protocol],
         *,
         cleartext_answer: bytes,
-        limit: Limit,
         seconds: float = HANDSHAKE_SECONDS,
     ) -> None:
         self._turns = turns
         self._connections = connections
         self._begin = begin
         self._cleartext_answer = cleartext_answer
-        self._limit = limit
         self._seconds = seconds
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._context = context
@@ -79,7 +77,8 @@ class TlsHandshake(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if not self._limit.has_room(len(self._connections)):
+        self.address = address_in(transport.get_extra_info("peername"))
+        if not self._connections.has_room(self.address):
             self._transport.abort()
             return
         self._connections.add(self)
@@ -99,7 +98,7 @@ class TlsHandshake(asyncio.Protocol):
             return
         self._incoming.write(data)
         self._transport.pause_reading()
-        self._turns.ask(self._step)
+        self._turns.ask(self.address, self._step)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
