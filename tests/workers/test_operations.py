@@ -114,13 +114,13 @@ class Office:
         states = StateChanges()
         return cls(self.database, self.clock, self.wake_ups(), {Verb.REDRIVE: kind}, states, Counters())
 
-    async def start(self, verb: Verb = Verb.REDRIVE, **request: Any) -> str:
+    async def start(self, verb: Verb = Verb.REDRIVE, *, project: str = "projects/p", **request: Any) -> str:
         now = self.clock.now()
         log = self.letters.log
         wanted = self.letters.wanted(now=now)
         operation = Operation(
-            name=f"projects/p/operations/{now.timestamp():.6f}",
-            project="projects/p",
+            name=f"{project}/operations/{now.timestamp():.6f}",
+            project=project,
             verb=verb,
             target=log.subscription.name,
             request={"chosen": to_json(wanted.chosen), "consumable": list(wanted.consumable), **request},
@@ -284,6 +284,27 @@ async def test_one_that_makes_no_progress_lets_the_others_go_before_it(
     stuck, other = await office.start(), await office.start()
     ended = await office.run(office.runner(Stuck(stuck)), name=other)
     assert (ended.done, (await office.find(stuck)).done) == (MESSAGES, 0)
+
+
+async def test_projects_take_turns_however_many_operations_one_has(office: Office) -> None:
+    @dataclass
+    class Endless:
+        projects: list[str]
+
+        async def step(self, connection: HotConnection, operation: Operation) -> Step:
+            self.projects.append(operation.project)
+            return Step(done=1, progress={}, ended=False)
+
+        def committed(self, operation: Operation, step: Step) -> None: ...
+
+    for _ in range(5):
+        await office.start()
+    await office.start(project="projects/other")
+    steps = Endless([])
+    runner = office.runner(steps)
+    for _ in range(20):
+        await runner.run_once()
+    assert steps.projects.count("projects/other") == 10
 
 
 async def test_a_defect_is_tried_again_and_then_ends_it(office: Office) -> None:

@@ -1,5 +1,6 @@
--- An operation whose next step is due, the one that waits longest; until the end of the step nobody else has it.  One
--- that another process is at is passed by, and so is one of a verb that this broker does not know.
+-- An operation whose next step is due: of the project whose last step is longest ago the one that waits longest.  Until
+-- the end of the step nobody else has it.  One that another process is at is passed by, and so is one of a verb that
+-- this broker does not know.
 -- parameters: now timestamptz, verbs text[]
 -- columns: name, project, verb, target, started_by, request, progress, counts, done, total, is_estimate, created_at,
 --     updated_at, next_step_at
@@ -7,6 +8,10 @@ SELECT name, project, verb, target, started_by, request::text AS request, progre
        counts::text AS counts, done, total, is_estimate, created_at, updated_at, next_step_at
 FROM operations
 WHERE ended_at IS NULL AND next_step_at <= %(now)s AND verb = ANY (%(verbs)s::text[])
-ORDER BY next_step_at
+ORDER BY (
+    SELECT max(other.updated_at)
+    FROM operations AS other
+    WHERE other.project = operations.project AND other.ended_at IS NULL
+), next_step_at
 LIMIT 1
 FOR UPDATE SKIP LOCKED
