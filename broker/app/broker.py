@@ -1,4 +1,7 @@
-"""The parts of one broker process: how they are built, started and stopped."""
+"""The parts of one broker process: how they are built, connected, started and stopped.
+
+docs/architecture.md (One process) describes the modules of this package in the order in which `Broker` uses them.
+"""
 
 import asyncio
 import contextlib
