@@ -68,36 +68,35 @@ def serve_broker(
             raise
 
     routes = [
-        *health_routes(broker.check_ready, broker.storage.warnings),
+        *health_routes(broker.check_ready, broker.core.storage.warnings),
         *openapi_routes(),
-        *metrics_routes(broker.passes.scrapes.scrape, broker.passes.scrapes.projects, broker.gate),
+        *metrics_routes(broker.jobs.scrapes.scrape, broker.jobs.scrapes.projects, broker.gate),
         *broker.well_known_routes(),
-        *(token_routes(broker.access.exchange, broker.requests) if broker.access is not None else ()),
+        *(token_routes(broker.guard.access.exchange, broker.requests) if broker.guard.access is not None else ()),
     ]
-    return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers, broker.loop_turns)
+    return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers, broker.core.loop_turns)
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:
-    return Starlette(routes=metrics_routes(broker.passes.scrapes.scrape, broker.passes.scrapes.projects, None))
+    return Starlette(routes=metrics_routes(broker.jobs.scrapes.scrape, broker.jobs.scrapes.projects, None))
 
 
 def for_port(broker: Broker) -> dict[str, Any]:
     """What port/first_bytes.py finds in the state of the lifespan."""
-    turns = ResourceTurns(
-        counts=TurnCounts(broker.counters, "resource"), company=broker.company, has_room=broker.answers.has_room
-    )
+    core, has_room = broker.core, broker.answers.has_room
+    turns = ResourceTurns(counts=TurnCounts(core.counters, "resource"), company=core.company, has_room=has_room)
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,
         "resource_calls": ResourceCalls(turns.of),
-        "hot_calls": HotCalls(broker.company.is_there),
+        "hot_calls": HotCalls(core.company.is_there),
         "calls": broker.calls,
         "gate": broker.gate,
         "auditor": broker.auditor,
     }
     return {
         HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
-        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, turns=broker.loop_turns, **limits),
+        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, turns=core.loop_turns, **limits),
         WEB_PAGES: broker.web_pages,
-        STATES: broker.states,
+        STATES: core.states,
     }

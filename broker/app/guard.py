@@ -1,7 +1,6 @@
 """Who may call a process, and what is written of it: parts that are there only where the settings ask for them."""
 
 from collections.abc import Callable
-from datetime import datetime
 
 from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
@@ -11,52 +10,77 @@ from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import Gate
 from broker.front.permissions import FindSubscription
+from broker.runtime.core import Core
 from broker.runtime.loop_turns import LoopTurns
+from broker.runtime.publish_rights import allow_any_publisher
 from broker.runtime.refusal_pace import ERRORS_A_SECOND, ERRORS_AT_ONCE, RefusalPace
 from broker.secrets.secrets import Secrets
-from broker.store.driver.database import Database
 from broker.telemetry.log import open_access_log
 from broker.telemetry.state_changes import StateChanges
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.supervisor import Loop, Worker
 
 
-def make_access(
-    config: AppConfig, database: Database, secrets: Secrets, *, now: Callable[[], datetime], states: StateChanges
-) -> Access | None:
-    """None: anybody may do anything."""
+class Guard:
+    """Credentials, permissions and the audit log.
+
+    `access`: None if anybody may do anything.  `audit_trail`: None if there is no audit log.
+    """
+
+    def __init__(self, config: AppConfig, core: Core) -> None:
+        self.secrets = Secrets(config.secrets_key_file)
+        self.access = _make_access(config, core, self.secrets)
+        self.audit_trail = _make_audit_trail(config, core)
+        self.check_publisher = self.access.agents.check_publisher if self.access else allow_any_publisher
+
+    async def access_changed(self) -> None:
+        """Applies a change that this process has made, before its caller is answered."""
+        if self.access is not None:
+            await self.access.version.look()
+
+    def workers(self) -> dict[str, Worker]:
+        """The background work, by the names that the log uses."""
+        workers: dict[str, Worker] = {}
+        if self.access is not None:
+            workers["access version"] = Loop(self.access.version.run)
+            workers["access token keys"] = PeriodicWorker(self.access.rotate, ROTATION_SECONDS)
+            workers["issuer keys"] = PeriodicWorker(self.access.issuers.refresh, REFRESH_SECONDS)
+        if self.audit_trail is not None:
+            workers["audit log"] = Loop(self.audit_trail.run)
+        return workers
+
+
+def _make_access(config: AppConfig, core: Core, secrets: Secrets) -> Access | None:
     if config.auth == "off":
         return None
-    audiences = [config.address, *config.audiences]
     return Access(
-        database,
+        core.database,
         secrets=secrets,
-        audiences=audiences,
+        audiences=[config.address, *config.audiences],
         issuers=config.oidc_issuers,
         certificate_principals=config.certificate_principals,
-        now=now,
-        states=states,
+        now=core.clock.now,
+        states=core.states,
     )
 
 
+def _make_audit_trail(config: AppConfig, core: Core) -> AuditTrail | None:
+    if not config.is_audited:
+        return None
+    return AuditTrail(core.database, now=core.clock.now, path=config.audit_file, states=core.states)
+
+
 def make_gate(access: Access | None, find_subscription: FindSubscription) -> Gate | None:
-    """Of both doors."""
+    """Checks the callers of REST and gRPC (None: nobody is asked who calls)."""
     if access is None:
         return None
     return Gate(access.authenticator, access.authorizer, access.version, find_subscription=find_subscription)
 
 
-def make_audit_trail(
-    config: AppConfig, database: Database, *, now: Callable[[], datetime], states: StateChanges
-) -> AuditTrail | None:
-    """None: there is no audit log."""
-    return AuditTrail(database, now=now, path=config.audit_file, states=states) if config.is_audited else None
-
-
 def make_call_log(
     config: AppConfig, states: StateChanges, *, excused: Callable[[], bool], turns: LoopTurns
 ) -> CallLog:
-    """Of both doors."""
+    """Logs calls of REST and gRPC; `excused()`: whether calls fail for a reason that the log has already."""
     access = open_access_log(config.access_log)
     pace = RefusalPace(a_second=ERRORS_A_SECOND, at_once=ERRORS_AT_ONCE)
     slow = config.slow_request_seconds
@@ -64,17 +88,5 @@ def make_call_log(
 
 
 def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor:
-    """Of both doors."""
+    """Enters calls of REST and gRPC in the audit log, if there is one."""
     return Auditor(trail, data_access=config.audit == "all")
-
-
-def guard_workers(access: Access | None, trail: AuditTrail | None) -> dict[str, Worker]:
-    """What they do by themselves."""
-    workers: dict[str, Worker] = {}
-    if access is not None:
-        workers["access version"] = Loop(access.version.run)
-        workers["access token keys"] = PeriodicWorker(access.rotate, ROTATION_SECONDS)
-        workers["issuer keys"] = PeriodicWorker(access.issuers.refresh, REFRESH_SECONDS)
-    if trail is not None:
-        workers["audit log"] = Loop(trail.run)
-    return workers

@@ -25,14 +25,12 @@ from broker.domain.fair_stock import FairStock
 from broker.domain.journal import UNKNOWN, Told
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, own
 from broker.runtime.ack_writer import AckWriter
-from broker.runtime.company import Company
+from broker.runtime.core import Core
 from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.runtime.tasks import Tasks
 from broker.runtime.turn_counts import TurnCounts
 from broker.store.log.delivery_attempts import MessageNames
-from broker.telemetry.metrics.counters import Counters
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
@@ -60,13 +58,11 @@ class AckCoalescer:
 
     def __init__(
         self,
+        core: Core,
         writer: AckWriter,
-        tasks: Tasks,
         activity: SubscriptionActivity,
         *,
         flushes_at_once: int,
-        counters: Counters | None = None,
-        company: Company | None = None,
         acked: Callable[[Iterable[MessageNames]], None] = lambda _: None,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
@@ -74,12 +70,12 @@ class AckCoalescer:
 
         `acked` is told what was acked, `settled` what was acked or nacked, once that is durable.
         """
-        self._turn_counts = TurnCounts(counters or Counters(), "ack")
-        self._company = company or Company()
+        self._turn_counts = TurnCounts(core.counters, "ack")
+        self._company = core.company
         self._acked = acked
         self._settled = settled
         self._writer = writer
-        self._tasks = tasks
+        self._tasks = core.tasks
         self._activity = activity
         # That a flush waits for a lock shows too late: no project that has one ever takes the last, however short.
         self._turns = FairTurns[_Line](flushes_at_once, long=0.0, most=MOST_CHARGED_SECONDS, company=self._company)

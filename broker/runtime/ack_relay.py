@@ -16,31 +16,21 @@ from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_batch import NewDeadline
 from broker.runtime.ack_coalescer import AckCoalescer
-from broker.runtime.resource_cache import ResourceCache
-from broker.store.driver.database import Database
+from broker.runtime.core import Core
 from broker.store.log.staged import Outcome, StagedAcks, take_acks
 from broker.telemetry.log import reason
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RELAYED, STAGED_REFUSED
-from broker.telemetry.state_changes import StateChanges
 
 
 class AckRelay:
     """One for a process."""
 
-    def __init__(
-        self,
-        database: Database,
-        resources: ResourceCache,
-        coalescer: AckCoalescer,
-        states: StateChanges,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._resources = resources
+    def __init__(self, core: Core, coalescer: AckCoalescer) -> None:
+        self._database = core.database
+        self._resources = core.resources
         self._coalescer = coalescer
-        self._states = states
-        self._counts = counters.process
+        self._states = core.states
+        self._counts = core.counters.process
 
     async def relay(self, found: Sequence[StagedAcks]) -> Outcome:
         """Make acks and nacks of one subscription, in the order of their numbers.

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.domain.ack_id import AttemptName
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.jitter import Jitter, retry_jitter
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database, Hot
+from broker.store.driver.database import Hot
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.delivery_attempts import (
     AckedRow,
     DeadlineChange,
@@ -52,22 +50,18 @@ class AckWriter:
 
     def __init__(
         self,
-        database: Database,
-        clock: DatabaseClock,
-        attempt_ids: AttemptIds,
-        wake_ups: WakeUps,
+        core: Core,
         *,
         jitter: Jitter = retry_jitter,
-        counts: DeliveryCounts | None = None,
         records: DeliveryRecords | None = None,
     ) -> None:
         """`records`: where acknowledgements are recorded (None: nowhere)."""
         self._records = records
-        self._counts = counts or DeliveryCounts()
-        self._database = database
-        self._clock = clock
-        self._attempt_ids = attempt_ids
-        self._wake_ups = wake_ups
+        self._counts = DeliveryCounts(core.counters)
+        self._database = core.database
+        self._clock = core.clock
+        self._attempt_ids = core.attempt_ids
+        self._wake_ups = core.wake_ups
         self._jitter = jitter
         self._splits: dict[AttemptName, int] = {}  # how often attempts were, since their parts were merged
 

@@ -21,21 +21,15 @@ from functools import partial
 from broker.domain.errors import Aborted, Unavailable
 from broker.runtime.claim_lanes import Lane, Lanes, Member, State, Watch
 from broker.runtime.claim_levels import look_at_ages
-from broker.runtime.company import Company
 from broker.runtime.consumer import Answer, Consumer
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.fair_turns import FairTurns
 from broker.runtime.jitter import Jitter
-from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.retrying import retrying
-from broker.runtime.tasks import Tasks
 from broker.runtime.turn_counts import ClaimCounts
 from broker.store.claim.claim import claim_at_any_node
 from broker.store.claim.request import MAX_CLAIMANTS, Claimant, ClaimRequest, Locked, More
-from broker.store.driver.database import Database
-from broker.store.log.attempt_ids import AttemptIds
-from broker.telemetry.metrics.counters import Counters
 
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
@@ -45,32 +39,19 @@ LONG_SECONDS = 0.05  # of a claim that leaves the last slot to others; a plain o
 class ClaimScheduler:
     """Claims for its consumers, of which a subscription has one at most."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        attempt_ids: AttemptIds,
-        tasks: Tasks,
-        *,
-        jitter: Jitter,
-        turns_at_once: int,
-        waits: bool,
-        counters: Counters | None = None,
-        company: Company | None = None,
-        loop_turns: LoopTurns | None = None,
-    ) -> None:
+    def __init__(self, core: Core, *, jitter: Jitter, turns_at_once: int, waits: bool) -> None:
         """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that somebody
         else holds; otherwise it is tried again in a moment.
         """
-        self._counts = ClaimCounts(counters or Counters())
-        self._database, self._clock, self._tasks = database, clock, tasks
-        self._attempt_ids = attempt_ids
-        self._jitter, self._loop_turns = jitter, loop_turns or LoopTurns()
+        self._counts = ClaimCounts(core.counters)
+        self._database, self._clock, self._tasks = core.database, core.clock, core.tasks
+        self._attempt_ids = core.attempt_ids
+        self._jitter, self._loop_turns = jitter, core.loop_turns
         self._turns_at_once = turns_at_once
         self._waits = waits
         self._members: dict[int, Member] = {}  # by subscription
         self._lanes = Lanes()
-        self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS, company=company)
+        self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS, company=core.company)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
         self.transforms: DeliveryTransforms | None = None  # set by whoever connects the two

@@ -17,16 +17,13 @@ from broker.domain.delivery_record import AckedMessages, By, RecordRow, RecordRo
 from broker.domain.journal import Told, ranges_of
 from broker.domain.sequences import bounds_in, from_bits, from_multirange
 from broker.runtime.ack_batch import ToldAcks
-from broker.runtime.database_clock import DatabaseClock
-from broker.store.driver.database import Database
+from broker.runtime.core import Core
 from broker.store.log.attempt_ids import handed_out_microseconds, microseconds
 from broker.store.log.delivery_attempts import AckedRow
 from broker.store.log.delivery_records import insert_records
 from broker.store.log.due_attempt import attempt_numbers
 from broker.store.log.partitions import with_partitions
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RECORDS_DROPPED
-from broker.telemetry.state_changes import StateChanges
 
 FLUSH_SECONDS = 1.0
 FLUSH_BYTES = 500_000  # pending, from which on they are written at once
@@ -88,15 +85,13 @@ def _by_attempt(
 class DeliveryRecords:
     """Those of one process."""
 
-    def __init__(
-        self, database: Database, clock: DatabaseClock, states: StateChanges, counters: Counters, *, on: bool = True
-    ) -> None:
+    def __init__(self, core: Core, *, on: bool = True) -> None:
         """Unless it is `on` nothing is recorded."""
         self.on = on
-        self._database = database
-        self._clock = clock
-        self._states = states
-        self._counts = counters.process
+        self._database = core.database
+        self._clock = core.clock
+        self._states = core.states
+        self._counts = core.counters.process
         self._pending: deque[_Pending] = deque()
         self._size = 0
         self._full = asyncio.Event()

@@ -22,12 +22,11 @@ from broker.domain.journal import Told
 from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.delivery_counts import DeliveryCounts
 from broker.runtime.key_owners import KeyOwners
 from broker.runtime.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, SubscriptionChanged, WaitingPull
-from broker.runtime.tasks import Tasks, first_done
-from broker.store.driver.database import Database
+from broker.runtime.tasks import first_done
 from broker.store.log.delivery_attempts import release_attempts
 from broker.store.log.journal import written_down
 
@@ -42,28 +41,25 @@ class LongPoll:
 
     def __init__(
         self,
-        database: Database,
-        clock: DatabaseClock,
+        core: Core,
         scheduler: ClaimScheduler,
-        tasks: Tasks,
         *,
         max_waiting: int = MAX_WAITING_PULLS,
         has_room: Callable[[str], bool] = lambda _: True,
         is_current: Callable[[Subscription], bool] = lambda _: True,
-        counts: DeliveryCounts | None = None,
     ) -> None:
         """`scheduler` claims for pulls alone.  `max_waiting` pulls of all subscriptions wait, and as many
         are under way that do not; `has_room(name)`: whether more answers may be made of a subscription;
         `is_current(subscription)`: whether no change of it was heard of since it was read.
         """
-        self._counts = counts or DeliveryCounts()
+        self._counts = DeliveryCounts(core.counters)
         self._waiting = FairStock(max_waiting)
         self._at_once = FairStock(max_waiting)
         self._has_room, self._is_current = has_room, is_current
-        self._database = database
-        self._clock = clock
+        self._database = core.database
+        self._clock = core.clock
         self._scheduler = scheduler
-        self._tasks = tasks
+        self._tasks = core.tasks
         self._queues: dict[int, PullQueue] = {}  # by subscription
         self._by_name: dict[str, PullQueue] = {}
         self.key_owners = KeyOwners()

@@ -20,19 +20,15 @@ from broker.domain.priority import levels_of
 from broker.domain.publish_limits import check_messages
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
+from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.next_due import NextDue
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
 from broker.store.log.appending import Batches, ShardClosed, ShardFrozen
 from broker.store.log.messages import EncodedMessages, Identified
 from broker.store.log.packing import Packing
 from broker.store.log.partitions import with_partitions
 from broker.store.log.staged import Appended, Outcome, StagedMessage, append_staged, refuse_staged
 from broker.telemetry.log import reason
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import (
     MESSAGE_SIZES,
     PUBLISHED_BYTES,
@@ -42,7 +38,6 @@ from broker.telemetry.metrics.families import (
     REPEATED_MESSAGES,
     STAGED_REFUSED,
 )
-from broker.telemetry.state_changes import StateChanges
 
 _TRIES = 3  # while a topic changes under them
 _LONGEST_REASON = 500  # characters
@@ -51,25 +46,15 @@ _LONGEST_REASON = 500  # characters
 class MessageRelay:
     """One for a process."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        resources: ResourceCache,
-        wake_ups: WakeUps,
-        next_due: NextDue,
-        quotas: Quotas,
-        states: StateChanges,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._resources = resources
-        self._wake_ups = wake_ups
+    def __init__(self, core: Core, next_due: NextDue) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._resources = core.resources
+        self._wake_ups = core.wake_ups
         self._next_due = next_due
-        self._quotas = quotas
-        self._states = states
-        self._counters = counters
+        self._quotas = core.quotas
+        self._states = core.states
+        self._counters = core.counters
         self._turn = 0
 
     async def relay(self, found: Sequence[StagedMessage]) -> Outcome:

@@ -32,22 +32,16 @@ from typing import Any, cast
 from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
 from broker.domain.fair_stock import FairStock
 from broker.domain.timestamps import whole_milliseconds
-from broker.runtime.company import Company
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.fair_turns import Turn
-from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.publish_turns import PublishTurns
 from broker.runtime.retrying import retrying
-from broker.runtime.tasks import Tasks
 from broker.runtime.turn_counts import TurnCounts
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.identities import Stored, append_new
 from broker.store.log.known_heads import KnownHeads
 from broker.store.log.messages import Appended, EncodedMessages, append_messages, appended_each
 from broker.store.log.partitions import with_partitions
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import (
     COMMIT_MESSAGES,
     MESSAGE_SIZES,
@@ -99,32 +93,19 @@ class _ShardQueue:
 class PublishCoalescer:
     """Appends messages to shards.  Each shard's queue is flushed by at most two tasks."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        tasks: Tasks,
-        *,
-        shards_at_once: int = 6,
-        counters: Counters | None = None,
-        loop_turns: LoopTurns | None = None,
-        company: Company | None = None,
-    ) -> None:
-        """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more.  `loop_turns`,
-        `company`: of the process.
-        """
-        self._loop_turns = loop_turns or LoopTurns()
-        self._counters = counters or Counters()
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._tasks = tasks
+    def __init__(self, core: Core, *, shards_at_once: int = 6) -> None:
+        """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more."""
+        self._loop_turns = core.loop_turns
+        self._counters = core.counters
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._tasks = core.tasks
         self._queues: dict[int, _ShardQueue] = {}
         self._heads = KnownHeads()
         self._queued_bytes = 0
         self._large = FairStock(MAX_QUEUED_BYTES)
-        self._turns = PublishTurns(shards_at_once, company=company or Company())
+        self._turns = PublishTurns(shards_at_once, company=core.company)
         self._turn_counts = TurnCounts(self._counters, "publish")
 
     def publish(

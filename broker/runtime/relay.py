@@ -15,12 +15,10 @@ from datetime import timedelta
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.names import project_of
 from broker.runtime.ack_relay import AckRelay
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.message_relay import MessageRelay
-from broker.store.driver.database import Database
 from broker.store.log.staged import EVER, Found, Outcome, StagedAcks, StagedMessage, find_staged, note_relaying
 from broker.telemetry.log import reason
-from broker.telemetry.state_changes import StateChanges
 
 AWAKE_SECONDS = 1.0  # after the last find, in which nobody need tell of a commit
 _NOTE_SECONDS = 0.5  # between two notes of that
@@ -45,20 +43,13 @@ class Relay:
     """One for a process; of a topic or subscription one of them relays, while the others pass it by."""
 
     def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        messages: MessageRelay,
-        acks: AckRelay,
-        states: StateChanges,
-        *,
-        ticks: Callable[[], float] = time.monotonic,
+        self, core: Core, messages: MessageRelay, acks: AckRelay, *, ticks: Callable[[], float] = time.monotonic
     ) -> None:
-        self._database = database
-        self._clock = clock
+        self._database = core.database
+        self._clock = core.clock
         self._messages = messages
         self._acks = acks
-        self._states = states
+        self._states = core.states
         self._ticks = ticks
         self._since = EVER
         self._since_ever_at = ticks()

@@ -38,19 +38,18 @@ class RunningProcesses:
         *,
         changed: Callable[[], None],
         look: Callable[[], None],
-        connections: Connections | None = None,
         database_connections: int = 0,
         states: StateChanges | None = None,
     ) -> None:
         """`changed()` is called when the processes that run are not those that ran; `look()` while others may not
-        know of this one: there may be work that nobody has told it of.  `connections`: what processes tell each
-        other besides; `database_connections`: how many this one opens at the most.
+        know of this one: there may be work that nobody has told it of.  `database_connections`: how many this
+        one opens at the most.
         """
         self._database = database
         self._clock = clock
         self._changed = changed
         self._look = look
-        self._connections = connections or Connections(lambda _project: None)
+        self.connections = Connections(lambda _project: None)  # of clients: processes tell each other how many
         self._database_connections = database_connections
         self._states = states or StateChanges()
         self._process_id = uuid.uuid4().hex
@@ -74,7 +73,7 @@ class RunningProcesses:
 
     async def run_once(self) -> int:
         """Say that this process runs, and see which others do.  Returns how many run."""
-        now, told = self._clock.now(), self._connections.tell()
+        now, told = self._clock.now(), self.connections.tell()
         try:
             async with asyncio.timeout(GONE_AFTER.total_seconds()), self._database.transaction() as connection:
                 await record_process(
@@ -96,7 +95,7 @@ class RunningProcesses:
             self._joined_at = now
         self._seen_at = now
         others = frozenset(running) - {self._process_id}
-        self._connections.heard(told, [running[other] for other in others])
+        self.connections.heard(told, [running[other] for other in others])
         if self._kept_until is not None and now < self._kept_until:
             others |= self._others
         if others != self._others:

@@ -21,14 +21,10 @@ from broker.domain.publish_limits import check_messages
 from broker.domain.schedule import Schedule, TickOutcome, TickRecord, made_by, take_due
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import Topic
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.transforms import TopicTransforms
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import COMMIT
 from broker.store.log.appending import ShardClosed, ShardFrozen, append_to_shards
@@ -36,9 +32,7 @@ from broker.store.log.messages import EncodedMessages, encode_messages
 from broker.store.log.partitions import PartitionMissing, with_partitions
 from broker.store.resources import schedules as store
 from broker.telemetry.log import fields_of, reason
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import TICK_LATENESS, TICKS
-from broker.telemetry.state_changes import StateChanges
 
 TURN_SECONDS = 2.0
 MESSAGE_SECONDS = 6.0
@@ -80,15 +74,9 @@ class ScheduleTicker:
 
     def __init__(
         self,
-        database: Database,
-        clock: DatabaseClock,
-        resources: ResourceCache,
-        wake_ups: WakeUps,
-        quotas: Quotas,
+        core: Core,
         schemas: SchemaChecks,
         transforms: TopicTransforms,
-        states: StateChanges,
-        counters: Counters,
         check_publisher: CheckPublisher = allow_any_publisher,
         *,
         turn_seconds: float = TURN_SECONDS,
@@ -98,15 +86,15 @@ class ScheduleTicker:
         what a topic does to the message of a tick, and to check it.
         """
         self._turn_seconds, self._message_seconds = turn_seconds, message_seconds
-        self._database = database
-        self._clock = clock
-        self._resources = resources
-        self._wake_ups = wake_ups
-        self._quotas = quotas
+        self._database = core.database
+        self._clock = core.clock
+        self._resources = core.resources
+        self._wake_ups = core.wake_ups
+        self._quotas = core.quotas
         self._schemas = schemas
         self._transforms = transforms
-        self._states = states
-        self._counts = counters.process
+        self._states = core.states
+        self._counts = core.counters.process
         self._check_publisher = check_publisher
         self._tried_again: dict[str, datetime] = {}  # when those are that could not tick
 

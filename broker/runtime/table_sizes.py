@@ -9,12 +9,10 @@ from datetime import timedelta
 from time import monotonic
 
 from broker.domain.storage import TableSize, are_tables_full
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.storage_alarm import StorageAlarm
-from broker.store.driver.database import Connection, Database
+from broker.runtime.core import Core
+from broker.store.driver.database import Connection
 from broker.store.resources import table_sizes as store
 from broker.store.resources.table_sizes import Measured
-from broker.telemetry.state_changes import StateChanges
 
 PASS_SECONDS = 5.0
 _REST = 20.0  # times what measuring took: it takes a twentieth of the time of one connection at most
@@ -24,21 +22,12 @@ _TABLES = ("storage limits", "tables")
 class TableSizes:
     """`run_once` is a periodic worker's.  Without a limit nothing is measured or read."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        alarm: StorageAlarm,
-        states: StateChanges,
-        *,
-        max_bytes: int,
-        ticks: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, core: Core, *, max_bytes: int, ticks: Callable[[], float] = monotonic) -> None:
         """`max_bytes`: the limit; 0: none."""
-        self._database = database
-        self._clock = clock
-        self._alarm = alarm
-        self._states = states
+        self._database = core.database
+        self._clock = core.clock
+        self._alarm = core.storage
+        self._states = core.states
         self._max_bytes = max_bytes
         self._ticks = ticks
 

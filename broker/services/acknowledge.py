@@ -15,8 +15,7 @@ from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_batch import NewDeadline, RefusedAcks
 from broker.runtime.ack_coalescer import AckCoalescer
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.core import Core
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.store.log.delivery_attempts import AttemptStatus
 from broker.telemetry.spent import spending
@@ -35,11 +34,9 @@ class Confirmation:
 class AcknowledgeService:
     """Subscriber.Acknowledge and Subscriber.ModifyAckDeadline."""
 
-    def __init__(
-        self, resources: ResourceCache, quotas: Quotas, coalescer: AckCoalescer, activity: SubscriptionActivity
-    ) -> None:
-        self._resources = resources
-        self._quotas = quotas
+    def __init__(self, core: Core, coalescer: AckCoalescer, activity: SubscriptionActivity) -> None:
+        self._resources = core.resources
+        self._quotas = core.quotas
         self._coalescer = coalescer
         self._activity = activity
 

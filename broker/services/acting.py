@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.runtime.wake_ups import WakeUps
 from broker.services.copies import CopyService
 from broker.services.discards import DiscardService
 from broker.services.edits import EditService
@@ -28,10 +25,6 @@ from broker.services.retractions import RetractionService
 from broker.services.schedule import ScheduleService
 from broker.services.schedules import SchedulesService
 from broker.services.seeks import SeekService
-from broker.store.driver.database import Database
-from broker.store.log.attempt_ids import AttemptIds
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.state_changes import StateChanges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,41 +48,35 @@ class ActingServices:
 
 
 def make_acting(
-    database: Database,
-    clock: DatabaseClock,
-    wake_ups: WakeUps,
-    attempt_ids: AttemptIds,
+    core: Core,
+    *,
     activity: SubscriptionActivity,
-    quotas: Quotas,
-    states: StateChanges,
     operations: OperationService,
     publish: PublishService,
-    resources: ResourceCache,
     schemas: SchemaChecks,
-    counters: Counters,
     next_due: NextDue,
     ticker: ScheduleTicker,
     next_tick: NextDue,
-    *,
     allows_reset: bool,
 ) -> ActingServices:
     """The services of one process."""
-    redrives = RedriveService(database, clock, operations)
+    database, clock = core.database, core.clock
+    redrives = RedriveService(core, operations)
     return ActingServices(
-        pauses=PauseService(database, clock, wake_ups, states),
-        filter_changes=FilterChangeService(database, clock, wake_ups, states, counters),
-        freezes=FreezeService(database, clock, wake_ups, states),
-        seeks=SeekService(database, clock, attempt_ids, wake_ups, activity, quotas, counters),
-        purges=PurgeService(database, clock, wake_ups, operations, states, counters),
+        pauses=PauseService(core),
+        filter_changes=FilterChangeService(core),
+        freezes=FreezeService(core),
+        seeks=SeekService(core, activity),
+        purges=PurgeService(core, operations),
         redrives=redrives,
         push_replays=PushReplayService(database, clock, operations, redrives),
-        edits=EditService(database, clock, wake_ups, attempt_ids, states, quotas.storage),
-        discards=DiscardService(database, clock, wake_ups, attempt_ids, states, counters),
-        resends=ResendService(database, clock, wake_ups, attempt_ids, states, counters),
+        edits=EditService(core),
+        discards=DiscardService(core),
+        resends=ResendService(core),
         copies=CopyService(database, clock, operations),
-        imports=ImportService(database, clock, resources, wake_ups, quotas, schemas, counters),
-        resets=ResetService(database, wake_ups, states, allowed=allows_reset),
+        imports=ImportService(core, schemas),
+        resets=ResetService(core, allowed=allows_reset),
         schedule=ScheduleService(database, clock, next_due),
         schedules=SchedulesService(database, clock, ticker, next_tick),
-        retractions=RetractionService(database, clock, resources, wake_ups, publish, next_due, states, counters),
+        retractions=RetractionService(core, publish, next_due),
     )

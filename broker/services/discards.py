@@ -20,21 +20,16 @@ from broker.domain.names import leaf
 from broker.domain.page import invalid_page_token, page_token
 from broker.domain.redrive import EVER, Chosen, check_redrive
 from broker.domain.subscription import Subscription
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.services.filters import compiled
 from broker.services.hot_transactions import in_hot_transaction
 from broker.services.permitted import AskPermission
 from broker.services.redrive import consumable
 from broker.services.subscriptions import existing_subscription
-from broker.store.driver.database import Database
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_piles
 from broker.store.log.scheduled_messages import id_seqs_at, located
 from broker.telemetry.log import fields_of
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DISCARDED
-from broker.telemetry.state_changes import StateChanges
 
 _MOST_STEPS = 10  # of a call, for what stands far behind the cursor
 
@@ -42,21 +37,13 @@ _MOST_STEPS = 10  # of a call, for what stands far behind the cursor
 class DiscardService:
     """It is done when the call is answered."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        attempt_ids: AttemptIds,
-        states: StateChanges,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._attempt_ids = attempt_ids
-        self._states = states
-        self._counters = counters
+    def __init__(self, core: Core) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._attempt_ids = core.attempt_ids
+        self._states = core.states
+        self._counters = core.counters
 
     async def discard(
         self, name: str, options: DiscardOptions, *, by: str = "", may_consume: AskPermission

@@ -18,16 +18,12 @@ from broker.domain.redrive import ADDED
 from broker.domain.subscription import Subscription
 from broker.filtering.evaluate import matches
 from broker.filtering.parser import parse_filter
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.storage_alarm import StorageAlarm
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.services.hot_transactions import hot_transaction
 from broker.services.permitted import AskPermission
 from broker.services.private_shards import private_shard_of
 from broker.services.redrive import consumable
 from broker.services.subscriptions import attached_subscription
-from broker.store.driver.database import Database
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.chosen_letters import resolved_of
 from broker.store.log.discard import Discard, Done, find_letters, find_piles
 from broker.store.log.edits import Replacement, editable, replace_letter
@@ -35,7 +31,6 @@ from broker.store.log.partitions import with_partitions
 from broker.store.log.scheduled_messages import located
 from broker.store.looking.fates import LoggedMessage, read_message
 from broker.telemetry.log import fields_of
-from broker.telemetry.state_changes import StateChanges
 
 _TRIES = 10  # each gets past many messages that stand before a letter
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
@@ -44,21 +39,13 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 class EditService:
     """The old letters go and the new message is there, in one commit."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        attempt_ids: AttemptIds,
-        states: StateChanges,
-        storage: StorageAlarm,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._attempt_ids = attempt_ids
-        self._states = states
-        self._storage = storage
+    def __init__(self, core: Core) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._attempt_ids = core.attempt_ids
+        self._states = core.states
+        self._storage = core.storage
 
     async def edit(self, name: str, edit: LetterEdit, *, by: str = "", may_consume: AskPermission) -> Edited:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.

@@ -11,15 +11,12 @@ from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.filtering.changes import compiled_filter
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.services.subscriptions import attached_subscription, locked_subscription
-from broker.store.driver.database import Database, ResourceConnection, driver_of
+from broker.store.driver.database import ResourceConnection, driver_of
 from broker.store.resources import events, filter_changes
 from broker.telemetry.log import fields_of
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import FILTER_CHANGES
-from broker.telemetry.state_changes import StateChanges
 
 
 class FilterChangeService:
@@ -27,14 +24,12 @@ class FilterChangeService:
     deciding about earlier messages, whether delivered yet or not.
     """
 
-    def __init__(
-        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, states: StateChanges, counters: Counters
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._states = states
-        self._counts = counters.process
+    def __init__(self, core: Core) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._states = core.states
+        self._counts = core.counters.process
 
     async def set_filter(self, name: str, text: str, *, by: str = "") -> FilterChange:
         """Replace the filter; "" removes it, and the present one changes nothing.

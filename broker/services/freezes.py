@@ -1,13 +1,10 @@
 """Freezing a topic: what is published is refused, with a reason; extensions (G2)."""
 
 from broker.domain.freeze import Freeze, check_reason
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.services.topics import topic_not_found
-from broker.store.driver.database import Database
 from broker.store.resources import topics
 from broker.telemetry.log import fields_of
-from broker.telemetry.state_changes import StateChanges
 
 _FREEZES = "frozen topics"
 
@@ -15,11 +12,11 @@ _FREEZES = "frozen topics"
 class FreezeService:
     """What is in the log stays, and goes out as before."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, states: StateChanges) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._states = states
+    def __init__(self, core: Core) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._states = core.states
 
     async def freeze(self, name: str, reason: str, *, by: str = "") -> None:
         """Refuse publishes until `unfreeze`, in every process, from the answer on; a later reason replaces an

@@ -10,40 +10,26 @@ from broker.domain.message import NewMessage
 from broker.domain.names import leaf, project_of
 from broker.domain.publish_limits import check_request_size
 from broker.domain.topic import Topic
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.core import Core
 from broker.runtime.retrying import retrying
 from broker.runtime.schema_checks import SchemaChecks
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
 from broker.store.log.appending import Batches, ShardClosed, ShardFrozen, encode_for_shards
 from broker.store.log.imports import StoredPart, append_part
 from broker.store.log.partitions import with_partitions
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import IMPORTED
 
 
 class ImportService:
     """A part is stored in one transaction, with a note of its number: sent again, it is not stored again."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        resources: ResourceCache,
-        wake_ups: WakeUps,
-        quotas: Quotas,
-        schemas: SchemaChecks,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._resources = resources
-        self._wake_ups = wake_ups
-        self._quotas = quotas
+    def __init__(self, core: Core, schemas: SchemaChecks) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._resources = core.resources
+        self._wake_ups = core.wake_ups
+        self._quotas = core.quotas
         self._schemas = schemas
-        self._counters = counters
+        self._counters = core.counters
 
     async def import_part(self, name: str, part: Part, sent: bytes, principal: str = "") -> Imported:
         """Store a part, unless it was stored before.  `sent`: what it was made of; `principal`: by whom.

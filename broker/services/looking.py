@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.looks import Looks
 from broker.runtime.publish_rights import CheckPublisher
@@ -20,8 +20,6 @@ from broker.services.standing_messages import StandingMessageService
 from broker.services.tail import TailService
 from broker.services.topic_messages import TopicMessageService
 from broker.services.topic_publishers import TopicPublisherService
-from broker.store.driver.database import Database
-from broker.telemetry.metrics.counters import Counters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +40,18 @@ class LookingServices:
 
 
 def make_looking(
-    database: Database,
+    core: Core,
     looks: Looks,
-    clock: DatabaseClock,
+    *,
     tails: Tails,
     records: DeliveryRecords,
-    counters: Counters,
     check_publisher: CheckPublisher,
     has_room: HasRoom,
 ) -> LookingServices:
     """The services of one process; what is much they read by `looks`, and what is new, as tails do, themselves."""
-    turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=TurnCounts(counters, "look"), has_room=has_room)
+    database, clock = core.database, core.clock
+    counts = TurnCounts(core.counters, "look")
+    turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=counts, has_room=has_room)
     return LookingServices(
         dead_letters=DeadLetterService(database, looks, clock, turns),
         fates=FateService(database, clock, turns, records),

@@ -11,13 +11,10 @@ from broker.domain.errors import FailedPrecondition, InvalidArgument, NotFound, 
 from broker.domain.names import check_project, leaf, project_of
 from broker.domain.operation import Operation, Verb
 from broker.domain.page import Page, cut_page
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.operation_news import OperationNews
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import microseconds
 from broker.store.resources import operations as store
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import OPERATIONS_ENDED
 
 MAX_WAIT_SECONDS = 60.0
@@ -28,22 +25,13 @@ _RANDOM_BITS = 24
 class OperationService:
     """google.longrunning's calls."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        news: OperationNews,
-        counters: Counters,
-        *,
-        at_once: int,
-    ) -> None:
+    def __init__(self, core: Core, news: OperationNews, *, at_once: int) -> None:
         """`at_once`: so many of a project may be under way."""
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
         self._news = news
-        self._counts = counters.process
+        self._counts = core.counters.process
         self._at_once = at_once
 
     async def start(

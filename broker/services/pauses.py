@@ -4,13 +4,11 @@ from broker.domain.errors import FailedPrecondition
 from broker.domain.names import leaf
 from broker.domain.pause import check_reason
 from broker.domain.subscription import Subscription
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.services.subscriptions import locked_subscription
-from broker.store.driver.database import Database, ResourceConnection
+from broker.store.driver.database import ResourceConnection
 from broker.store.resources import push_states
 from broker.telemetry.log import fields_of
-from broker.telemetry.state_changes import StateChanges
 
 _PAUSES = "paused subscriptions"
 
@@ -18,11 +16,11 @@ _PAUSES = "paused subscriptions"
 class PauseService:
     """What waits stays, what is out may be settled, nothing is handed out."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, states: StateChanges) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._states = states
+    def __init__(self, core: Core) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._states = core.states
 
     async def pause(self, name: str, reason: str, *, by: str = "", pushed: bool = False) -> None:
         """Hand out nothing until it is resumed, in no process, from the answer on; a later reason replaces an

@@ -15,18 +15,15 @@ from broker.domain.names import project_of
 from broker.domain.priority import levels_of
 from broker.domain.publish_limits import check_messages, check_request_size
 from broker.domain.topic import Topic
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
 from broker.runtime.publish_coalescer import PublishCoalescer
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.scheduled_room import ScheduledRoom
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.shard_choice import ShardChoice
 from broker.runtime.transforms import PUBLISH_SECONDS, TopicTransforms
 from broker.store.log.messages import Appended, EncodedMessages, Identified
 from broker.store.log.packing import Packing
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PUBLISH_REQUESTS
 
 if TYPE_CHECKING:  # OpenTelemetry is not imported where nothing is traced
@@ -50,22 +47,19 @@ class PublishService:
 
     def __init__(
         self,
-        resources: ResourceCache,
-        quotas: Quotas,
+        core: Core,
         coalescer: PublishCoalescer,
         schemas: SchemaChecks,
         transforms: TopicTransforms,
-        counters: Counters,
-        clock: DatabaseClock,
         next_due: NextDue,
         room: ScheduledRoom,
     ) -> None:
-        self._counters = counters
-        self._clock = clock
+        self._counters = core.counters
+        self._clock = core.clock
         self._next_due = next_due
         self._room = room
-        self._resources = resources
-        self._quotas, self._storage = quotas, quotas.storage
+        self._resources = core.resources
+        self._quotas, self._storage = core.quotas, core.storage
         self._coalescer = coalescer
         self._schemas = schemas
         self._transforms = transforms

@@ -12,6 +12,7 @@ from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
 from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
+from broker.runtime.core import Core
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import SubscriptionChanged
 from broker.runtime.quotas import Quotas
@@ -30,8 +31,7 @@ class PullService:
 
     def __init__(
         self,
-        resources: ResourceCache,
-        quotas: Quotas,
+        core: Core,
         long_poll: LongPoll,
         activity: SubscriptionActivity,
         readers: Readers,
@@ -39,8 +39,8 @@ class PullService:
         wait_seconds: float,
     ) -> None:
         """`wait_seconds`: how long a pull waits for its first message before it answers with none."""
-        self._resources = resources
-        self._quotas = quotas
+        self._resources = core.resources
+        self._quotas = core.quotas
         self._long_poll = long_poll
         self._activity = activity
         self._readers = readers

@@ -10,21 +10,17 @@ from broker.domain.log_walk import LogWalk
 from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.purging import PurgeOptions, PurgeOutcome
 from broker.domain.redrive import END_OF_TIME
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.services.filters import compiled
 from broker.services.operations import OperationService
 from broker.services.subscriptions import attached_subscription
 from broker.services.topics import topic_not_found
-from broker.store.driver.database import Database
 from broker.store.log.copying import read_ends
 from broker.store.log.purging import count_matching, read_oldest_standing
 from broker.store.resources import topic_logs, topics
 from broker.telemetry.log import fields_of
 from broker.telemetry.lost_letters import LostLetters
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PURGES
-from broker.telemetry.state_changes import StateChanges
 
 _MAX_COUNTED = 5_000  # messages that one look counts
 _MOST_LOOKS = 20  # of a dry run, each of at most 10,000 messages
@@ -35,22 +31,14 @@ class PurgeService:
     subscription is purged step by step (workers/operations/purging.py), without one by a seek (services/seeks.py).
     """
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        operations: OperationService,
-        states: StateChanges,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
+    def __init__(self, core: Core, operations: OperationService) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
         self._operations = operations
-        self._states = states
-        self._counts = counters.process
-        self._lost = LostLetters(states, counters)
+        self._states = core.states
+        self._counts = core.counters.process
+        self._lost = LostLetters(core.states, core.counters)
 
     async def purge_topic(self, name: str, *, by: str = "") -> None:
         """Forget all that was published before, for the topic, its subscriptions and its snapshots, which go.

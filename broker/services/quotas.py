@@ -4,11 +4,8 @@ from collections.abc import Mapping
 
 from broker.domain.names import check_project
 from broker.domain.quota import COUNTS, QuotaReport
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.quotas import Quotas
+from broker.runtime.core import Core
 from broker.runtime.retained_bytes import RetainedBytes
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
 from broker.store.resources import quotas as store
 
 TOLD_PRINCIPALS = 100  # those that use most
@@ -17,19 +14,12 @@ TOLD_PRINCIPALS = 100  # those that use most
 class QuotaService:
     """An extension, in the manner of Google's Service Usage."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        quotas: Quotas,
-        retained_bytes: RetainedBytes,
-        wake_ups: WakeUps,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._quotas = quotas
+    def __init__(self, core: Core, retained_bytes: RetainedBytes) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._quotas = core.quotas
         self._retained_bytes = retained_bytes
-        self._wake_ups = wake_ups
+        self._wake_ups = core.wake_ups
 
     async def get_quotas(self, project: str) -> QuotaReport:
         """Limits and usage of a project.  Raises InvalidArgument."""

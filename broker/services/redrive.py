@@ -11,13 +11,12 @@ from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.redrive import Chosen, Outcome, RedriveOptions, check_redrive, chosen_by, to_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.services.copies import open_target
 from broker.services.filters import compiled
 from broker.services.operations import OperationService
 from broker.services.permitted import AskPermission, is_permitted
 from broker.services.subscriptions import existing_subscription
-from broker.store.driver.database import Database
 from broker.store.log.chosen_letters import LetterCount, count_chosen
 from broker.store.log.redrive import list_piles
 from broker.store.log.scheduled_messages import located
@@ -53,9 +52,9 @@ class ChosenLetters:
 class RedriveService:
     """What it starts is done by workers/operations/redrive.py."""
 
-    def __init__(self, database: Database, clock: DatabaseClock, operations: OperationService) -> None:
-        self._database = database
-        self._clock = clock
+    def __init__(self, core: Core, operations: OperationService) -> None:
+        self._database = core.database
+        self._clock = core.clock
         self._operations = operations
 
     async def redrive(

@@ -9,39 +9,26 @@ from broker.domain.message_id import parse_message_id
 from broker.domain.names import leaf
 from broker.domain.resend import Outcome, ResendOptions, check_resend
 from broker.domain.subscription import Subscription
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.services.hot_transactions import in_hot_transaction
 from broker.services.subscriptions import existing_subscription
-from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.resend import Id, Resend, resend
 from broker.store.log.scheduled_messages import located
 from broker.telemetry.log import fields_of
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RESENT
-from broker.telemetry.state_changes import StateChanges
 
 
 class ResendService:
     """It is done when the call is answered: what is resent may be claimed."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        attempt_ids: AttemptIds,
-        states: StateChanges,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._attempt_ids = attempt_ids
-        self._states = states
-        self._counters = counters
+    def __init__(self, core: Core) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._attempt_ids = core.attempt_ids
+        self._states = core.states
+        self._counters = core.counters
 
     async def resend(self, name: str, options: ResendOptions, *, by: str = "") -> Mapping[str, Outcome]:
         """What became of each message.

@@ -2,21 +2,19 @@
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.names import check_project
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.store.access.policies import forget_policies
-from broker.store.driver.database import Database
 from broker.store.resources.projects import Emptied, empty_project
 from broker.telemetry.log import fields_of
-from broker.telemetry.state_changes import StateChanges
 
 
 class ResetService:
     """`allowed`: by the operator, for nothing of it can be had back."""
 
-    def __init__(self, database: Database, wake_ups: WakeUps, states: StateChanges, *, allowed: bool) -> None:
-        self._database = database
-        self._wake_ups = wake_ups
-        self._states = states
+    def __init__(self, core: Core, *, allowed: bool) -> None:
+        self._database = core.database
+        self._wake_ups = core.wake_ups
+        self._states = core.states
         self._allowed = allowed
 
     async def reset_project(self, project: str, *, by: str = "") -> Emptied:

@@ -14,15 +14,12 @@ from broker.domain.publish_limits import named
 from broker.domain.retraction import Outcome, Retracted, check_retraction, of_another_topic
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
-from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.wake_ups import WakeUps
 from broker.services.hot_transactions import hot_transaction, in_hot_transaction
 from broker.services.permitted import AskPermission, is_permitted
 from broker.services.publish import PublishService
 from broker.services.topics import topic_not_found
-from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.messages import EncodedMessages, append_messages
 from broker.store.log.partitions import with_partitions
@@ -30,9 +27,7 @@ from broker.store.log.retracted import Id, name_replacement
 from broker.store.log.retraction import Asked, Done, retract
 from broker.store.resources import topics
 from broker.telemetry.log import fields_of
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RETRACTED
-from broker.telemetry.state_changes import StateChanges
 
 _TRIES = 5  # of a call that met somebody else
 
@@ -52,25 +47,15 @@ class _TopicChanged(Exception):
 class RetractionService:
     """It is done when the call is answered."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        resources: ResourceCache,
-        wake_ups: WakeUps,
-        publish: PublishService,
-        next_due: NextDue,
-        states: StateChanges,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._resources = resources
-        self._wake_ups = wake_ups
+    def __init__(self, core: Core, publish: PublishService, next_due: NextDue) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._resources = core.resources
+        self._wake_ups = core.wake_ups
         self._publish = publish
         self._next_due = next_due
-        self._states = states
-        self._counters = counters
+        self._states = core.states
+        self._counters = core.counters
 
     async def retract(
         self, topic_name: str, message_ids: Sequence[str], *, by: str = "", may_see: AskPermission

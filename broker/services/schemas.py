@@ -20,12 +20,10 @@ from broker.domain.schema import (
     split_revision,
 )
 from broker.payload_schemas.mismatch import Mismatch
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.quotas import Quotas
+from broker.runtime.core import Core
 from broker.runtime.schema_checks import SchemaChecks
-from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
-from broker.store.driver.database import Database, ResourceConnection
+from broker.store.driver.database import ResourceConnection
 from broker.store.resources import payload_schemas
 
 
@@ -37,14 +35,12 @@ def schema_not_found(name: str) -> BrokerError:
 class SchemaService:
     """Google's SchemaService.  Every change is announced to all processes."""
 
-    def __init__(
-        self, database: Database, clock: DatabaseClock, wake_ups: WakeUps, checks: SchemaChecks, quotas: Quotas
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
+    def __init__(self, core: Core, checks: SchemaChecks) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
         self._checks = checks
-        self._quotas = quotas
+        self._quotas = core.quotas
 
     async def create_schema(self, wanted: Schema) -> Schema:
         """Raises InvalidArgument, AlreadyExists, ResourceExhausted (a quota, or the project has MAX_SCHEMAS)."""

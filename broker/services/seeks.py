@@ -16,21 +16,17 @@ from broker.domain.snapshot import Snapshot
 from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import DELETED_TOPIC
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.quotas import Quotas
+from broker.runtime.core import Core
 from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.runtime.wake_ups import WakeUps
 from broker.services.snapshots import existing_snapshot
 from broker.services.subscriptions import attached_subscription
 from broker.store.access.policies import forget_policy
-from broker.store.driver.database import Database, ResourceConnection
+from broker.store.driver.database import ResourceConnection
 from broker.store.log import cursors
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.cursors import ShardSeek
 from broker.store.log.previews import compare, read_holding
 from broker.store.resources import snapshots
 from broker.store.resources.cursor_locks import lock_cursors_of
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import PURGES
 
 P = ParamSpec("P")
@@ -85,23 +81,14 @@ def _again(call: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 class SeekService:
     """Subscriber.Seek, and what this broker has beside it."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        attempt_ids: AttemptIds,
-        wake_ups: WakeUps,
-        activity: SubscriptionActivity,
-        quotas: Quotas,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._attempt_ids = attempt_ids
-        self._wake_ups = wake_ups
+    def __init__(self, core: Core, activity: SubscriptionActivity) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._attempt_ids = core.attempt_ids
+        self._wake_ups = core.wake_ups
         self._activity = activity
-        self._quotas = quotas
-        self._counts = counters.process
+        self._quotas = core.quotas
+        self._counts = core.counters.process
 
     @_again
     async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False, by: str = "") -> Replay:

@@ -12,12 +12,11 @@ from broker.domain.page import Page, cut_page
 from broker.domain.position import Position
 from broker.domain.snapshot import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Snapshot, check_snapshot, first_expire_time
 from broker.domain.subscription import Subscription
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.quotas import Quotas
+from broker.runtime.core import Core
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.services.subscriptions import attached_subscription, existing_subscription
 from broker.store.access.policies import forget_policy
-from broker.store.driver.database import Database, ResourceConnection
+from broker.store.driver.database import ResourceConnection
 from broker.store.log import cursors
 from broker.store.resources import snapshots
 
@@ -25,17 +24,11 @@ from broker.store.resources import snapshots
 class SnapshotService:
     """The snapshots of Google's Subscriber service."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        activity: SubscriptionActivity,
-        quotas: Quotas,
-    ) -> None:
-        self._database = database
-        self._clock = clock
+    def __init__(self, core: Core, activity: SubscriptionActivity) -> None:
+        self._database = core.database
+        self._clock = core.clock
         self._activity = activity
-        self._quotas = quotas
+        self._quotas = core.quotas
 
     async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
         """Hold what is not acked now and all that comes later.  Without a name (gRPC) it is given one.

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 
 from broker.domain.ack_id import attempt_name
@@ -13,16 +12,13 @@ from broker.domain.journal import NOBODY, Author
 from broker.domain.names import leaf, project_of
 from broker.domain.subscription import Subscription
 from broker.runtime.connections import Connection
+from broker.runtime.core import Core
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
 from broker.runtime.pull_queue import PullTerms, SubscriptionChanged
-from broker.runtime.quotas import Quotas
 from broker.runtime.readers import Readers, Reading
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.runtime.tasks import Tasks
 from broker.services.pull import handed_out, pullable
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import OPEN_STREAMS
 
 WAIT_SECONDS = 60.0  # for the next message; then the stream asks anew
@@ -31,18 +27,25 @@ _PAUSE_SECONDS = 1.0
 _QUOTA_SECONDS = 0.5  # the longest sleep for want of a quota: it may have been raised meanwhile
 
 
-@dataclass(frozen=True, slots=True)
 class StreamingPullService:
-    """Subscriber.StreamingPull.  The parts that each stream works with."""
+    """Subscriber.StreamingPull, and the parts that each stream uses."""
 
-    resources: ResourceCache
-    quotas: Quotas
-    long_poll: LongPoll
-    outstanding: Outstanding
-    activity: SubscriptionActivity
-    tasks: Tasks
-    readers: Readers
-    counters: Counters = field(default_factory=Counters)
+    def __init__(
+        self,
+        core: Core,
+        long_poll: LongPoll,
+        outstanding: Outstanding,
+        activity: SubscriptionActivity,
+        readers: Readers,
+    ) -> None:
+        self.resources = core.resources
+        self.quotas = core.quotas
+        self.tasks = core.tasks
+        self.counters = core.counters
+        self.long_poll = long_poll
+        self.outstanding = outstanding
+        self.activity = activity
+        self.readers = readers
 
     async def open(
         self,

@@ -17,16 +17,14 @@ from broker.domain.subscription import (
     check_subscription,
 )
 from broker.filtering.changes import compiled_filter
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.dead_letter_news import DeadLetterNews
-from broker.runtime.quotas import Quotas
 from broker.runtime.transforms import TransformChecks
-from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
 from broker.secrets.webhook_secrets import sealed
 from broker.store.access.policies import forget_policy
 from broker.store.access.service_accounts import find_service_account
-from broker.store.driver.database import Database, ResourceConnection
+from broker.store.driver.database import ResourceConnection
 from broker.store.resources import push_states, subscriptions, topics
 
 
@@ -64,12 +62,8 @@ class SubscriptionService:
 
     def __init__(
         self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        quotas: Quotas,
+        core: Core,
         transforms: TransformChecks,
-        dead_letter_news: DeadLetterNews,
         *,
         secrets: Secrets,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
@@ -78,13 +72,13 @@ class SubscriptionService:
         """`secrets` encrypt those of webhooks.  `only_own_accounts`: pushes carry tokens of this broker's service
         accounts alone.
         """
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
         self._secrets = secrets
-        self._quotas = quotas
+        self._quotas = core.quotas
         self._transforms = transforms
-        self._dead_letter_news = dead_letter_news
+        self._dead_letter_news = DeadLetterNews(core.states)
         self._min_delivery_attempts = min_delivery_attempts
         self._only_own_accounts = only_own_accounts
 

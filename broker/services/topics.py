@@ -11,12 +11,10 @@ from broker.domain.page import Page, cut_page
 from broker.domain.priority import Priorities
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, check_encoding, within
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.quotas import Quotas
+from broker.runtime.core import Core
 from broker.runtime.transforms import TransformChecks
-from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
-from broker.store.driver.database import Database, ResourceConnection
+from broker.store.driver.database import ResourceConnection
 from broker.store.resources import payload_schemas, topic_logs, topics
 
 
@@ -28,21 +26,12 @@ def topic_not_found(name: str) -> BrokerError:
 class TopicService:
     """The topics of Google's Publisher service.  Every change is announced to all processes."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        quotas: Quotas,
-        transforms: TransformChecks,
-        *,
-        shards_per_topic: int = 1,
-    ) -> None:
-        self._quotas = quotas
+    def __init__(self, core: Core, transforms: TransformChecks, *, shards_per_topic: int = 1) -> None:
+        self._quotas = core.quotas
         self._transforms = transforms
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
         self._shards_per_topic = shards_per_topic
 
     async def create_topic(self, wanted: Topic) -> Topic:

@@ -14,16 +14,10 @@ from broker.domain.errors import Aborted, BrokerError, NotFound, PermissionDenie
 from broker.domain.names import project_of
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
-from broker.runtime.company import Company
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.fair_turns import FairTurns
-from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
-from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.storage_alarm import StorageAlarm
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
 from broker.store.log.dead_letter_work import find_dead_letter_work
 from broker.store.log.dead_letters import (
     MAX_LETTERS,
@@ -35,9 +29,7 @@ from broker.store.log.dead_letters import (
 )
 from broker.store.log.partitions import with_partitions
 from broker.telemetry.log import fields_of, reason
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DEAD_LETTERED, EXPIRED
-from broker.telemetry.state_changes import StateChanges
 from broker.telemetry.tally import Tally
 
 BESIDE = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
@@ -49,32 +41,20 @@ MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
 class DeadLetterForwarder:
     """Every process has one; rows that one has locked are passed by the others."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        resources: ResourceCache,
-        wake_ups: WakeUps,
-        counters: Counters,
-        company: Company,
-        loop_turns: LoopTurns,
-        states: StateChanges,
-        storage: StorageAlarm | None = None,
-        check_publisher: CheckPublisher = allow_any_publisher,
-    ) -> None:
-        self._news, self._check_publisher = DeadLetterNews(states), check_publisher
-        self._states = states
-        self._storage = storage or StorageAlarm()
+    def __init__(self, core: Core, check_publisher: CheckPublisher = allow_any_publisher) -> None:
+        self._news, self._check_publisher = DeadLetterNews(core.states), check_publisher
+        self._states = core.states
+        self._storage = core.storage
         # By subscription, shard and sequence: until when a message is passed by.
         self._passed_by: dict[tuple[int, int, int], datetime] = {}
         # Of subscriptions and shards that have something, by the seconds that batches take.
         self._turns = FairTurns[tuple[str, int]](1, long=inf)
         self._waiting: set[tuple[str, int]] = set()
-        self._counters, self._company, self._loop_turns = counters, company, loop_turns
-        self._database = database
-        self._clock = clock
-        self._resources = resources
-        self._wake_ups = wake_ups
+        self._counters, self._company, self._loop_turns = core.counters, core.company, core.loop_turns
+        self._database = core.database
+        self._clock = core.clock
+        self._resources = core.resources
+        self._wake_ups = core.wake_ups
         self._tally = Tally("dead letters")
 
     async def run_once(self) -> int:

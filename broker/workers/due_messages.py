@@ -10,12 +10,9 @@ from broker.domain.errors import Aborted, Unavailable
 from broker.domain.message_id import message_id
 from broker.domain.names import project_of
 from broker.domain.timestamps import whole_milliseconds
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.fair_turns import FairTurns
 from broker.runtime.next_due import NextDue
-from broker.runtime.storage_alarm import StorageAlarm
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
 from broker.store.log.partitions import with_partitions
 from broker.store.log.scheduled_messages import (
     MAX_DUE,
@@ -26,9 +23,7 @@ from broker.store.log.scheduled_messages import (
 )
 from broker.store.resources.topics import find_topics_of_shards
 from broker.telemetry.log import fields_of, reason
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import LATENESS
-from broker.telemetry.state_changes import StateChanges
 
 _LOOK = timedelta(seconds=1)  # how soon a process does what one that has died has left
 _STEP = timedelta(milliseconds=1)  # publish times have no finer one
@@ -46,24 +41,14 @@ class DueMessages:
 
     healthy_seconds = 30.0
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        next_due: NextDue,
-        counters: Counters | None = None,
-        states: StateChanges | None = None,
-        storage: StorageAlarm | None = None,
-    ) -> None:
-        """`storage`: while it is raised nothing is published, and what is due is published late."""
-        self._storage = storage or StorageAlarm()
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
+    def __init__(self, core: Core, next_due: NextDue) -> None:
+        self._storage = core.storage  # while it is raised nothing is published, and what is due is published late
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
         self._next_due = next_due
-        self._counters = counters or Counters()
-        self._states = states or StateChanges()
+        self._counters = core.counters
+        self._states = core.states
         self._turns = FairTurns[int](1, long=inf)
         self._waiting: set[int] = set()  # shards that wait for a turn
         self._projects: dict[int, str] = {}  # by shard

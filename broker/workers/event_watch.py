@@ -11,20 +11,17 @@ from broker.domain.errors import BrokerError, NotFound, PermissionDenied
 from broker.domain.event import LAGS, STATES, Found, Kind, Subject, compare, event_message, storage_subject
 from broker.domain.lag_alerts import lags_to_tell
 from broker.domain.names import leaf, project_of
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.looks import Looks
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
-from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.storage_alarm import StorageAlarm
-from broker.store.driver.database import Database, ResourceConnection
+from broker.store.driver.database import ResourceConnection
 from broker.store.log.messages import encode_messages
 from broker.store.resources import events as store
 from broker.store.resources.events import WaitingEvent
 from broker.store.resources.subscriptions import list_alerting_subscriptions
 from broker.telemetry.log import fields_of
-from broker.telemetry.state_changes import StateChanges
 
 EVENT_SECONDS = 5.0
 LAG_SECONDS = 15.0
@@ -37,24 +34,20 @@ class EventWatch:
 
     def __init__(
         self,
-        database: Database,
-        clock: DatabaseClock,
-        resources: ResourceCache,
+        core: Core,
         publishes: PublishCoalescer,
-        states: StateChanges,
-        storage: StorageAlarm | None = None,
         check_publisher: CheckPublisher = allow_any_publisher,
         *,
         late: timedelta = store.LATE,
     ) -> None:
         """`late`: so long after its publish time a dead letter may be committed."""
-        self._database = database
-        self._looks = Looks(database)  # what is told is compared with what was told: on the primary
-        self._clock = clock
-        self._resources = resources
+        self._database = core.database
+        self._looks = Looks(core.database)  # what is told is compared with what was told: on the primary
+        self._clock = core.clock
+        self._resources = core.resources
         self._publishes = publishes
-        self._states = states
-        self._storage = storage or StorageAlarm()
+        self._states = core.states
+        self._storage = core.storage
         self._late = late
         self._check_publisher = check_publisher
 

@@ -6,9 +6,8 @@ from functools import partial
 from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
 from broker.domain.delivery_record import RECORD_HOURS
 from broker.domain.errors import BrokerError
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.store.access.audit_entries import delete_old_audit_entries
-from broker.store.driver.database import Database
 from broker.store.driver.postgres_errors import translate_errors
 from broker.store.log.delivery_records import drop_old_records
 from broker.store.log.identities import drop_identities_behind
@@ -24,8 +23,6 @@ from broker.store.resources.filter_changes import forget_filters
 from broker.store.resources.operations import delete_old_operations
 from broker.store.resources.snapshots import delete_expired_snapshots
 from broker.telemetry.lost_letters import LostLetters
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.state_changes import StateChanges
 
 # Each is done whatever became of those before: a full disk, on which nothing can be made, is given space back.
 _PARTS = (
@@ -39,10 +36,7 @@ class RetentionJanitor:
 
     def __init__(
         self,
-        database: Database,
-        clock: DatabaseClock,
-        states: StateChanges | None = None,
-        counters: Counters | None = None,
+        core: Core,
         *,
         audit_days: int = AUDIT_DAYS,
         audit_entries: int = AUDIT_ENTRIES,
@@ -56,10 +50,10 @@ class RetentionJanitor:
         self._delivery_record_hours = delivery_record_hours
         self._audit_days, self._audit_entries = audit_days, audit_entries
         self._operation_days = operation_days
-        self._states = states or StateChanges()
-        self._lost = LostLetters(self._states, counters or Counters())
-        self._database = database
-        self._clock = clock
+        self._states = core.states
+        self._lost = LostLetters(self._states, core.counters)
+        self._database = core.database
+        self._clock = core.clock
 
     async def run_once(self) -> None:
         """One pass.  Raises the first BrokerError that a part of it met."""

@@ -4,13 +4,11 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from broker.runtime.company import Company
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.next_due import NextDue
 from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.turn_counts import TurnCounts
-from broker.telemetry.metrics.counters import Counters
 
 AT_ONCE = 3  # schedules that tick at the same time, each with a connection to the database
 LONG_SECONDS = (
@@ -43,20 +41,13 @@ class ScheduleWorker:
 
     healthy_seconds = 30.0
 
-    def __init__(
-        self,
-        clock: DatabaseClock,
-        ticker: ScheduleTicker,
-        next_tick: NextDue,
-        counters: Counters,
-        company: Company | None = None,
-    ) -> None:
-        """`company`: while others use the process, a project that is behind with its ticks leaves half the time."""
-        self._clock = clock
+    def __init__(self, core: Core, ticker: ScheduleTicker, next_tick: NextDue) -> None:
+        self._clock = core.clock
         self._ticker = ticker
         self._next_tick = next_tick
-        self._counts = TurnCounts(counters, "schedule")
-        self._company = company
+        self._counts = TurnCounts(core.counters, "schedule")
+        # While others use the process, a project that is behind with its ticks leaves half of the time to them.
+        self._company = core.company
         self._turns = FairTurns[_Asking](AT_ONCE, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS)
         self._known: set[str] = set()  # projects that wait for a turn, or have one
         self._long: set[str] = set()  # projects whose last tick took long
@@ -149,7 +140,6 @@ class ScheduleWorker:
 
         A few ticks now and then are no use of the process that others would have to be bounded for.
         """
-        if self._company is not None:
-            self._company.had_turn(project)
-            if self._company.is_there():
-                await asyncio.sleep(seconds)
+        self._company.had_turn(project)
+        if self._company.is_there():
+            await asyncio.sleep(seconds)

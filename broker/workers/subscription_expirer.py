@@ -2,11 +2,9 @@
 
 import logging
 
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.runtime.wake_ups import WakeUps
 from broker.store.access.policies import forget_policy
-from broker.store.driver.database import Database
 from broker.store.resources.expiration import (
     delete_expired_subscription,
     find_expired_subscriptions,
@@ -22,13 +20,11 @@ logger = logging.getLogger(__name__)
 class SubscriptionExpirer:
     """Every process has one; each deletion is decided on the locked row, so they need not know of each other."""
 
-    def __init__(
-        self, database: Database, clock: DatabaseClock, activity: SubscriptionActivity, wake_ups: WakeUps
-    ) -> None:
-        self._database = database
-        self._clock = clock
+    def __init__(self, core: Core, activity: SubscriptionActivity) -> None:
+        self._database = core.database
+        self._clock = core.clock
         self._activity = activity
-        self._wake_ups = wake_ups
+        self._wake_ups = core.wake_ups
 
     async def run_once(self) -> int:
         """Look at what is idle, and delete what has expired.  Returns the number of subscriptions deleted."""

@@ -54,8 +54,8 @@ async def test_a_key_may_do_what_its_roles_allow_on_its_project_or_on_some_resou
     topic = f"{broker.project}/topics/sensors"
     for body, resource in (({}, broker.project), ({"resources": [topic]}, topic)):
         made = await _made(broker, **body)
-        assert broker.broker.access is not None
-        caller = await broker.broker.access.authenticator.caller(Shown(api_key=made["keyString"].encode()))
+        assert broker.broker.guard.access is not None
+        caller = await broker.broker.guard.access.authenticator.caller(Shown(api_key=made["keyString"].encode()))
         assert caller.grants == (Grant(frozenset({ROLE}), resource),)
         assert caller.confined
         assert caller.credential == f"apiKey:{made['name']}"

@@ -25,9 +25,9 @@ METHOD = "google.pubsub.v1.Publisher."
 
 
 async def _entries(broker: Guarded, text: str = "", **query: str) -> list[Json]:
-    assert broker.broker.audit_trail is not None
-    broker.broker.audit_trail._take_noted(in_window=True)
-    await broker.broker.audit_trail.flush()
+    assert broker.broker.guard.audit_trail is not None
+    broker.broker.guard.audit_trail._take_noted(in_window=True)
+    await broker.broker.guard.audit_trail.flush()
     answer = await broker.ok("GET", "projects/guarded/auditLogs", params={"filter": text, **query})
     entries: list[Json] = answer.get("entries", [])
     return entries

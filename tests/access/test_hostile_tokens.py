@@ -76,8 +76,8 @@ def _with_an_empty_secret(broker: Guarded, key: Json) -> str:
 
 
 def _token_keys(broker: Guarded) -> dict[str, Any]:
-    assert broker.broker.access is not None
-    return broker.broker.access.directory.current.token_keys
+    assert broker.broker.guard.access is not None
+    return broker.broker.guard.access.directory.current.token_keys
 
 
 def _with_an_access_tokens_name_and_an_accounts_key(broker: Guarded, key: Json) -> str:
@@ -301,7 +301,7 @@ async def test_made_up_tokens_cost_no_statement(shared: Guarded) -> None:
         headers = {"X-Goog-Api-Key": f"brk-{number}"}
         assert (await shared.call("GET", f"{shared.project}/topics", headers=headers)).status_code == 401
     assert await reads() - before < 100, "what runs by itself may read them; two hundred credentials did not"
-    access = shared.broker.access
+    access = shared.broker.guard.access
     assert access is not None
     assert len(access.authenticator._refused) <= 5_000
 

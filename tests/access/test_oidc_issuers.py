@@ -107,8 +107,8 @@ async def trusting(issuer: Issuer, clone: Callable[[], Any]) -> AsyncIterator[Gu
 
 
 async def _caller(broker: Guarded, shown: Shown) -> Caller:
-    assert broker.broker.access is not None
-    return await broker.broker.access.authenticator.caller(shown)
+    assert broker.broker.guard.access is not None
+    return await broker.broker.guard.access.authenticator.caller(shown)
 
 
 async def test_a_caller_is_the_user_whose_verified_address_the_issuer_may_speak_for(
@@ -182,8 +182,8 @@ async def test_tokens_for_somebody_else_old_ones_and_forged_ones_are_refused(
 
 
 async def test_keys_are_read_once_and_again_when_there_is_a_new_one(issuer: Issuer, trusting: Guarded) -> None:
-    assert trusting.broker.access is not None
-    keys = trusting.broker.access.authenticator._issuers._issuers[issuer.url][1]
+    assert trusting.broker.guard.access is not None
+    keys = trusting.broker.guard.access.authenticator._issuers._issuers[issuer.url][1]
     seconds = [0.0]
     keys._ticks = lambda: seconds[0]
     for _ in range(3):
@@ -204,7 +204,7 @@ async def test_keys_are_read_once_and_again_when_there_is_a_new_one(issuer: Issu
 async def test_a_token_that_was_accepted_ends_when_its_issuer_withdraws_the_key(
     issuer: Issuer, trusting: Guarded
 ) -> None:
-    access = trusting.broker.access
+    access = trusting.broker.guard.access
     assert access is not None
     other = generate_private_key(65537, 2048)
     issuer.serve(_jwk(RSA, "one"), _jwk(other, "two"))
@@ -228,7 +228,7 @@ async def test_a_token_that_was_accepted_ends_when_its_issuer_withdraws_the_key(
 async def test_a_token_ends_when_its_issuer_gives_the_name_of_the_key_to_another(
     issuer: Issuer, trusting: Guarded
 ) -> None:
-    access = trusting.broker.access
+    access = trusting.broker.guard.access
     assert access is not None
     shown = issuer.token(trusting)
     assert (await _caller(trusting, shown)).authenticated
@@ -240,7 +240,7 @@ async def test_a_token_ends_when_its_issuer_gives_the_name_of_the_key_to_another
 
 
 async def test_while_an_issuer_is_away_its_tokens_are_accepted(issuer: Issuer, trusting: Guarded) -> None:
-    access = trusting.broker.access
+    access = trusting.broker.guard.access
     assert access is not None
     shown = issuer.token(trusting)
     await _caller(trusting, shown)
@@ -251,7 +251,7 @@ async def test_while_an_issuer_is_away_its_tokens_are_accepted(issuer: Issuer, t
 
 
 async def test_a_pull_that_waits_ends_when_the_issuer_withdraws_the_key(issuer: Issuer, trusting: Guarded) -> None:
-    access = trusting.broker.access
+    access = trusting.broker.guard.access
     assert access is not None
     name = f"{trusting.project}/subscriptions/sub"
     await trusting.ok("PUT", f"{trusting.project}/topics/topic", {})
@@ -305,8 +305,8 @@ async def test_an_issuer_that_hangs_holds_up_nobody_whose_key_is_known(
         with pytest.raises(Unavailable):
             await _caller(trusting, issuer.token(trusting))
     issuer.hangs = False
-    assert trusting.broker.access is not None
-    keys = trusting.broker.access.authenticator._issuers._issuers[issuer.url][1]
+    assert trusting.broker.guard.access is not None
+    keys = trusting.broker.guard.access.authenticator._issuers._issuers[issuer.url][1]
     keys._tried_at = float("-inf")
     assert (await _caller(trusting, issuer.token(trusting))).authenticated
     issuer.hangs = True

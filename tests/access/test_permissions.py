@@ -323,7 +323,7 @@ async def test_a_pull_that_waits_ends_when_its_caller_may_no_more(broker: Guarde
     somebody = await _somebody(broker)
     await somebody.given("roles/pubsub.subscriber", SUBSCRIPTION)
     waiting = asyncio.create_task(somebody.status("POST", f"{SUBSCRIPTION}:pull", {"maxMessages": 1}))
-    await eventually(lambda: bool(broker.broker.long_poll.waited_for()))
+    await eventually(lambda: bool(broker.broker.claiming.long_poll.waited_for()))
     await broker.ok("POST", f"{SUBSCRIPTION}:setIamPolicy", {"policy": {}})
     assert await waiting == 403
 

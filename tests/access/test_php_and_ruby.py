@@ -110,15 +110,15 @@ async def test_such_a_token_ends_with_the_key_that_signed_it(broker: Guarded) ->
 
 async def test_no_more_keys_are_tried_than_an_account_may_have(broker: Guarded) -> None:
     """The administrator's account may have more: the newest are tried, and others must be named."""
-    assert broker.broker.access is not None
+    assert broker.broker.guard.access is not None
     email = broker.admin["client_email"]
     await broker.call("GET", f"{broker.project}/topics")
-    current = broker.broker.access.directory.current
+    current = broker.broker.guard.access.directory.current
     assert current.key_ids[email] == [broker.admin["private_key_id"]]
     account = await broker.account()
     made = [await broker.key(account) for _ in range(MAX_KEYS)]
     await broker.call("GET", f"{broker.project}/topics")
-    tried = broker.broker.access.directory.current.key_ids[account["email"]]
+    tried = broker.broker.guard.access.directory.current.key_ids[account["email"]]
     assert tried == [key["private_key_id"] for key in reversed(made)]
 
 

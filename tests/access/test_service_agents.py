@@ -42,7 +42,7 @@ async def _publishers(broker: Guarded) -> list[Json]:
 
 async def _events(broker: Guarded) -> list[str]:
     """The types and subjects of the events of the other project since the last time."""
-    await broker.broker.passes.event_watch.run_once()
+    await broker.broker.jobs.event_watch.run_once()
     body = {"maxMessages": 100, "returnImmediately": True}
     answer = await broker.ok("POST", f"{OTHER}/subscriptions/event-sub:pull", body)
     received = answer.get("receivedMessages", [])
@@ -200,7 +200,7 @@ async def test_a_copy_to_a_topic_of_another_project_ends_when_its_owner_no_longe
 async def test_a_decision_about_a_service_agent_costs_no_query_until_access_changes(broker: Guarded) -> None:
     await _author(broker)
     await _bind(broker, AGENT)
-    access = broker.broker.access
+    access = broker.broker.guard.access
     assert access is not None
     await access.agents.check_publisher(OTHER, TOPIC)
     decisions = access.authorizer._decisions

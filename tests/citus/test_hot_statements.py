@@ -16,6 +16,7 @@ from broker.store.driver.statements import Statement
 from broker.store.log import letters_on_nodes, piles_on_nodes, retracted, retraction
 from broker.workers.retention_janitor import RetentionJanitor
 from tests.fixtures.citus import NEEDS_CITUS
+from tests.fixtures.core import make_core
 from tests.fixtures.database import in_schema
 from tests.store.query_plans.every_statement import MODULES, every_statement_sent, literal
 
@@ -207,6 +208,6 @@ async def test_each_part_of_a_pass_of_the_janitor_runs(distributed: psycopg.Conn
         clock = DatabaseClock(database)
         await clock.synchronise()
         for _ in range(2):  # the second has partitions
-            await RetentionJanitor(database, clock).run_once()
+            await RetentionJanitor(make_core(database, clock)).run_once()
     finally:
         await database.close()

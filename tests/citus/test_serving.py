@@ -21,6 +21,7 @@ from broker.workers.retention_janitor import RetentionJanitor
 from tests.citus.conftest import broker_options
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message, text
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
+from tests.fixtures.core import make_core
 from tests.fixtures.database import begin, in_schema
 from tests.fixtures.log import SECOND, make_log
 from tests.workers.test_retention_janitor import LaterClock
@@ -289,7 +290,7 @@ async def test_the_janitor_drops_what_nobody_wants_and_keeps_the_rest(served_url
         await clock.synchronise()
         async with database.connection() as connection:
             before = await list_partitions(connection)
-            await RetentionJanitor(database, clock).run_once()
+            await RetentionJanitor(make_core(database, clock)).run_once()
             after = await list_partitions(connection)
         assert await log.pull_texts(now=log.start + SECOND) == ["kept"]
         [wanted] = [each for each in before if each.start <= log.start < each.end]

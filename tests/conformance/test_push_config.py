@@ -394,7 +394,7 @@ async def test_a_pull_that_waits_ends_when_the_subscription_becomes_a_push_subsc
     async with broker.running():
         pull = broker.services.pull.pull(name, max_messages=1, return_immediately=False, hung_up=never)
         waiting = asyncio.create_task(pull)
-        await eventually(broker.long_poll.waited_for)
+        await eventually(broker.claiming.long_poll.waited_for)
         await broker.services.subscriptions.modify_push_config(name, PushConfig(endpoint=ENDPOINT))
         with pytest.raises(FailedPrecondition):
             await waiting

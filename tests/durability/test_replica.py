@@ -45,7 +45,7 @@ class Looking:
         self.broker, self.rest = broker, Rest(client, project)
 
     def count(self, by: str) -> int:
-        return int(self.broker.counters.process[LOOKS[by]])
+        return int(self.broker.core.counters.process[LOOKS[by]])
 
     async def seen(self) -> int:
         """How many messages a look at the subscription shows."""

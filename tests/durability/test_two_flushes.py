@@ -15,10 +15,10 @@ from broker.domain.message import NewMessage
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.publish_coalescer import MIN_FOLLOWING_MESSAGES, PublishCoalescer
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.messages import Appended, EncodedMessages, encode_messages
 from tests.fixtures.broker import eventually
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
@@ -65,8 +65,7 @@ async def publisher(log: Log) -> AsyncIterator[Publisher]:
     clock = DatabaseClock(log.database)
     await clock.synchronise()
     tasks = Tasks()
-    wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
-    publisher = Publisher(log, PublishCoalescer(log.database, clock, wake_ups, tasks))
+    publisher = Publisher(log, PublishCoalescer(make_core(log.database, clock, tasks)))
     async with log.database.hot():
         await publisher.start(batch("warm", 1))
     yield publisher

@@ -18,7 +18,7 @@ async def test_a_scrape_tells_what_waits_how_old_it_is_and_what_is_out(
     broker: tuple[Broker, httpx.AsyncClient], project: str
 ) -> None:
     rest = Rest(broker[1], project)
-    clock = broker[0]._clock
+    clock = broker[0].core.clock
     assert isinstance(clock, StoppedClock)
     await rest.create_topic()
     await rest.create_subscription(ackDeadlineSeconds=600)
@@ -45,8 +45,8 @@ async def test_a_scrape_tells_what_waits_how_old_it_is_and_what_is_out(
 async def test_a_scrape_tells_which_endpoints_and_messages_are_reported_as_failing(
     broker: tuple[Broker, httpx.AsyncClient], project: str
 ) -> None:
-    rest, database = Rest(broker[1], project), broker[0]._database
-    now = broker[0]._clock.now()
+    rest, database = Rest(broker[1], project), broker[0].core.database
+    now = broker[0].core.clock.now()
     await rest.create_topic()
     run = FailureRun(since=now, requests=1, status=503, reason="Service Unavailable")
     message = FailingMessage(message_id="1", since=now, failures=3, status=400, reason="Bad Request")
@@ -78,7 +78,7 @@ async def test_a_scrape_tells_what_stands_still_by_somebody_s_will_and_what_is_u
     broker: tuple[Broker, httpx.AsyncClient], project: str
 ) -> None:
     rest = Rest(broker[1], project)
-    clock = broker[0]._clock
+    clock = broker[0].core.clock
     assert isinstance(clock, StoppedClock)
     for name in ("topic", "other", "iced"):
         await rest.create_topic(name, messageRetentionDuration="600s")

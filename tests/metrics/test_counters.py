@@ -87,7 +87,7 @@ async def test_refused_publishes_are_counted_by_their_code(broker: Running, proj
 
 async def test_expired_deadlines_and_dead_letters_are_counted(broker: Running, project: str) -> None:
     rest = Rest(broker[1], project)
-    clock = broker[0]._clock
+    clock = broker[0].core.clock
     assert isinstance(clock, StoppedClock)
     await rest.create_topic()
     await rest.create_topic("dead")
@@ -98,7 +98,7 @@ async def test_expired_deadlines_and_dead_letters_are_counted(broker: Running, p
         assert len(await rest.pull(max_messages=10)) == 3
         clock.ahead += timedelta(seconds=11)
     await rest.pull(max_messages=10)
-    await broker[0].passes.dead_letter_forwarder.run_once()
+    await broker[0].jobs.dead_letter_forwarder.run_once()
     sub = {"project": project.removeprefix("projects/"), "subscription": "sub"}
 
     async def all_gone() -> bool:

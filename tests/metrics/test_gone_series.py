@@ -23,7 +23,7 @@ def test_they_leave_within_minutes() -> None:
 async def test_series_of_the_deleted_and_the_detached_leave_without_a_scrape(
     broker: tuple[Broker, httpx.AsyncClient], project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rest, janitor = Rest(broker[1], project), broker[0].passes.series_janitor
+    rest, janitor = Rest(broker[1], project), broker[0].jobs.series_janitor
     for topic in ("topic", "deleted-topic"):
         await rest.create_topic(topic)
         for name in ("kept", "deleted", "detached"):
@@ -43,7 +43,7 @@ async def test_series_of_the_deleted_and_the_detached_leave_without_a_scrape(
     monkeypatch.setattr("broker.telemetry.metrics.book.REUSE_SECONDS", -1.0)
     await janitor.run_once()
     monkeypatch.setattr("broker.runtime.figures.KEPT_SECONDS", -1.0)
-    broker[0].passes.scrapes._figures._until = 0.0
+    broker[0].jobs.scrapes._figures._until = 0.0
     named = _named(await scrape(broker[1]))
     assert named == {"topic", "kept-of-topic", "kept-of-deleted-topic", "detached-of-deleted-topic"}
 

@@ -122,7 +122,7 @@ class RunningBroker:
             self._run(self._make_partitions(self.now + delta))
         self._clock.time += delta
         self._run(self._publish_due())
-        self._loop.call_soon_threadsafe(self._broker.wake, None, None)
+        self._loop.call_soon_threadsafe(self._broker.claiming.wake, None, None)
 
     async def _make_partitions(self, now: datetime) -> None:
         async with self._database.connection() as connection:
@@ -131,7 +131,7 @@ class RunningBroker:
     async def _publish_due(self) -> None:
         """All that is due, by this or by the broker's own worker, whoever comes first."""
         while True:
-            await self._broker.passes.due_messages.run_once()
+            await self._broker.jobs.due_messages.run_once()
             async with self._database.hot() as connection:
                 waiting = await find_scheduled_shards(connection)
             if all(shard.due_at > self.now for shard in waiting):
@@ -144,8 +144,8 @@ class RunningBroker:
 
     async def _tick(self) -> None:
         while True:
-            await self._broker.passes.schedules.run_once()
-            first = await self._broker.passes.ticker.next_at()
+            await self._broker.jobs.schedules.run_once()
+            first = await self._broker.jobs.ticker.next_at()
             if first is None or first > self.now:
                 return
             await asyncio.sleep(0.005)
@@ -156,7 +156,7 @@ class RunningBroker:
 
     async def _relay(self) -> None:
         while True:
-            await self._broker.passes.relay.run_once()
+            await self._broker.jobs.relay.run_once()
             async with self._database.connection() as connection:
                 cursor = await connection.execute(b"SELECT FROM staged LIMIT 1")
                 if await cursor.fetchone() is None:
@@ -164,7 +164,7 @@ class RunningBroker:
             await asyncio.sleep(0.005)
 
     def forward_dead_letters(self) -> int:
-        return self._run(self._broker.passes.dead_letter_forwarder.run_once())
+        return self._run(self._broker.jobs.dead_letter_forwarder.run_once())
 
     def tidy(self) -> None:
-        self._run(self._broker.passes.janitor.run_once())
+        self._run(self._broker.jobs.janitor.run_once())

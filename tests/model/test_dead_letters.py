@@ -58,7 +58,7 @@ class History:
 
     @property
     def now(self) -> datetime:
-        return self.broker._clock.now()
+        return self.broker.core.clock.now()
 
     def open(self, reason: str = "") -> list[str]:
         return [
@@ -104,7 +104,7 @@ class History:
             else:
                 body = {"ackIds": [each["ackId"] for each in received]}
                 await self.rest.ok("POST", f"{self.rest.subscription()}:reject", body)
-            while await self.broker.passes.dead_letter_forwarder.run_once():
+            while await self.broker.jobs.dead_letter_forwarder.run_once():
                 pass
             for each in received:
                 id_ = each["message"]["messageId"]
@@ -155,7 +155,7 @@ class History:
         self.topic = self.dice.choice(TOPICS)
         change = {"subscription": {"deadLetterPolicy": self._policy()}, "updateMask": "deadLetterPolicy"}
         await self.rest.ok("PATCH", self.rest.subscription(), change)
-        self.broker._resources.drop(self.rest.subscription())
+        self.broker.core.resources.drop(self.rest.subscription())
 
     async def redrive(self) -> None:
         reason = self.dice.choice(("", "nack"))
@@ -223,9 +223,9 @@ class History:
 
     async def wait(self) -> None:
         """Hours or days go by; the janitor tidies up."""
-        await self.broker.passes.janitor.run_once()
+        await self.broker.jobs.janitor.run_once()
         StoppedClock.ahead += self.dice.choice((timedelta(hours=1), timedelta(days=2), timedelta(days=3)))
-        await self.broker.passes.janitor.run_once()
+        await self.broker.jobs.janitor.run_once()
         for letter in self.letters.values():
             letter.readers = {name: "held" if how == "out" else how for name, how in letter.readers.items()}
 

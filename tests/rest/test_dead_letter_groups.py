@@ -28,7 +28,7 @@ class Given:
             await self.rest.ok("POST", f"{self.rest.subscription()}:reject", body)
         else:
             await self.rest.modify_ack_deadline(received, 0)
-        while await self.broker.passes.dead_letter_forwarder.run_once():
+        while await self.broker.jobs.dead_letter_forwarder.run_once():
             pass
         return ids
 
@@ -69,7 +69,7 @@ async def test_dead_letters_are_counted_by_what_they_have_in_common(given: Given
     assert await given.groups("reason", hour=hour, **{"attribute:env": "prod"}) == {"reject": 3, "nack": 1}
     assert await given.groups("reason", hour="2000-01-01T00") == {}
     assert await given.groups("reason", filter='attributes.env = "test"') == {"reject": 1}
-    async with given.broker._database.connection() as connection:
+    async with given.broker.core.database.connection() as connection:
         await connection.execute(b"UPDATE dead_letters SET reason = 'push 503' WHERE reason = 'nack'")
     assert await given.groups("status") == {"": 5, "503": 1}
     assert [text(m) for m in (await given.ask(status="503"))["deadLetters"]] == ["d"]
@@ -113,7 +113,7 @@ async def test_letters_that_wait_for_their_keys_are_held(given: Given) -> None:
     await given.rest.publish(*keyed)
     for _ in "abc":
         await given.rest.modify_ack_deadline(await given.rest.pull(max_messages=1), 0)
-        while await given.broker.passes.dead_letter_forwarder.run_once():
+        while await given.broker.jobs.dead_letter_forwarder.run_once():
             pass
     await given.give_up("d")
     await given.rest.drain("pile")

@@ -144,7 +144,7 @@ async def test_by_choice_a_message_without_an_id_is_known_by_what_is_in_it(rest:
 async def test_past_the_window_a_message_is_another_one(clocked: Rest, broker: Broker) -> None:
     await clocked.create_topic(extensions=ON)
     [first] = await clocked.publish(named("m", "a"))
-    clock: Any = broker._clock
+    clock: Any = broker.core.clock
     clock.ahead = timedelta(seconds=590)
     assert await clocked.publish(named("m", "a")) == [first]
     clock.ahead = timedelta(seconds=601)
@@ -157,7 +157,7 @@ async def test_past_the_window_a_message_is_another_one(clocked: Rest, broker: B
 async def test_a_window_that_is_changed_counts_from_then_on(clocked: Rest, broker: Broker) -> None:
     await clocked.create_topic(extensions=ON)
     [first] = await clocked.publish(named("m", "a"))
-    clock: Any = broker._clock
+    clock: Any = broker.core.clock
     clock.ahead = timedelta(seconds=60)
     for window, is_known in (("59s", False), ("86400s", True)):
         extensions = {"deduplication": {"window": window}}

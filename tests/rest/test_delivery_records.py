@@ -196,15 +196,15 @@ async def test_a_message_that_is_gone_is_told_of_for_a_day(database_url: str) ->
         [id_, other] = await rest.publish("1", "2")
         await rest.acknowledge(await rest.pull())
         assert (await ended(rest, id_))["state"] == "ACKNOWLEDGED"
-        async with broker._database.connection() as connection:
+        async with broker.core.database.connection() as connection:
             for partition in await list_partitions(connection, MESSAGES):
                 assert await drop_partition(connection, partition, MESSAGES)
         found = await rest.ok("GET", f"{rest.topic()}/messages/{id_}")
         assert (found["message"], found["verdict"]) == ({"messageId": id_}, "It is no longer retained.")
         told = await ended(rest, id_)
         assert (told["state"], told["deliveryAttempt"]) == ("ACKNOWLEDGED", 1)
-        now, day = broker._clock.now(), timedelta(days=1)
-        async with broker._database.connection() as connection:
+        now, day = broker.core.clock.now(), timedelta(days=1)
+        async with broker.core.database.connection() as connection:
             [first, *_] = await list_partitions(connection, RECORDS)
             assert await drop_old_records(connection, now=now + day - timedelta(seconds=1), kept=day) == 0
             assert await drop_old_records(connection, now=first.end + day, kept=day) >= 1
@@ -220,15 +220,15 @@ async def test_a_message_that_came_later_is_found_by_its_id_for_a_day_after_it_i
         await rest.create_subscription()
         [id_] = await rest.publish(message("1", attributes={"broker-delay": "1s"}))
         await rest.acknowledge(await eventually(rest.pull))
-        now, day = broker._clock.now(), timedelta(days=1)
-        async with broker._database.connection() as connection:
+        now, day = broker.core.clock.now(), timedelta(days=1)
+        async with broker.core.database.connection() as connection:
             assert await delete_scheduled_ids(connection, now=now + 2 * day, kept=day) == 0  # the log has it
             for partition in await list_partitions(connection, MESSAGES):
                 assert await drop_partition(connection, partition, MESSAGES)
             await make_partitions_ahead(connection, now=now + day)
             assert await delete_scheduled_ids(connection, now=now, kept=day) == 0
         assert (await ended(rest, id_))["state"] == "ACKNOWLEDGED"
-        async with broker._database.connection() as connection:
+        async with broker.core.database.connection() as connection:
             assert await delete_scheduled_ids(connection, now=now + day - timedelta(seconds=1), kept=day) == 0
             assert await delete_scheduled_ids(connection, now=now + day, kept=day) == 1
         assert (await rest.error("GET", f"{rest.topic()}/messages/{id_}"))[0] == "NOT_FOUND"
@@ -243,8 +243,8 @@ async def test_records_are_kept_as_long_as_a_message_that_is_older_is_retained(d
         [id_] = await rest.publish("1")
         await rest.drain()
         assert (await ended(rest, id_))["state"] == "ACKNOWLEDGED"
-        later, day = broker._clock.now() + timedelta(days=10), timedelta(days=1)
-        async with broker._database.connection() as connection:
+        later, day = broker.core.clock.now() + timedelta(days=10), timedelta(days=1)
+        async with broker.core.database.connection() as connection:
             assert await drop_old_records(connection, now=later, kept=day) == 0  # its partition is there
         assert (await ended(rest, id_))["state"] == "ACKNOWLEDGED"
 

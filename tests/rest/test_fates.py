@@ -227,7 +227,7 @@ async def test_it_expired_after_it_was_nacked_as_is_known_once_it_is_let_go(
             True,
             False,
         )
-        broker._resources.drop(None)  # what it knows of the subscription
+        broker.core.resources.drop(None)  # what it knows of the subscription
         assert await rest.pull() == []
         gone = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
         assert (gone["state"], [e["event"] for e in gone["timeline"]]) == ("EXPIRED", ["EXPIRED"])

@@ -137,7 +137,7 @@ async def test_a_tail_ends_with_what_it_tells_of(database_url: str, project: str
                     if how == "deleted and made again":
                         await rest.create_subscription(extensions=ALL)
                 assert await _end(events) == "NOT_FOUND"
-        await eventually(lambda: not broker.tails._open)
+        await eventually(lambda: not broker.claiming.tails._open)
 
 
 async def _end(events: Events) -> Any:

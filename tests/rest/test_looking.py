@@ -57,7 +57,7 @@ async def test_who_pulls_and_streams_is_told_with_client_address_and_what_each_h
         stream = await streams.open(client_id="worker-7")
         [streamed] = await stream.take(1)
         await rest.acknowledge([pulled])
-        await broker.readers.run_once()
+        await broker.claiming.readers.run_once()
         answer = await rest.ok("GET", f"{rest.subscription()}/consumers")
         await streams.close()
     assert answer["totalSize"] == 2
@@ -167,8 +167,8 @@ async def test_tails_end_when_the_broker_stops_and_nothing_of_them_is_left(datab
         rest = Rest(client, project)
         await rest.create_topic()
         async with tailing(rest) as events:
-            assert broker.tails.watched_shards()
+            assert broker.claiming.tails.watched_shards()
             broker.stop_waiting()
             with pytest.raises(EOFError):
                 await events.next()
-        await eventually(lambda: not broker.tails.watched_shards())
+        await eventually(lambda: not broker.claiming.tails.watched_shards())

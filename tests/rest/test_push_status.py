@@ -365,7 +365,7 @@ async def test_a_pause_and_its_end_are_announced_to_all_processes(pushed: Pushed
     async with broker.running():
 
         async def reason() -> str:
-            pause = (await broker._resources.subscription(pushed.name)).pause
+            pause = (await broker.core.resources.subscription(pushed.name)).pause
             return "" if pause is None else pause.reason
 
         assert await reason() == ""

@@ -103,7 +103,7 @@ async def test_all_that_a_project_has_is_gone_in_every_process_and_nothing_of_an
         asyncio.create_task(each.call("POST", f"{rest.subscription('waiting')}:pull", {"maxMessages": 1}))
         for each in two
     ]
-    await eventually(lambda: [len(broker.long_poll.waited_for()) for broker in brokers] == [1, 2])
+    await eventually(lambda: [len(broker.claiming.long_poll.waited_for()) for broker in brokers] == [1, 2])
     answer = await rest.ok("POST", f"{rest.project}:reset")
     counts = {"topics": 2, "subscriptions": 4, "snapshots": 1, "schemas": 1, "operations": 1, "schedules": 1}
     assert answer == {"deleted": counts}
@@ -166,7 +166,7 @@ async def test_what_is_being_made_when_a_project_is_reset_is_waited_for(
     rest, _ = two
     await rest.create_topic()
     await rest.create_subscription()
-    async with brokers[0]._database.transaction() as connection:
+    async with brokers[0].core.database.transaction() as connection:
         topic = await topics.lock_topic(connection, name=rest.topic(), share=True)
         known = await subscriptions.find_subscription(connection, name=rest.subscription())
         assert topic is not None
@@ -175,10 +175,10 @@ async def test_what_is_being_made_when_a_project_is_reset_is_waited_for(
             connection,
             subscription=replace(known, name=rest.subscription("made")),
             topic_id=topic.topic_id,
-            now=brokers[0]._clock.now(),
+            now=brokers[0].core.clock.now(),
         )
         reset = asyncio.create_task(rest.ok("POST", f"{rest.project}:reset"))
-        await until_waiting(brokers[1]._database)
+        await until_waiting(brokers[1].core.database)
     assert (await reset)["deleted"]["subscriptions"] == 2
     assert set(_rows(database_url).values()) == {0}
 

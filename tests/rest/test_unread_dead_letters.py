@@ -32,20 +32,20 @@ class Given:
     async def fail(self) -> None:
         """All that can be pulled."""
         await self.rest.modify_ack_deadline(await self.rest.pull(max_messages=1000), 0)
-        while await self.broker.passes.dead_letter_forwarder.run_once():
+        while await self.broker.jobs.dead_letter_forwarder.run_once():
             pass
 
     async def pass_time(self, by: timedelta) -> None:
         """And the janitor tidies up, with the partitions that it has made before."""
-        await self.broker.passes.janitor.run_once()
+        await self.broker.jobs.janitor.run_once()
         self.clock.ahead += by
-        await self.broker.passes.janitor.run_once()
-        await self.broker.passes.janitor.run_once()  # what it has dropped is there no more
+        await self.broker.jobs.janitor.run_once()
+        await self.broker.jobs.janitor.run_once()  # what it has dropped is there no more
 
     @property
     def clock(self) -> StoppedClock:
-        assert isinstance(self.broker._clock, StoppedClock)
-        return self.broker._clock
+        assert isinstance(self.broker.core.clock, StoppedClock)
+        return self.broker.core.clock
 
     async def counts(self) -> tuple[int, int, int]:
         """Of the summary, the list and the dry run."""
@@ -60,7 +60,7 @@ class Given:
         return await self.rest.ok("POST", f"{started['name']}:wait", {"timeout": "30s"})
 
     def lost(self) -> int:
-        return self.broker.counters.subscription(self.rest.subscription())[LOST_DEAD_LETTERS]
+        return self.broker.core.counters.subscription(self.rest.subscription())[LOST_DEAD_LETTERS]
 
 
 @pytest.fixture
@@ -169,8 +169,8 @@ async def test_a_purge_of_their_topic_loses_them_and_a_deletion_does_not(
     assert {each["deadLetterTopic"] for each in listed["deadLetters"]} == {"_deleted-topic_"}
     assert (await given.run("redrive"))["metadata"]["counts"] == {"redriven": "2"}
     await rest.create_topic("dead")
-    given.broker._resources.drop(rest.subscription())
-    given.broker._resources.drop(rest.topic("dead"))
+    given.broker.core.resources.drop(rest.subscription())
+    given.broker.core.resources.drop(rest.topic("dead"))
     await rest.modify_ack_deadline(await rest.pull(), 0)
     await given.give_up("c")
     assert await given.counts() == (3, 3, 3)
@@ -270,7 +270,7 @@ async def test_while_nobody_subscribes_the_log_and_the_lag_say_so(
     }
     await rest.create_subscription("reader", "dead")
     assert not [each for each in await _lags(rest) if "warnings" in each]
-    given.broker._resources.drop(rest.subscription("second"))
+    given.broker.core.resources.drop(rest.subscription("second"))
     await rest.pull("second")
     ended = f"{rest.topic('dead')}, which gets dead letters of {both[0]}, has a subscription, after "
     assert caplog.records[-1].getMessage().startswith(ended)

@@ -8,6 +8,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.tasks import Tasks
 from tests.fixtures.claims import pull_claims
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 
 
@@ -22,4 +23,4 @@ async def tasks() -> AsyncIterator[Tasks]:
 async def long_poll(log: Log, tasks: Tasks) -> LongPoll:
     clock = DatabaseClock(log.database)
     await clock.synchronise()
-    return LongPoll(log.database, clock, pull_claims(log.database, clock, tasks), tasks)
+    return LongPoll(make_core(log.database, clock, tasks), pull_claims(log.database, clock, tasks))

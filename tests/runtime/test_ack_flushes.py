@@ -15,8 +15,7 @@ from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
-from broker.store.log.attempt_ids import AttemptIds
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 
 PROJECT = "projects/p"
@@ -26,10 +25,9 @@ PROJECT = "projects/p"
 async def acks(log: Log) -> AsyncIterator[AckCoalescer]:
     clock, tasks = DatabaseClock(log.database), Tasks()
     await clock.synchronise()
-    wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
+    core = make_core(log.database, clock, tasks)
     activity = SubscriptionActivity(log.database, clock)
-    writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
-    yield AckCoalescer(writer, tasks, activity, flushes_at_once=2)
+    yield AckCoalescer(core, AckWriter(core), activity, flushes_at_once=2)
     await tasks.close()
 
 

@@ -8,9 +8,9 @@ from broker.domain.message_id import FIRST_ID_SEQ
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
 from broker.store.log.messages import EncodedMessages, encode_messages
 from broker.store.log.scheduled_messages import encode_scheduled
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 
 
@@ -27,8 +27,7 @@ async def test_each_request_of_a_flush_is_told_the_ids_of_its_own_messages(log: 
         return encode_scheduled(messages, [due_at if text.isupper() else None for text in texts])
 
     tasks = Tasks()
-    wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
-    publishes = PublishCoalescer(log.database, clock, wake_ups, tasks)
+    publishes = PublishCoalescer(make_core(log.database, clock, tasks))
     requests = [request("A", "B"), request("c"), request("D", "e"), request("F")]
     # All are queued before the task that flushes them has its first turn.
     appended = await asyncio.gather(

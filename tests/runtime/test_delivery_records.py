@@ -14,12 +14,11 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.delivery_records import DeliveryRecords
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.looking.journal import read_entries
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import RECORDS_DROPPED
 from broker.telemetry.state_changes import StateChanges
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 
 ME, YOU = Told(None, Author("user:me@b.c")), Told(None, Author("user:you@b.c"))
@@ -30,11 +29,11 @@ class Acks:
 
     def __init__(self, log: Log, clock: DatabaseClock, tasks: Tasks) -> None:
         self.log, self.counters, self.states = log, Counters(), StateChanges()
-        self.records = DeliveryRecords(log.database, clock, self.states, self.counters)
-        wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
-        writer = AckWriter(log.database, clock, AttemptIds(), wake_ups, records=self.records)
+        core = make_core(log.database, clock, tasks, states=self.states, counters=self.counters)
+        self.records = DeliveryRecords(core)
+        writer = AckWriter(core, records=self.records)
         activity = SubscriptionActivity(log.database, clock)
-        self._coalescer = AckCoalescer(writer, tasks, activity, flushes_at_once=2)
+        self._coalescer = AckCoalescer(core, writer, activity, flushes_at_once=2)
 
     async def acknowledge(self, name: AttemptName, *ordinals: int, told: Told = ME) -> None:
         await self._coalescer.acknowledge({name: set(ordinals)}, project="projects/p", told=told)

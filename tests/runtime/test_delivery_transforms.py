@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from broker.app.engine import Transforming
+from broker.app.messages import Transforming
 from broker.domain.delivery import Demand
 from broker.domain.subscription import Subscription
 from broker.domain.transforms import JavascriptUdf, Transform
@@ -18,10 +18,7 @@ from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import PullTerms
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
-from broker.store.log.attempt_ids import AttemptIds
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.state_changes import StateChanges
+from tests.fixtures.core import make_core
 from tests.fixtures.log import SECOND, Log
 
 NO_TWO = (Transform(JavascriptUdf("f", "function f(m) { return m.data === 'two' ? null : m; }")),)
@@ -32,10 +29,9 @@ async def subscription(log: Log, long_poll: LongPoll, tasks: Tasks) -> AsyncIter
     """With a transform, which the claims of `long_poll` go through."""
     clock = DatabaseClock(log.database)
     await clock.synchronise()
-    wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
-    writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
-    acks = AckCoalescer(writer, tasks, SubscriptionActivity(log.database, clock), flushes_at_once=2)
-    transforming = Transforming(tasks, clock, acks, StateChanges(), Counters(), claims=(long_poll._scheduler,))
+    core = make_core(log.database, clock, tasks)
+    acks = AckCoalescer(core, AckWriter(core), SubscriptionActivity(log.database, clock), flushes_at_once=2)
+    transforming = Transforming(core, acks, claims=(long_poll._scheduler,))
     yield replace(log.subscription, transforms=NO_TWO)
     await tasks.close()
     await transforming.sandboxes.close()

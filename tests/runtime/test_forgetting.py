@@ -7,14 +7,13 @@ from broker.domain.flow_control import FlowControl
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import LEFT, Outstanding
-from broker.runtime.quotas import Quotas
 from broker.runtime.readers import Readers
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
 from broker.services.streaming_pull import StreamingPullService
 from tests.fixtures.broker import eventually
 from tests.fixtures.claims import pull_claims
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log, add_subscription
 
 _SUBSCRIPTIONS, _KEYS = 20, 30
@@ -32,12 +31,10 @@ async def test_streams_that_have_ended_leave_nothing_behind(log: Log) -> None:
     for key in range(_KEYS):
         await log.publish("a", key=f"k{key}", now=clock.now())
     claims = pull_claims(log.database, clock, tasks)
-    long_poll, outstanding = LongPoll(log.database, clock, claims, tasks), Outstanding(log.database, clock)
+    core = make_core(log.database, clock, tasks)
+    long_poll, outstanding = LongPoll(core, claims), Outstanding(log.database, clock)
     activity = SubscriptionActivity(log.database, clock)
-    resources, quotas = ResourceCache(log.database, tasks), Quotas(log.database, clock)
-    service = StreamingPullService(
-        resources, quotas, long_poll, outstanding, activity, tasks, Readers(log.database, clock)
-    )
+    service = StreamingPullService(core, long_poll, outstanding, activity, Readers(log.database, clock))
     for name in names:
         streams = [
             await service.open(

@@ -21,14 +21,13 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
 from broker.store.driver import hot_connection, hot_pool
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.hot_pool import HotPool
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.messages import Appended, EncodedMessages, encode_messages
 from tests.fixtures.broker import eventually
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
@@ -41,12 +40,11 @@ class Parts:
     """The coalescers of a process, on a log."""
 
     def __init__(self, log: Log, clock: DatabaseClock, tasks: Tasks, *, shards_at_once: int = 6) -> None:
-        wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
+        core = make_core(log.database, clock, tasks)
         self.log = log
-        self.publishes = PublishCoalescer(log.database, clock, wake_ups, tasks, shards_at_once=shards_at_once)
+        self.publishes = PublishCoalescer(core, shards_at_once=shards_at_once)
         activity = SubscriptionActivity(log.database, clock)
-        writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
-        self.acks = AckCoalescer(writer, tasks, activity, flushes_at_once=2)
+        self.acks = AckCoalescer(core, AckWriter(core), activity, flushes_at_once=2)
 
     def publish(
         self, count: int = 1, *, size: int = 1, shard: int = 0, project: str = "projects/p"

@@ -22,6 +22,7 @@ from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.fixtures.claims import pull_claims
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log, add_subscription
 from tests.store.interleavings.steps import execute, open_transaction, until_waiting
 
@@ -62,7 +63,9 @@ async def test_a_pull_that_waits_is_known_to_wait_for_its_subscription(log: Log,
 async def test_pulls_that_wait_leave_places_to_other_subscriptions_and_projects(log: Log, tasks: Tasks) -> None:
     clock = DatabaseClock(log.database)
     await clock.synchronise()
-    long_poll = LongPoll(log.database, clock, pull_claims(log.database, clock, tasks), tasks, max_waiting=100)
+    long_poll = LongPoll(
+        make_core(log.database, clock, tasks), pull_claims(log.database, clock, tasks), max_waiting=100
+    )
     async with log.database.transaction() as connection:
         greedy, sibling, other = [
             await add_subscription(connection, log.topic, f"of-many-{n}", log.start) for n in range(3)
@@ -109,7 +112,7 @@ async def test_a_pull_does_not_wait_for_a_change_that_was_heard_of_before_it_sto
     clock, cache = DatabaseClock(log.database), ResourceCache(log.database, tasks)
     await clock.synchronise()
     claims = pull_claims(log.database, clock, tasks)
-    long_poll = LongPoll(log.database, clock, claims, tasks, is_current=cache.is_current)
+    long_poll = LongPoll(make_core(log.database, clock, tasks), claims, is_current=cache.is_current)
     subscription = await cache.subscription(log.subscription.name)
     cache.drop(subscription.name)
     long_poll.subscription_changed(subscription.name)
@@ -137,7 +140,7 @@ async def test_what_reached_nobody_is_given_back_quietly_though_the_database_is_
     await log.publish("a")
     deliveries = await _pull(long_poll, log.subscription)
     nowhere = Database("postgresql://postgres@127.0.0.1:1/nowhere")
-    away = LongPoll(nowhere, long_poll._clock, long_poll._scheduler, tasks)
+    away = LongPoll(make_core(nowhere, long_poll._clock, tasks), long_poll._scheduler)
     await away.release(log.subscription, deliveries)
     tasks.start(away.release(log.subscription, deliveries), name="release")
     await eventually(lambda: not tasks._running)

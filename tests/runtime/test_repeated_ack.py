@@ -8,8 +8,7 @@ from broker.runtime.ack_writer import AckWriter
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
-from broker.store.log.attempt_ids import AttemptIds
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import paused, until_waiting
 
@@ -18,10 +17,9 @@ async def test_a_repeated_ack_of_a_key_succeeds_beside_the_claim_that_lets_the_k
     """The claim puts what was acked aside, in a row that a statement which waits for it does not see."""
     clock, tasks = DatabaseClock(log.database), Tasks()
     await clock.synchronise()
-    wake_ups = WakeUps(log.database, wake=lambda shard_id, subscription_id: None, drop=lambda name: None)
+    core = make_core(log.database, clock, tasks)
     activity = SubscriptionActivity(log.database, clock)
-    writer = AckWriter(log.database, clock, AttemptIds(), wake_ups)
-    acks = AckCoalescer(writer, tasks, activity, flushes_at_once=2)
+    acks = AckCoalescer(core, AckWriter(core), activity, flushes_at_once=2)
     await log.publish("a1", key="a")
     [run] = await log.pull(ordered=True, exactly_once=True)
     ack = {log.name(run): {0}}

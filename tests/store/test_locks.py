@@ -15,6 +15,7 @@ from broker.store.resources.declaring import turn_to_declare
 from broker.store.resources.operations import count_running
 from broker.workers.retention_janitor import RetentionJanitor
 from tests.fixtures.application import Application
+from tests.fixtures.core import make_core
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import until_waiting
 from tests.store.test_scheduled_messages import publish_due, schedule
@@ -60,7 +61,7 @@ async def test_advisory_locks_of_a_granted_role_stop_nothing(log: Log, applicati
             assert await publish_due(log, later) == 1
             await delete_unwanted(connection, database=log.database, now=later)
             await drop_partitions_behind(connection, database=log.database, now=later)
-            await RetentionJanitor(log.database, clock).run_once()
+            await RetentionJanitor(make_core(log.database, clock)).run_once()
             async with turn_to_declare(log.database), log.database.transaction() as resources:
                 assert await count_running(resources, project="projects/p") == 0
 

@@ -10,7 +10,7 @@ from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.table_sizes import TableSizes
 from broker.store.driver.database import Database
 from broker.store.driver.locks import MEASURING, try_lock
-from broker.telemetry.state_changes import StateChanges
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 from tests.fixtures.relaying import Hand
 
@@ -23,7 +23,7 @@ class Process:
 
     def __init__(self, database: Database, clock: Hand, max_bytes: int) -> None:
         self.alarm = StorageAlarm()
-        self.sizes = TableSizes(database, clock, self.alarm, StateChanges(), max_bytes=max_bytes)
+        self.sizes = TableSizes(make_core(database, clock, storage=self.alarm), max_bytes=max_bytes)
 
     async def size(self) -> int:
         await self.sizes.run_once()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.app.config import AppConfig
-from broker.app.engine import ACK_FLUSHES_AT_ONCE
+from broker.app.messages import ACK_FLUSHES_AT_ONCE
 from broker.runtime import ack_coalescer, claim_scheduler, publish_turns, resource_turns
 from broker.runtime.company import Company
 from broker.runtime.fair_turns import FairTurns, Turn
@@ -159,7 +159,7 @@ def test_who_is_there_goes_on_though_newcomers_never_end() -> None:
 
 ENGINE = AppConfig(database_url="")
 RESOURCES = (resource_turns.LONG_SECONDS, resource_turns.MOST_CHARGED_SECONDS)
-KINDS = {  # of calls: as broker/app/engine.py and the parts have them, and about how long their turns take
+KINDS = {  # of calls: as broker/app/messages.py and the parts have them, and about how long their turns take
     "publish": (ENGINE.pool_size - 2, publish_turns.LONG_SECONDS, publish_turns.MOST_CHARGED_SECONDS, 0.005),
     "pull": (ENGINE.pool_size - 2, claim_scheduler.LONG_SECONDS, inf, 0.005),
     "push": (2, claim_scheduler.LONG_SECONDS, inf, 0.010),

@@ -12,26 +12,23 @@ from broker.domain.copying import Meant, meant_json
 from broker.domain.errors import Aborted, Unavailable
 from broker.domain.message import NewMessage
 from broker.domain.operation import Operation, Verb
-from broker.domain.quota import ProjectQuotas
+from broker.domain.quota import NO_QUOTAS, ProjectQuotas
 from broker.domain.redrive import END_OF_TIME, EVER
+from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log.appending import append_to_shards, encode_for_shards
 from broker.store.log.copying import read_ends
 from broker.store.resources import operations as store
 from broker.store.resources.topic_logs import replace_logs
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.state_changes import StateChanges
 from broker.workers.operations import runner as runner_module
 from broker.workers.operations.copying import CopyKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log, make_log, texts
 from tests.workers.test_operations import Careless, Dying
 
@@ -52,17 +49,15 @@ class Office:
     def database(self) -> Database:
         return self.log.database
 
-    def kind(self, quotas: Quotas | None = None) -> CopyKind:
-        counters = Counters()
-        resources = ResourceCache(self.database, self.tasks, counters=counters)
-        quotas = quotas or Quotas(self.database, self.clock)
-        return CopyKind(Targets(self.clock, resources, quotas, SchemaChecks(resources)), self.wake_ups(), counters)
+    def core(self, quotas: ProjectQuotas = NO_QUOTAS) -> Core:
+        return make_core(self.database, self.clock, self.tasks, quotas=quotas)
 
-    def wake_ups(self) -> WakeUps:
-        return WakeUps(self.database, wake=lambda *_: None, drop=lambda _: None)
+    def kind(self, core: Core | None = None) -> CopyKind:
+        core = core or self.core()
+        return CopyKind(core, Targets(core, SchemaChecks(core.resources)))
 
     def runner(self, kind: Kind, cls: type[OperationRunner] = OperationRunner) -> OperationRunner:
-        return cls(self.database, self.clock, self.wake_ups(), {Verb.COPY: kind}, StateChanges(), Counters())
+        return cls(self.core(), {Verb.COPY: kind})
 
     async def start(self) -> str:
         now = self.clock.now()
@@ -172,9 +167,9 @@ async def test_what_is_purged_meanwhile_is_not_copied(office: Office) -> None:
 
 
 async def test_it_waits_while_a_quota_is_used_up(office: Office) -> None:
-    quotas = Quotas(office.database, office.clock, defaults=ProjectQuotas({"publishMessages": 5}, {}))
-    await quotas.load()
-    kind = office.kind(quotas)
+    core = office.core(ProjectQuotas({"publishMessages": 5}, {}))
+    await core.quotas.load()
+    kind = office.kind(core)
     name = await office.start()
     operation = await office.find(name)
     async with office.database.hot() as connection:

@@ -50,7 +50,7 @@ class _Forwarding:
         await self.rest.ok("POST", f"{self.rest.subscription(name)}:reject", {"ackIds": ack_ids})
 
     async def run_once(self) -> int:
-        return await self.broker.passes.dead_letter_forwarder.run_once()
+        return await self.broker.jobs.dead_letter_forwarder.run_once()
 
     @property
     def names(self) -> list[str]:
@@ -93,7 +93,7 @@ async def test_half_of_the_time_is_left_to_others_while_they_are_there(
     await forwarding.give_up("storm", 23)
     monkeypatch.setattr(company, "LATELY_SECONDS", inf)
     for project in ("projects/p", "projects/other"):
-        forwarding.broker.company.had_turn(project)
+        forwarding.broker.core.company.had_turn(project)
     assert await forwarding.run_once() == 23
     for (_, begun_at, ended_at), (_, next_at, _) in zip(forwarding.batches, forwarding.batches[1:], strict=False):
         assert next_at - ended_at >= ended_at - begun_at
@@ -105,7 +105,7 @@ async def test_its_long_steps_are_its_projects(forwarding: _Forwarding) -> None:
     await forwarding.give_up("storm", 1)
     await forwarding.run_once()
     [turn] = forwarding.turns
-    assert (turn.func, turn.args) == (forwarding.broker.loop_turns.turn, ("projects/p",))
+    assert (turn.func, turn.args) == (forwarding.broker.core.loop_turns.turn, ("projects/p",))
 
 
 async def test_projects_take_turns_however_many_subscriptions_one_has(

@@ -12,6 +12,7 @@ from broker.runtime.next_due import NextDue
 from broker.runtime.wake_ups import WakeUps
 from broker.store.log.scheduled_messages import find_scheduled_shards
 from broker.workers.due_messages import DueMessages
+from tests.fixtures.core import make_core
 from tests.fixtures.log import SECOND, Log, make_log, texts
 from tests.fixtures.relaying import Hand
 from tests.store.test_scheduled_messages import schedule
@@ -19,8 +20,7 @@ from tests.store.test_scheduled_messages import schedule
 
 def worker(log: Log, clock: Hand) -> DueMessages:
     """As of a process of its own."""
-    wake_ups = WakeUps(log.database, wake=lambda *_: None, drop=lambda _: None)
-    return DueMessages(log.database, clock, wake_ups, NextDue())
+    return DueMessages(make_core(log.database, clock), NextDue())
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ class Watched:
         self.rest = pushes.rest
         self.pushes = pushes
         self.broker = broker
-        parts = broker._database, broker._clock, broker._resources, broker._publishes, broker.states, broker.storage
-        self.watch = EventWatch(*parts, late=timedelta(0))  # letters are committed before it looks
+        publishes = broker.publishing.coalescer
+        self.watch = EventWatch(broker.core, publishes, late=timedelta(0))  # letters are committed before it looks
         self.seen: list[Json] = []
 
     async def look(self) -> list[str]:
@@ -41,7 +41,7 @@ class Watched:
 
     def disk(self, free: int) -> None:
         space = DiskSpace(directory="/data", free=free, min_free=10**9, is_low=free < 10**9)
-        self.broker.storage.report_disk(space)
+        self.broker.core.storage.report_disk(space)
 
     async def until(self, *events: str) -> None:
         async def are_seen() -> bool:
@@ -265,7 +265,7 @@ async def test_a_storage_limit_that_pauses_publishing_is_told_of_once_and_so_is_
 async def test_tables_that_take_too_much_are_told_of_by_whichever_process_looks(
     database_url: str, push_sink: PushSink
 ) -> None:
-    async with watched(database_url, push_sink) as it, it.broker._database.connection() as connection:
+    async with watched(database_url, push_sink) as it, it.broker.core.database.connection() as connection:
         await connection.execute(
             "INSERT INTO table_sizes VALUES (100, 120, true, clock_timestamp(), clock_timestamp())"
         )

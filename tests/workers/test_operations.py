@@ -16,26 +16,21 @@ from broker.domain.errors import FailedPrecondition, Unavailable
 from broker.domain.operation import Operation, Step, Verb
 from broker.domain.page import Page
 from broker.domain.redrive import to_json
+from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.dead_letter_news import DeadLetterNews
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log import letter_groups
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.resources import operations as store
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.state_changes import StateChanges
 from broker.workers.operations import runner as runner_module
 from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
 from broker.workers.retention_janitor import RetentionJanitor
+from tests.fixtures.core import make_core
 from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import Log, make_log, texts
 
@@ -100,19 +95,15 @@ class Office:
     def database(self) -> Database:
         return self.letters.log.database
 
-    def kind(self) -> RedriveKind:
-        counters = Counters()
-        resources = ResourceCache(self.database, self.tasks, DeadLetterNews(StateChanges()), counters)
-        quotas = Quotas(self.database, self.clock)
-        targets = Targets(self.clock, resources, quotas, SchemaChecks(resources))
-        return RedriveKind(self.clock, resources, targets, self.wake_ups(), AttemptIds(), counters)
+    def core(self) -> Core:
+        return make_core(self.database, self.clock, self.tasks)
 
-    def wake_ups(self) -> WakeUps:
-        return WakeUps(self.database, wake=lambda *_: None, drop=lambda _: None)
+    def kind(self) -> RedriveKind:
+        core = self.core()
+        return RedriveKind(core, Targets(core, SchemaChecks(core.resources)))
 
     def runner(self, kind: Kind, cls: type[OperationRunner] = OperationRunner) -> OperationRunner:
-        states = StateChanges()
-        return cls(self.database, self.clock, self.wake_ups(), {Verb.REDRIVE: kind}, states, Counters())
+        return cls(self.core(), {Verb.REDRIVE: kind})
 
     async def start(self, verb: Verb = Verb.REDRIVE, *, project: str = "projects/p", **request: Any) -> str:
         now = self.clock.now()
@@ -341,7 +332,7 @@ async def test_one_that_has_ended_is_kept_for_some_days_and_then_deleted(office:
     await clock.synchronise()
     for days, left in ((2.9, [ended, running]), (3.1, [running])):
         clock.by = timedelta(days=days)
-        await RetentionJanitor(office.database, clock, operation_days=3).run_once()
+        await RetentionJanitor(make_core(office.database, clock), operation_days=3).run_once()
         async with office.database.transaction() as connection:
             found = await store.list_operations(connection, project="projects/p", page=Page(size=10, after=""))
         assert [each.name for each in found] == left

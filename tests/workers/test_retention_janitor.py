@@ -10,6 +10,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.log.partitions import list_partitions
 from broker.workers.retention_janitor import RetentionJanitor
+from tests.fixtures.core import make_core
 
 
 class LaterClock(DatabaseClock):
@@ -48,14 +49,14 @@ async def test_space_is_given_back_although_no_partition_can_be_made(database: D
     await clock.synchronise()
     assert await _starts(database)
     with pytest.raises(Unavailable):
-        await RetentionJanitor(database, clock).run_once()
+        await RetentionJanitor(make_core(database, clock)).run_once()
     assert await _starts(database) == []
 
 
 async def test_a_pass_makes_partitions_and_drops_others(database: Database, now: datetime) -> None:
     clock = LaterClock(database)
     await clock.synchronise()
-    await RetentionJanitor(database, clock).run_once()
+    await RetentionJanitor(make_core(database, clock)).run_once()
     starts = await _starts(database)
     assert starts
     assert min(starts) > now + timedelta(hours=5)

@@ -17,23 +17,18 @@ from broker.domain.quota import ProjectQuotas
 from broker.domain.schedule import KEPT_TICKS, Definition, Missed, Schedule, TickRecord, take_due
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.next_due import NextDue
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.sandboxes import Sandboxes
 from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.tasks import Tasks
 from broker.runtime.transforms import Programs, TopicTransforms
-from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.resources import schedules as store
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.state_changes import StateChanges
 from broker.workers.schedules import AT_ONCE, ScheduleWorker
 from tests.fixtures.broker import eventually
+from tests.fixtures.core import make_core
 from tests.fixtures.log import Log, texts
 
 PROJECT = "projects/p"
@@ -125,16 +120,12 @@ class Office:
         return self.make(ScheduleTicker, **seconds)
 
     def make(self, cls: type[T], **seconds: float) -> T:
-        database, clock, counters, states = self.log.database, self.clock, Counters(), StateChanges()
-        resources = ResourceCache(database, self.tasks, DeadLetterNews(states), counters)
-        wake_ups = WakeUps(database, wake=lambda *_: None, drop=lambda _: None)
-        quotas = Quotas(database, clock, defaults=ProjectQuotas(), processes=lambda: 1)
-        transforms = TopicTransforms(Sandboxes(self.tasks, counters), Programs(), clock, counters)
-        parts = database, clock, resources, wake_ups, quotas, SchemaChecks(resources), transforms
-        return cls(*parts, states, counters, **seconds)
+        core = make_core(self.log.database, self.clock, self.tasks, quotas=ProjectQuotas())
+        transforms = TopicTransforms(Sandboxes(self.tasks, core.counters), Programs(), self.clock, core.counters)
+        return cls(core, SchemaChecks(core.resources), transforms, **seconds)
 
     def worker(self, ticker: ScheduleTicker | None = None) -> ScheduleWorker:
-        return ScheduleWorker(self.clock, ticker or self.ticker(), NextDue(), Counters())
+        return ScheduleWorker(make_core(self.log.database, self.clock), ticker or self.ticker(), NextDue())
 
     async def put(self, missed: Missed = Missed.ONE, name: str = NAME, **fields: Any) -> Schedule:
         fields = {"interval_seconds": 1, "is_template": True, "data": b"{{time}}"} | fields

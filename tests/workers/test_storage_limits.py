@@ -32,10 +32,10 @@ class Limited:
         self.broker, self.rest = broker, rest
 
     def fill(self) -> None:
-        self.broker.storage.report_disk(LOW)
+        self.broker.core.storage.report_disk(LOW)
 
     def free(self) -> None:
-        self.broker.storage.report_disk(ENOUGH)
+        self.broker.core.storage.report_disk(ENOUGH)
 
     async def is_refused(self, method: str, path: str, body: Any = None, **options: Any) -> None:
         answer = await self.rest.call(method, path, body, **options)
@@ -100,14 +100,14 @@ async def test_it_is_ready_meanwhile_and_says_so_in_readiness_and_metrics(limite
 
 
 async def test_an_outage_of_the_embedded_database_is_told_with_its_reason(limited: Limited) -> None:
-    limited.broker.storage.report_outage("PANIC: could not write to file: No space left on device")
+    limited.broker.core.storage.report_outage("PANIC: could not write to file: No space left on device")
     code, why = await limited.rest.error(
         "POST", f"{limited.rest.topic()}:publish", {"messages": [message("small")]}
     )
     assert (code, "No space left on device" in why) == ("UNAVAILABLE", True)
     answer = await limited.rest.client.get("/readyz")
     assert (answer.status_code, "No space left on device" in answer.json()["reason"]) == (503, True)
-    limited.broker.storage.report_outage("")
+    limited.broker.core.storage.report_outage("")
     assert await limited.rest.publish("a")
 
 
@@ -175,16 +175,16 @@ async def test_dead_letters_and_messages_that_are_due_wait_and_none_is_lost(limi
     await rest.modify_ack_deadline([each for each in received if text(each) == "poison"], 0, "failing")
     await rest.acknowledge([each for each in received if text(each) == "healthy"], "failing")
     assert await rest.pull("failing") == [], "it is given up"
-    passes = limited.broker.passes
+    passes = limited.broker.jobs
     assert await passes.dead_letter_forwarder.run_once() == 0
 
     async def is_due() -> bool:
         listed = await rest.ok("GET", f"{rest.topic('delayed')}/scheduled")
         [waiting] = listed["scheduledMessages"]
-        return datetime.fromisoformat(waiting["deliverTime"]) < limited.broker._clock.now()
+        return datetime.fromisoformat(waiting["deliverTime"]) < limited.broker.core.clock.now()
 
     await eventually(is_due)
-    assert await passes.due_messages.run_once() > limited.broker._clock.now(), "and the database is left alone"
+    assert await passes.due_messages.run_once() > limited.broker.core.clock.now(), "and the database is left alone"
     for name in ("dead-sub", "delayed-sub"):
         assert await rest.pull(name) == []
     limited.free()
@@ -202,7 +202,7 @@ async def test_what_transactions_publish_is_accepted_and_waits(limited: Limited,
     limited.fill()
     with application.session() as session:
         publish(session, "staged", topic=limited.rest.topic())
-    await limited.broker.passes.relay.run_once()
+    await limited.broker.jobs.relay.run_once()
     assert await limited.rest.pull() == []
     limited.free()
 

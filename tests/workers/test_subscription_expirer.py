@@ -15,10 +15,10 @@ from broker.app.broker import Broker
 from broker.app.config import AppConfig
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.workers.subscription_expirer import SubscriptionExpirer
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
+from tests.fixtures.core import make_core
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -66,8 +66,7 @@ async def expirer(
     clock = DatabaseClock(database)
     await clock.synchronise()
     activity = SubscriptionActivity(database, clock, in_use=in_use)
-    wake_ups = WakeUps(database, wake=lambda *_: None, drop=lambda _: None)
-    yield SubscriptionExpirer(database, clock, activity, wake_ups), activity
+    yield SubscriptionExpirer(make_core(database, clock), activity), activity
 
 
 async def _uses(rest: Rest) -> dict[str, Callable[[str], Awaitable[object]]]:
@@ -191,7 +190,7 @@ async def _rows(database: Database, statement: str) -> list[tuple[int, ...]]:
 async def test_a_running_broker_writes_uses_down_and_deletes_what_has_expired(
     served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.app.broker.RECORD_INTERVAL", timedelta(milliseconds=50))
+    monkeypatch.setattr("broker.app.jobs.RECORD_INTERVAL", timedelta(milliseconds=50))
     monkeypatch.setattr("broker.app.jobs.WATCH_INTERVAL", timedelta(milliseconds=100))
     rest = served.rest
     await rest.create_topic()

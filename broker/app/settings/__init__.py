@@ -1,1 +1,0 @@
-"""The settings: `fields` lists them, `kinds` and `checks` limit their values, `find` reads them."""

@@ -9,10 +9,9 @@ from broker.domain.log_page import MatchedMessage
 from broker.domain.message import NewMessage
 from broker.domain.message_id import id_of
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.copying import read_copied
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import COPIED
 from broker.workers.operations.targets import Targets, for_topic
 
@@ -22,10 +21,10 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 class CopyKind:
     """`progress`: the shard and the message that it was read to, and messages that were left alone (`skipped`)."""
 
-    def __init__(self, targets: Targets, wake_ups: WakeUps, counters: Counters) -> None:
+    def __init__(self, core: Core, targets: Targets) -> None:
         self._targets = targets
-        self._wake_ups = wake_ups
-        self._counters = counters
+        self._wake_ups = core.wake_ups
+        self._counters = core.counters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
         """Raises NotFound (a topic was deleted), PermissionDenied, FailedPrecondition (the target has

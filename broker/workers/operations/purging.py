@@ -8,33 +8,22 @@ from broker.domain.log_walk import LogWalk
 from broker.domain.message_id import message_id
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
 from broker.domain.purging import PurgeOutcome
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.purging import PurgeStep, purge_matching
 from broker.store.log.scheduled_messages import id_seqs_at
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DISCARDED
 
 
 class PurgeKind:
     """`progress`: the shard and the message that it was read to, and messages that were left alone (`skipped`)."""
 
-    def __init__(
-        self,
-        clock: DatabaseClock,
-        resources: ResourceCache,
-        wake_ups: WakeUps,
-        attempt_ids: AttemptIds,
-        counters: Counters,
-    ) -> None:
-        self._clock = clock
-        self._resources = resources
-        self._wake_ups = wake_ups
-        self._attempt_ids = attempt_ids
-        self._counters = counters
+    def __init__(self, core: Core) -> None:
+        self._clock = core.clock
+        self._resources = core.resources
+        self._wake_ups = core.wake_ups
+        self._attempt_ids = core.attempt_ids
+        self._counters = core.counters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
         """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached)."""

@@ -12,14 +12,10 @@ from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
 from broker.domain.redrive import DONE, Chosen, Outcome, from_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.wake_ups import WakeUps
+from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.redrive import Redrive, redrive
 from broker.store.log.scheduled_messages import id_seqs_at
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import DEAD_LETTERS_SENT, REDRIVEN
 from broker.workers.operations.targets import Targets, for_topic
 
@@ -55,21 +51,13 @@ class _Recipient:
 class RedriveKind:
     """`progress`: the shard and the sequence where it goes on, and messages that were left alone (`skipped`)."""
 
-    def __init__(
-        self,
-        clock: DatabaseClock,
-        resources: ResourceCache,
-        targets: Targets,
-        wake_ups: WakeUps,
-        attempt_ids: AttemptIds,
-        counters: Counters,
-    ) -> None:
-        self._clock = clock
-        self._resources = resources
+    def __init__(self, core: Core, targets: Targets) -> None:
+        self._clock = core.clock
+        self._resources = core.resources
         self._targets = targets
-        self._wake_ups = wake_ups
-        self._attempt_ids = attempt_ids
-        self._counters = counters
+        self._wake_ups = core.wake_ups
+        self._attempt_ids = core.attempt_ids
+        self._counters = core.counters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
         """Raises NotFound (the subscription was deleted, or the target), FailedPrecondition (it was detached, or

@@ -15,17 +15,13 @@ from typing import Protocol
 
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.operation import Operation, Step, Verb
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
+from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import COMMIT
 from broker.store.log.partitions import with_partitions
 from broker.store.resources import operations as store
 from broker.telemetry.log import fields_of, reason
-from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import OPERATION_STEPS, OPERATIONS_ENDED
-from broker.telemetry.state_changes import StateChanges
 
 POLL_SECONDS = 5.0  # nobody has told of anything for so long: one look by an index with nothing in it
 _BUSY_SECONDS = 1.0  # another process is at what is due
@@ -51,21 +47,13 @@ class Kind(Protocol):
 class OperationRunner:
     """One for a process; `run` is a supervised worker."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        kinds: Mapping[Verb, Kind],
-        states: StateChanges,
-        counters: Counters,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
+    def __init__(self, core: Core, kinds: Mapping[Verb, Kind]) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
         self._kinds = kinds
-        self._states = states
-        self._counts = counters.process
+        self._states = core.states
+        self._counts = core.counters.process
         self._something = asyncio.Event()
         self._failures: dict[str, int] = {}
         self._left: set[str] = set()  # verbs of newer brokers, which the log has been told of

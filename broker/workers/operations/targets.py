@@ -9,10 +9,8 @@ from broker.domain.names import project_of
 from broker.domain.operation import Operation
 from broker.domain.publish_limits import check_messages
 from broker.domain.topic import Topic
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
-from broker.runtime.quotas import Quotas
-from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.schema_checks import SchemaChecks
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.appending import ShardClosed, ShardFrozen, append_to_shards, encode_for_shards
@@ -36,16 +34,11 @@ class Targets:
     """One for a process."""
 
     def __init__(
-        self,
-        clock: DatabaseClock,
-        resources: ResourceCache,
-        quotas: Quotas,
-        schemas: SchemaChecks,
-        check_publisher: CheckPublisher = allow_any_publisher,
+        self, core: Core, schemas: SchemaChecks, check_publisher: CheckPublisher = allow_any_publisher
     ) -> None:
-        self._clock = clock
-        self._resources = resources
-        self._quotas = quotas
+        self._clock = core.clock
+        self._resources = core.resources
+        self._quotas = core.quotas
         self._schemas = schemas
         self._check_publisher = check_publisher
 

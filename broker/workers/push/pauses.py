@@ -5,10 +5,7 @@ from collections.abc import Callable
 
 from broker.domain.errors import BrokerError
 from broker.domain.pause import gone_reason, withheld_reason
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import Database
+from broker.runtime.core import Core
 from broker.store.resources.push_states import pause_pushes
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_health import GONE_AFTER
@@ -20,20 +17,12 @@ _AGAIN_SECONDS = 1.0  # after a pause that the database did not take
 class PushPauses:
     """An endpoint is closed at once, and its subscription paused soon."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: DatabaseClock,
-        wake_ups: WakeUps,
-        tasks: Tasks,
-        *,
-        not_taken: Callable[[Endpoint], None],
-    ) -> None:
+    def __init__(self, core: Core, *, not_taken: Callable[[Endpoint], None]) -> None:
         """`not_taken(endpoint)`: the database did not take its pause; what asked for it will do so again."""
-        self._database = database
-        self._clock = clock
-        self._wake_ups = wake_ups
-        self._tasks = tasks
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._tasks = core.tasks
         self._not_taken = not_taken
 
     def gone(self, endpoint: Endpoint) -> None:

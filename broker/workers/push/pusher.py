@@ -11,13 +11,9 @@ from broker.domain.push_state import PushTest
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.claim_scheduler import ClaimScheduler
-from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.core import Core
 from broker.runtime.push_log import PushLog
-from broker.runtime.tasks import Tasks
-from broker.runtime.wake_ups import WakeUps
 from broker.secrets.secrets import Secrets
-from broker.store.driver.database import Database
-from broker.telemetry.metrics.counters import Counters
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.push.endpoint import Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
@@ -45,61 +41,54 @@ class Pusher:
 
     def __init__(
         self,
-        database: Database,
-        clock: DatabaseClock,
+        core: Core,
         scheduler: ClaimScheduler,
         coalescer: AckCoalescer,
-        wake_ups: WakeUps,
-        tasks: Tasks,
         signer: TokenSigner,
         news: EndpointNews,
         *,
         access: Access | None,
         secrets: Secrets,
-        owns: Callable[[int], bool],
         make_client: Callable[[], PushClient],
-        counters: Counters,
         failing_after: float,
     ) -> None:
         """`scheduler` claims for pushes alone.  `access` says whose tokens pushes may carry (None: anybody's).
-        `secrets` decrypt what signs requests.  `owns(subscription_id)`: whether this process delivers to it.
+        `secrets` decrypt what signs requests.
         `make_client()` is called when the event loop runs.  `failing_after`: the setting `push_failing_after`.
         """
-        self._clock = clock
+        self._clock = core.clock
         self._scheduler = scheduler
         self._signer = signer
         self._make_client = make_client
         self._secrets = secrets
-        self._counters = counters
+        self._counters = core.counters
         self._access, self._failing_after = access, timedelta(seconds=failing_after)
         self._client: PushClient | None = None
-        self._log = PushLog(database)
+        self._log = PushLog(core.database)
         self._settlement = Settlement(coalescer)
         self._planner = PushPlanner(scheduler, news)
-        self._pauses = PushPauses(database, clock, wake_ups, tasks, not_taken=self._not_paused)
+        self._pauses = PushPauses(core, not_taken=self._not_paused)
         self._origins = KnownOrigins()
-        self._reports = EndpointReports(self._log, news, clock, self._origins)
-        self._withheld = WithheldPushes(database, wake_ups, why_not=self._why_not)
+        self._reports = EndpointReports(self._log, news, core.clock, self._origins)
+        self._withheld = WithheldPushes(core.database, core.wake_ups, why_not=self._why_not)
         if access is not None:
             access.version.after_change(self._look_at_withheld)
-        self._endpoints = self._make_endpoints(database, news, secrets, owns)
+        self._endpoints = self._make_endpoints(core, news, secrets)
 
     def _look_at_withheld(self, changes: AccessChanges) -> None:
         """Pushes may carry the token of an account that has changed."""
         if changes.credentials is None or changes.credentials:
             self._withheld.look_soon()
 
-    def _make_endpoints(
-        self, database: Database, news: EndpointNews, secrets: Secrets, owns: Callable[[int], bool]
-    ) -> Endpoints:
+    def _make_endpoints(self, core: Core, news: EndpointNews, secrets: Secrets) -> Endpoints:
         return Endpoints(
-            database,
+            core.database,
             news,
             self._origins,
             self._withheld,
             secrets=secrets,
             why_no_token=lambda: self._signer.why_none(self._clock.now()),
-            owns=owns,
+            owns=core.processes.owns,
             added=self._added,
             removed=self._planner.remove,
             gone=lambda endpoint: self._sender.leave(endpoint),

@@ -11,7 +11,7 @@ from tests.fixtures.pusher import Pushing
 
 async def test_an_endpoint_comes_and_goes_with_its_subscription(pushing: Pushing) -> None:
     await pushing.subscribe()
-    old, claims = pushing.endpoint, pushing.broker._push_claims
+    old, claims = pushing.endpoint, pushing.broker.claiming.pushes
     [member] = claims._members.values()
     await pushing.rest.ok("DELETE", pushing.rest.subscription())
     await eventually(lambda: not pushing.endpoints)

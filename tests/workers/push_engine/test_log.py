@@ -230,6 +230,6 @@ async def test_a_pause_is_told_with_its_reason_and_its_end_whoever_began_it(
     assert called == f"{paused}: a\nbreak"
     await pushing.rest.ok("DELETE", pushing.rest.subscription())
     await eventually(
-        lambda: not pushing.broker.states.lasts("paused push subscriptions", pushing.rest.subscription())
+        lambda: not pushing.broker.core.states.lasts("paused push subscriptions", pushing.rest.subscription())
     )
     assert len(_said(caplog)) == 3

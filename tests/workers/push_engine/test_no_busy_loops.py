@@ -17,7 +17,7 @@ async def test_a_cursor_that_is_gone_is_not_asked_for_again_and_again(pushing: P
     """The subscription was deleted elsewhere, and nothing was heard of it yet."""
     await pushing.subscribe()
     await pushing.execute("DELETE FROM cursors")
-    pushing.broker.wake(None, pushing.endpoint.subscription_id)
+    pushing.broker.claiming.wake(None, pushing.endpoint.subscription_id)
     assert await claims_in(pushing, 0.5) < 10
 
 
@@ -26,7 +26,7 @@ async def test_a_cursor_that_is_locked_is_tried_again_at_intervals(pushing: Push
     pushing.far_side.answers = lambda _: 200
     async with open_transaction(pushing.database) as locking:
         await lock_rows(locking, "cursors")
-        pushing.broker.wake(None, pushing.endpoint.subscription_id)
+        pushing.broker.claiming.wake(None, pushing.endpoint.subscription_id)
         await pushing.rest.publish("hello")
         assert await claims_in(pushing, 0.5) < 50
     await pushing.settled()

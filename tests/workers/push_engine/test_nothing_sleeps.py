@@ -49,7 +49,7 @@ async def test_a_fault_in_one_request_does_not_stop_the_others(pushing: Pushing)
     await pushing.subscribe(extensions={"push": {"maxOutstandingRequests": 2}})
     await pushing.rest.publish(*[str(n) for n in range(6)])
     calls = await pushing.far_side.wait_for(2)
-    await pushing.broker.shard_heads.run_once()  # would help only now and then
+    await pushing.broker.claiming.heads.run_once()  # would help only now and then
     pushing.far_side.answers = lambda _: 200
     for call in calls:
         call.break_down()
@@ -123,7 +123,7 @@ async def test_the_retry_of_a_key_is_not_forgotten_for_a_new_message_of_it(pushi
     [call] = await pushing.far_side.wait_for(1)
     call.answer(500)
     await pushing.rest.publish(message("2", orderingKey="k"))  # while the endpoint is given a rest
-    await pushing.broker.shard_heads.run_once()  # would help only now and then
+    await pushing.broker.claiming.heads.run_once()  # would help only now and then
     pushing.far_side.answers = lambda _: 200
     await pushing.far_side.wait_for(3, seconds=4)
     assert pushing.far_side.texts == ["1", "1", "2"]
@@ -141,7 +141,7 @@ async def test_no_shard_of_a_topic_waits_for_all_that_is_in_another(
         if has_company:
             monkeypatch.setattr(company, "LATELY_SECONDS", inf)
             for project in ("projects/p", "projects/other"):
-                pushing.broker.company.had_turn(project)
+                pushing.broker.core.company.had_turn(project)
         await pushing.subscribe(extensions={"push": {"maxOutstandingRequests": 1}})
         pushing.far_side.answers = lambda _: 200
         keys: dict[int, str] = {}

@@ -1,0 +1,98 @@
+"""Builds what nearly every part of a process needs, starts it, and keeps it running."""
+
+from collections.abc import Callable
+from functools import partial
+
+from broker.app.config import AppConfig
+from broker.app.reactions import Reactions
+from broker.runtime.company import Company
+from broker.runtime.core import Core
+from broker.runtime.database_clock import DatabaseClock
+from broker.runtime.dead_letter_news import DeadLetterNews
+from broker.runtime.loop_turns import LoopTurns
+from broker.runtime.loop_watch import watch_loop
+from broker.runtime.quotas import BALANCE_SECONDS, Quotas
+from broker.runtime.resource_cache import ResourceCache
+from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
+from broker.runtime.storage_alarm import StorageAlarm
+from broker.runtime.tasks import Tasks
+from broker.runtime.wake_ups import WakeUps
+from broker.store.driver.database import DATABASE, NODES, Database
+from broker.store.log.attempt_ids import AttemptIds
+from broker.telemetry.metrics.counters import Counters
+from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
+from broker.workers.periodic import PeriodicWorker
+from broker.workers.supervisor import Loop, Worker
+
+CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
+
+MakeClock = Callable[[Database], DatabaseClock]
+
+
+def make_core(
+    config: AppConfig, reactions: Reactions, *, make_clock: MakeClock, counters: Counters, storage: StorageAlarm
+) -> Core:
+    """`reactions` to what the core reports are connected later, when the parts that react are built."""
+    states, tasks = StateChanges(), Tasks()
+    database = Database(
+        config.database_url,
+        schema=config.database_schema,
+        pool_size=config.pool_size,
+        states=states,
+        counters=counters,
+        hot_url=config.hot_database_url,
+    )
+    clock = make_clock(database)
+    processes = RunningProcesses(
+        database,
+        clock,
+        changed=reactions.processes_changed,
+        look=reactions.joining,
+        database_connections=config.database_connections,
+        states=states,
+    )
+    quotas = Quotas(database, clock, defaults=config.default_quotas, processes=processes.count, storage=storage)
+    processes.connections = (
+        quotas.connections
+    )  # quotas are divided among processes, which tell each other their use
+    return Core(
+        database=database,
+        clock=clock,
+        attempt_ids=AttemptIds(),
+        tasks=tasks,
+        states=states,
+        counters=counters,
+        company=Company(),
+        loop_turns=LoopTurns(),
+        storage=storage,
+        processes=processes,
+        quotas=quotas,
+        resources=ResourceCache(database, tasks, DeadLetterNews(states), counters),
+        wake_ups=WakeUps(
+            database,
+            wake=reactions.messages_claimable,
+            drop=reactions.resource_changed,
+            is_alone=processes.is_alone,
+            access_changed=reactions.access_changed,
+            committed=reactions.messages_staged,
+            look=reactions.poll_heads,
+        ),
+    )
+
+
+def database_is_away(states: StateChanges) -> bool:
+    """Whether the database, or the nodes for hot statements, cannot be reached; the log has said so."""
+    return states.lasts(*DATABASE) or states.lasts(*NODES)
+
+
+def core_workers(core: Core) -> dict[str, Worker]:
+    """The background work of the core, by the names that the log uses."""
+    return {
+        "notification listener": Loop(partial(core.wake_ups.run_listener, core.states)),
+        "notification sender": Loop(core.wake_ups.run_sender),
+        "processes": PeriodicWorker(core.processes.run_once, HEARTBEAT_SECONDS),
+        "clock": PeriodicWorker(core.clock.synchronise, CLOCK_INTERVAL_SECONDS),
+        "quotas": PeriodicWorker(core.quotas.balance, BALANCE_SECONDS),
+        "event loop": Loop(partial(watch_loop, core.counters)),
+        "log": PeriodicWorker(core.states.run_once, TICK_SECONDS),
+    }

@@ -1,0 +1,116 @@
+"""The parts that claim, acknowledge, transform and publish messages, and how many of each run at the same time.
+
+All of them use the connections for hot statements, of which there are `pool_size`.
+"""
+
+from collections.abc import Callable, Iterable
+
+from broker.app.config import AppConfig
+from broker.runtime.ack_coalescer import AckCoalescer
+from broker.runtime.ack_writer import AckWriter
+from broker.runtime.claim_scheduler import ClaimScheduler
+from broker.runtime.core import Core
+from broker.runtime.delivery_records import DeliveryRecords
+from broker.runtime.delivery_transforms import DeliveryTransforms
+from broker.runtime.jitter import Jitter
+from broker.runtime.long_poll import LongPoll
+from broker.runtime.outstanding import Outstanding
+from broker.runtime.publish_coalescer import PublishCoalescer
+from broker.runtime.readers import Readers
+from broker.runtime.sandboxes import Sandboxes
+from broker.runtime.scheduled_room import ScheduledRoom
+from broker.runtime.schema_checks import SchemaChecks
+from broker.runtime.shard_heads import ShardHeads
+from broker.runtime.subscription_activity import SubscriptionActivity
+from broker.runtime.tails import Tails
+from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
+
+ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; beside claims they are few, for they are short
+
+
+class Claiming:
+    """Hands messages out to pulls, streams and pushes, and knows who waits for them."""
+
+    def __init__(self, config: AppConfig, core: Core, *, jitter: Jitter, has_room: Callable[[str], bool]) -> None:
+        """`jitter` lengthens retry delays.  Pulls claim nothing unless there is room in memory for their answers.
+
+        Pulls and pushes claim apart: a flood of one leaves connections to the other, to publishes and to acks.
+        """
+        self.pulls = ClaimScheduler(core, jitter=jitter, turns_at_once=max(config.pool_size - 2, 1), waits=True)
+        # One of two claims while the rows of the other are on their way.
+        self.pushes = ClaimScheduler(core, jitter=jitter, turns_at_once=2, waits=False)
+        self.long_poll = LongPoll(
+            core,
+            self.pulls,
+            max_waiting=config.max_waiting_pulls,
+            has_room=has_room,
+            is_current=core.resources.is_current,
+        )
+        self.tails = Tails()
+        self.outstanding = Outstanding(core.database, core.clock)
+        self.readers = Readers(core.database, core.clock)
+        self.activity = SubscriptionActivity(core.database, core.clock, in_use=self._in_use)
+        self.heads = ShardHeads(core.database, watched=self._watched_shards, wake=self.wake)
+
+    def wake(self, shard_id: int | None, subscription_id: int | None = None) -> None:
+        """Messages may be claimed in a shard, or of a subscription; neither given: anywhere."""
+        self.pulls.wake(shard_id, subscription_id)
+        self.pushes.wake(shard_id, subscription_id)
+        if subscription_id is None:
+            self.tails.wake(shard_id)
+
+    def resource_changed(self, name: str | None) -> None:
+        """A topic or a subscription has changed; None: any of them may have."""
+        self.long_poll.subscription_changed(name)
+        self.tails.changed(name)
+        self.outstanding.notify()
+
+    def stop_waiting(self) -> None:
+        """Answers the pulls that wait, and lets no other wait: the process is about to stop."""
+        self.long_poll.stop_waiting()
+        self.tails.stop()
+
+    def _in_use(self) -> set[int]:
+        return {*self.long_poll.waited_for(), *self.outstanding.subscriptions()}
+
+    def _watched_shards(self) -> set[int]:
+        return {*self.pulls.watched_shards(), *self.pushes.watched_shards(), *self.tails.watched_shards()}
+
+
+class Acking:
+    """Acknowledges messages of pulls and pushes, and records who did."""
+
+    def __init__(self, config: AppConfig, core: Core, claiming: Claiming, *, jitter: Jitter) -> None:
+        self.records = DeliveryRecords(core, on=config.delivery_record_hours > 0)
+        self.coalescer = AckCoalescer(
+            core,
+            AckWriter(core, jitter=jitter, records=self.records),
+            claiming.activity,
+            flushes_at_once=max(1, min(ACK_FLUSHES_AT_ONCE, config.pool_size // 2)),
+            acked=claiming.readers.acked,
+            settled=claiming.outstanding.remove,
+        )
+
+
+class Transforming:
+    """Transforms messages as topics and subscriptions say, in sandboxes of other processes."""
+
+    def __init__(self, core: Core, acks: AckCoalescer, *, claims: Iterable[ClaimScheduler]) -> None:
+        """`claims`: whose messages are transformed; what a subscription drops is acknowledged."""
+        programs = Programs()
+        self.sandboxes = Sandboxes(core.tasks, core.counters)
+        self.checks = TransformChecks(self.sandboxes)
+        self.trials = TransformTrials(self.sandboxes, programs)
+        self.of_topics = TopicTransforms(self.sandboxes, programs, core.clock, core.counters)
+        self.of_deliveries = DeliveryTransforms(self.sandboxes, programs, acks, core.states, core.counters)
+        for each in claims:
+            each.transforms = self.of_deliveries
+
+
+class Publishing:
+    """Checks messages against the schemas of topics, and appends them."""
+
+    def __init__(self, config: AppConfig, core: Core) -> None:
+        self.schemas = SchemaChecks(core.resources, core.counters)
+        self.coalescer = PublishCoalescer(core, shards_at_once=max(config.pool_size - 2, 1))
+        self.scheduled_room = ScheduledRoom(core.database, config.max_scheduled_messages, core.processes.count)

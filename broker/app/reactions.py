@@ -1,0 +1,67 @@
+"""What a process does when messages, resources, credentials or processes change.
+
+Parts of the core report such changes, and are built before the parts that react to them.  This is the only place
+where the former reach the latter: `connect` is called once all parts are built, before any of them runs.
+"""
+
+from broker.access.version import AccessVersion
+from broker.app.jobs import Jobs
+from broker.app.messages import Claiming
+from broker.runtime.core import Core
+from broker.runtime.operation_news import is_operation
+from broker.workers.push.pusher import Pusher
+
+
+class Reactions:
+    """The methods are what the core calls."""
+
+    _core: Core
+    _access_version: AccessVersion | None
+    _claiming: Claiming
+    _pusher: Pusher
+    _jobs: Jobs
+
+    def connect(
+        self, core: Core, *, access_version: AccessVersion | None, claiming: Claiming, pusher: Pusher, jobs: Jobs
+    ) -> None:
+        """`access_version`: None if nobody is asked who calls."""
+        self._core = core
+        self._access_version = access_version
+        self._claiming = claiming
+        self._pusher = pusher
+        self._jobs = jobs
+
+    def messages_claimable(self, shard_id: int | None, subscription_id: int | None) -> None:
+        """Messages may be claimed in a shard, or of a subscription; neither given: anywhere."""
+        self._claiming.wake(shard_id, subscription_id)
+
+    def resource_changed(self, name: str | None) -> None:
+        """A topic, subscription, schema, operation or quota has changed; None: any of them may have."""
+        self._jobs.operation_news.changed(name)
+        if name is not None and is_operation(name):
+            return
+        self._core.resources.drop(name)
+        self._core.quotas.changed(name)
+        self._claiming.resource_changed(name)
+        self._pusher.resource_changed(name)
+
+    def access_changed(self) -> None:
+        """A credential or a policy has changed, or may have."""
+        if self._access_version is not None:
+            self._access_version.changed()
+
+    def messages_staged(self) -> None:
+        """An application has committed a transaction with messages or acks for the relay."""
+        self._jobs.relay.committed.set()
+
+    async def poll_heads(self) -> None:
+        """The database has no notifications: look for what other processes have published."""
+        await self._claiming.heads.run_once()
+
+    def processes_changed(self) -> None:
+        """Another process has joined or left, so that push subscriptions move."""
+        self._pusher.resource_changed(None)
+
+    def joining(self) -> None:
+        """Other processes may not know of this one yet, and have not told it of messages."""
+        self._claiming.wake(None, None)
