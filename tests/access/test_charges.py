@@ -45,7 +45,7 @@ async def stranger(broker: Guarded) -> Json:
 
 def _turns(broker: Guarded, project: str) -> int:
     """How many turns of calls about resources a project had."""
-    return broker.broker.counters.project(project)[TURNS["resource"]]
+    return broker.broker.core.counters.project(project)[TURNS["resource"]]
 
 
 async def test_calls_that_need_no_permission_take_turns_of_their_callers_project(
@@ -130,7 +130,7 @@ async def test_a_token_is_verified_in_a_turn_of_its_address_and_known_afterwards
 
 def _record(broker: Guarded, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Hashable, int]]:
     """The turns of the event loop that are asked for from now on."""
-    turns, asked = broker.broker.loop_turns, list[tuple[Hashable, int]]()
+    turns, asked = broker.broker.core.loop_turns, list[tuple[Hashable, int]]()
     turn = turns.turn
 
     async def recorded(who: Hashable, cost: int) -> None:
@@ -164,7 +164,7 @@ async def test_known_tokens_are_bounded_in_bytes(
     broker: Guarded, stranger: Json, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(authenticator, "MAX_KNOWN_BYTES", 50_000)
-    access = broker.broker.access
+    access = broker.broker.guard.access
     assert access is not None
     for number in range(12):
         headers = broker.bearer(stranger, number=number, padding="x" * 8_000)
