@@ -38,9 +38,9 @@ HOMES = {
         "store/looking/journal.py",
     ),
     "place": ("store/claim/",),  # a position with a filter
-    "position": ("cli/client/", "domain/", "front/rest/", "services/", "store/"),  # a point of a log
+    "position": ("cli/client/", "domain/", "front/", "services/", "store/"),  # a point of a log
     "ordinal": ("domain/", "runtime/", "services/", "store/", "workers/push/"),  # a message in its attempt or batch
-    "scan": ("domain/", "front/rest/", "store/"),  # messages, one by one
+    "scan": ("domain/", "front/", "store/"),  # messages, one by one
 }
 ELSEWHERE = {"placeholder", "position(B"}  # of a text; a function of PostgreSQL's, on bits
 # What a look has brought needs no other name than `found`, and nothing else has it.

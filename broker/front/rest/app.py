@@ -118,8 +118,7 @@ class RestDoor:
             else:
                 arriving = self._bodies.read(exchange, target.admission, project_within(name))
                 body, held, large = await (_noted(arriving) if began else arriving)
-                answers = self._answers
-                call = Call(self._services, name, reading.query, body, exchange, answers, large=large)
+                call = Call(self._services, name, reading.query, body, exchange, self._answers, large=large)
                 self._requests.decoded += len(body)
                 answer = await reading.handler(call)
         except BrokerError as error:

@@ -36,7 +36,7 @@ class Call:
     large: LargeBody | None = None
     # What it was allowed for.  A handler that checks the permissions of a waiting call itself sets this.
     required: Sequence[Required] = ()
-    needs: Needs = NOTHING
+    needs: Needs = NOTHING  # of the call, if there is a gate
 
     def hold(self, size: int) -> None:
         """Count so many bytes more, unpacked from the body, until the call is answered.  Raises the refusal."""
