@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, cast
@@ -48,9 +49,10 @@ logger = logging.getLogger(__name__)
 class _Server(uvicorn.Server):
     """Says on the pipe when it serves; the parent prints the ready line.  Ends the waiting pulls when it stops."""
 
-    def __init__(self, config: uvicorn.Config, pipe: Connection, ports: Ports) -> None:
+    def __init__(self, config: uvicorn.Config, pipe: Connection, ports: Ports, load_seconds: float) -> None:
         """`ports`: with those beside the main one."""
         super().__init__(config)
+        self._began, self._load_seconds = time.monotonic(), load_seconds
         self._pipe = pipe
         self._ports = ports
         self.tracing: Tracing | None = None
@@ -69,7 +71,7 @@ class _Server(uvicorn.Server):
         gc.set_threshold(50_000, 20, 50)
         if self.started:
             with contextlib.suppress(OSError):  # the parent is gone: _hear_parent hears of it too
-                self._pipe.send(Serving())
+                self._pipe.send(Serving(self._load_seconds, time.monotonic() - self._began))
 
     async def _start(self, sockets: list[socket.socket] | None) -> SystemExit | None:
         """uvicorn exits if it cannot start; raised in a task that would leave the event loop as it is."""
@@ -134,7 +136,14 @@ class _Server(uvicorn.Server):
             task.cancel()  # the door answers them
 
 
-def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log: tuple[str, str], counters: Counters) -> None:
+def run_worker(
+    config: AppConfig,
+    ports: Ports,
+    pipe: Connection,
+    log: tuple[str, str],
+    counters: Counters,
+    load_seconds: float = 0.0,
+) -> None:
     """Serve on the parent's sockets until SIGTERM, or until the parent is gone.  `log`: level and format."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # so does the end of a terminal
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
@@ -147,14 +156,19 @@ def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log: tuple[str
             pipe.send(Failed(reason(error)))
 
     try:
-        _serve(config, ports, pipe, counters, failed)
+        _serve(config, ports, pipe, counters, failed, load_seconds)
     except Exception as error:
         failed(error)
         sys.exit(1)
 
 
 def _serve(
-    config: AppConfig, ports: Ports, pipe: Connection, counters: Counters, failed: Callable[[Exception], None]
+    config: AppConfig,
+    ports: Ports,
+    pipe: Connection,
+    counters: Counters,
+    failed: Callable[[Exception], None],
+    load_seconds: float,
 ) -> None:
     files = _raise_file_limit()
     give_large_blocks_back()
@@ -187,6 +201,7 @@ def _serve(
         ),
         pipe,
         ports,
+        load_seconds,
     )
     threading.Thread(target=_hear_parent, args=(pipe, tls, storage), daemon=True).start()
     if config.traces:
