@@ -8,7 +8,7 @@ from broker.app.settings.fields import Settings
 from broker.cli.admin_key import make_admin_key
 from broker.cli.announcements import say
 from broker.cli.own_database import own_database
-from broker.cli.schema import check_schema, upgrade_schema
+from broker.cli.schema import check_schema, schema_upgrade
 from broker.cli.stop import Misuse, Stop
 from broker.embedded_postgres.cluster import Cluster, ClusterError, ClusterInUse
 from broker.port.listener import host_and_port
@@ -41,7 +41,9 @@ def used_database(settings: Settings) -> Iterator[tuple[str, str]]:
     try:
         with suppress(ClusterInUse):  # then a broker runs on it, and PostgreSQL with it
             cluster.open()
-        yield cluster.url, upgrade_schema(cluster.url, settings.database_schema).schema
+        with schema_upgrade(is_new=False) as upgrade:
+            schema = upgrade(cluster.url, settings.database_schema).schema
+        yield cluster.url, schema
     except ClusterError as error:
         raise Stop(str(error)) from error
     finally:

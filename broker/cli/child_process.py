@@ -26,7 +26,10 @@ def start_deaf(process: BaseProcess) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A worker's word on its pipe: from now on it serves."""
+    """A worker's word on its pipe: from now on it serves.  It needed so long to load its modules, and to start."""
+
+    load_seconds: float
+    start_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -49,9 +50,10 @@ class Children:
     set, and `why` says why.  Later all are started again and again, and whoever connects while none serves is told.
     """
 
-    def __init__(self, config: AppConfig, ports: Ports, *, count: int, log: tuple[str, str]) -> None:
-        self._config = config
+    def __init__(self, ports: Ports, *, count: int, log: tuple[str, str]) -> None:
+        self._config: AppConfig | None = None
         self._ports = ports
+        self._loading: dict[int, tuple[BaseProcess, Connection]] = {}
         self._pipes: dict[int, Connection] = {}  # to those that run, by their numbers
         self._count = count
         self._log = log
@@ -65,10 +67,28 @@ class Children:
         self.ready = asyncio.Event()  # all have begun to serve
         self.given_up = asyncio.Event()
         self.why = ""
+        self.load_seconds = self.start_seconds = 0.0  # of the slowest worker
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Workers load their modules while the parent sees to the database: that takes as long.
+
+        Within the block `running` takes them over.  Raises OSError.
+        """
+        try:
+            for number in range(self._count):
+                self._loading[number] = self._begin(number)
+            yield
+        finally:
+            for process, pipe in self._loading.values():
+                pipe.close()
+                process.terminate()
+                process.join()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, config: AppConfig) -> AsyncIterator[None]:
         """Keep the children running within the block."""
+        self._config = config
         tasks = [asyncio.create_task(self._keep(number)) for number in range(self._count)]
         tasks.append(asyncio.create_task(self._turn_away_while_none_serves()))
         try:
@@ -130,24 +150,16 @@ class Children:
 
     async def _run_one(self, number: int) -> _Life:
         life = _Life()
-        ours, theirs = CONTEXT.Pipe()
-        process = CONTEXT.Process(
-            target=_run_worker,
-            args=(self._config, self._ports, theirs, self._log, self._book, number),
-            name=f"worker-{number}",
-        )
         try:
-            start_deaf(process)
+            process, ours = self._loading.pop(number) if number in self._loading else self._begin(number)
         except OSError as error:  # no memory, no file, no process is free
             life.why = f"could not be made: {error}"
-            ours.close()
             return life
-        finally:
-            theirs.close()
         self._pipes[number] = ours
-        for word in filter(None, (self._disk, self._outage)):
-            ours.send(word)
         try:
+            with contextlib.suppress(OSError):  # it has ended already
+                for word in filter(None, (self._config, self._disk, self._outage)):
+                    ours.send(word)
             await self._wait(process, ours, number, life)
         finally:
             del self._pipes[number]
@@ -157,6 +169,21 @@ class Children:
             ours.close()
         life.why = life.why or _how_it_ended(process.exitcode)
         return life
+
+    def _begin(self, number: int) -> tuple[BaseProcess, Connection]:
+        """A process that loads its modules and waits for its configuration; and the pipe to it.  Raises OSError."""
+        ours, theirs = CONTEXT.Pipe()
+        process = CONTEXT.Process(
+            target=_run_worker, args=(self._ports, theirs, self._log, self._book, number), name=f"worker-{number}"
+        )
+        try:
+            start_deaf(process)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return process, ours
 
     async def _wait(self, process: BaseProcess, pipe: Connection, number: int, life: _Life) -> None:
         loop = asyncio.get_running_loop()
@@ -175,7 +202,9 @@ class Children:
         try:
             while pipe.poll():
                 match pipe.recv():
-                    case Serving():
+                    case Serving(load_seconds, start_seconds):
+                        self.load_seconds = max(self.load_seconds, load_seconds)
+                        self.start_seconds = max(self.start_seconds, start_seconds)
                         life.serving_since = loop.time()
                         self._begins_to_serve(number)
                     case Failed(why):
@@ -233,10 +262,14 @@ async def _stop(process: BaseProcess) -> None:
     await asyncio.to_thread(process.join)
 
 
-def _run_worker(
-    config: AppConfig, ports: Ports, pipe: Connection, log: tuple[str, str], book: CounterBook, number: int
-) -> None:
+def _run_worker(ports: Ports, pipe: Connection, log: tuple[str, str], book: CounterBook, number: int) -> None:
     """In the worker.  What it imports is not the parent's, which so takes a fifth of the memory."""
+    began = time.monotonic()
     from broker.cli.worker import run_worker
 
-    run_worker(config, ports, pipe, log, Counters(book, process=number))
+    load_seconds = time.monotonic() - began
+    try:
+        config: AppConfig = pipe.recv()
+    except (EOFError, OSError):  # the parent did not get so far
+        return
+    run_worker(config, ports, pipe, log, Counters(book, process=number), load_seconds)

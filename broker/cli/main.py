@@ -21,10 +21,10 @@ from broker.telemetry.log import one_line
 from broker.version import version
 
 
-def _serve(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
+def _serve(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
     from broker.cli.serve import serve
 
-    return serve(in_force.settings)
+    return serve(in_force.settings, verbose=bool(flags.get("verbose")))
 
 
 def _migrate(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
@@ -176,6 +176,7 @@ COMMANDS: dict[str, Command | Commands] = {
         summary="serve the API; without a database URL on an embedded PostgreSQL",
         settings=NAMES,
         run=_serve,
+        flags={"verbose": "say how long each step of the start takes"},
         examples=(
             "broker serve --data-dir data",
             "broker serve --data-dir data --project shop --apply shop.yaml",

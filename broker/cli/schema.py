@@ -1,17 +1,19 @@
-"""The database's schema, brought up or looked at in a process of its own.
+"""The database's schema, looked at when the broker starts, and brought up to date.
 
-That needs psycopg, and Alembic and SQLAlchemy if there is something to bring up; the parent of the broker's
-processes would keep them in memory for ever.
+Alembic and SQLAlchemy, which bring it up, are loaded in a process of its own: the parent of the broker's processes
+would keep them in memory for ever.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 from broker.cli.child_process import CONTEXT, start_deaf
 from broker.cli.stop import Misuse, Stop
+from broker.store.schema import schema_state
 from broker.telemetry.log import set_up_log
 
 logger = logging.getLogger(__name__)
@@ -33,67 +35,103 @@ class Served:
     is_misuse: bool = False
 
 
-def upgrade_schema(database_url: str, schema: str) -> Served:
-    """Bring a schema of the database up to date ("": the broker finds it by itself).  Raises Stop."""
-    return _in_a_process(_upgrade, database_url, schema)
+@contextmanager
+def schema_upgrade(*, is_new: bool) -> Iterator[Callable[[str, str], Served]]:
+    """What brings a schema of a database up to date ("": the broker finds it by itself), and raises Stop.
+
+    `is_new`: there is no database yet, and what migrates it is loaded while that is made.
+    """
+    begun = _begin() if is_new else None
+
+    def upgrade(database_url: str, schema: str) -> Served:
+        served = _check(database_url, schema)
+        if served.problem and not served.is_misuse:
+            _migrate(begun or _begin(), database_url, schema)
+            served = _check(database_url, schema)
+        return replace(_accepted(served), remark="")  # it is of no concern in a database of the broker's own
+
+    try:
+        yield upgrade
+    finally:
+        if begun is not None:
+            begun[1].close()
+            begun[0].terminate()
+            begun[0].join()
 
 
 def check_schema(database_url: str, schema: str, *, connections: int = 0) -> Served:
     """Whether a database of the operator's own can be served from, over so many connections.  Raises Stop."""
-    return _in_a_process(partial(_check, connections=connections), database_url, schema)
+    served = _accepted(_check(database_url, schema, connections=connections))
+    if served.remark:
+        logger.info(served.remark)
+    return served
 
 
 def check_hot_nodes(database_url: str, hot_url: str, schema: str) -> None:
     """Raises Stop unless hot statements may go to the nodes of that URL."""
-    _in_a_process(partial(_check_nodes, hot_url), database_url, schema)
+    from broker.store.schema.hot_nodes import look_at_nodes  # slow to import, and seldom needed
 
-
-def _in_a_process(work: Callable[[str, str], Served], database_url: str, schema: str) -> Served:
-    ours, theirs = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=_answer, args=(work, database_url, schema, theirs), name="schema")
-    start_deaf(process)
-    theirs.close()
     try:
-        served: Served = ours.recv()
-    except EOFError:
-        served = Served(problem="the process that looks after the database's schema ended without a word")
-    except KeyboardInterrupt:
-        process.terminate()
-        raise
-    finally:
-        process.join()
+        found = look_at_nodes(database_url, hot_url, schema)
+    except schema_state.DatabaseUnreachable as error:
+        raise Stop(str(error)) from error
+    if found.problem:
+        raise Stop(found.problem)
+    if not found.answer:
+        raise Stop(f"none of the nodes of --hot-database-url answers: {found.away[0]}")
+
+
+def _accepted(served: Served) -> Served:
+    """Raises Stop."""
     if served.problem:
         raise (Misuse if served.is_misuse else Stop)(served.problem)
     return served
 
 
-def _answer(work: Callable[[str, str], Served], database_url: str, schema: str, pipe: Connection) -> None:
+def _begin() -> tuple[BaseProcess, Connection]:
+    """A process that can migrate, and the pipe to it."""
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=_load_and_migrate, args=(theirs,), name="schema")
+    start_deaf(process)
+    theirs.close()
+    return process, ours
+
+
+def _migrate(begun: tuple[BaseProcess, Connection], database_url: str, schema: str) -> None:
+    """Raises Stop."""
+    process, pipe = begun
+    try:
+        pipe.send((database_url, schema))
+        problem = pipe.recv()
+    except (EOFError, OSError):
+        problem = "the process that looks after the database's schema ended without a word"
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
+    finally:
+        process.join()
+    if problem:
+        raise Stop(problem)
+
+
+def _load_and_migrate(pipe: Connection) -> None:
+    """In that process.  It answers why the database cannot be migrated ("": it is)."""
+    from broker.store.schema import migrations
+
+    try:
+        database_url, schema = pipe.recv()
+    except (EOFError, OSError):  # the parent did not get so far
+        return
     set_up_log("info")  # a migration that waits says for whom
-    served = work(database_url, schema)
-    if served.remark:
-        logger.info(served.remark)
-    pipe.send(served)
-
-
-def _upgrade(database_url: str, schema: str) -> Served:
-    served = _check(database_url, schema)
-    if served.problem and not served.is_misuse:
-        from broker.store.schema import (
-            migrations,
-            schema_state,
-        )  # slow to import, and mostly there is nothing to do
-
-        try:
-            migrations.upgrade(database_url, schema=schema)
-        except schema_state.DatabaseUnreachable as error:
-            return Served(problem=str(error))
-        served = _check(database_url, schema)
-    return replace(served, remark="")  # it is of no concern in a database of the broker's own
+    try:
+        migrations.upgrade(database_url, schema=schema)
+    except schema_state.DatabaseUnreachable as error:
+        pipe.send(str(error))
+    else:
+        pipe.send("")
 
 
 def _check(database_url: str, schema: str, *, connections: int = 0) -> Served:
-    from broker.store.schema import schema_state
-
     try:
         state = schema_state.inspect(database_url, schema)
     except schema_state.DatabaseUnreachable as error:
@@ -103,17 +141,3 @@ def _check(database_url: str, schema: str, *, connections: int = 0) -> Served:
     if shortfall := state.bound.shortfall(connections):
         return Served(problem=shortfall)
     return Served(state.server_major_version, state.schema, str(state.revision), state.remark)
-
-
-def _check_nodes(hot_url: str, database_url: str, schema: str) -> Served:
-    from broker.store.schema.hot_nodes import look_at_nodes
-    from broker.store.schema.schema_state import DatabaseUnreachable
-
-    try:
-        found = look_at_nodes(database_url, hot_url, schema)
-    except DatabaseUnreachable as error:
-        return Served(problem=str(error))
-    problem = found.problem or (
-        "" if found.answer else f"none of the nodes of --hot-database-url answers: {found.away[0]}"
-    )
-    return Served(problem=problem)

@@ -27,8 +27,9 @@ from broker.cli.disk_watch import DiskWatch
 from broker.cli.own_database import hot_database, own_database, replica_database
 from broker.cli.ports import Ports, bound_ports
 from broker.cli.private_file import write_private_file
-from broker.cli.schema import Served, check_hot_nodes, check_schema, upgrade_schema
+from broker.cli.schema import Served, check_hot_nodes, check_schema, schema_upgrade
 from broker.cli.service_manager import ServiceManager, service_manager
+from broker.cli.start_times import StartTimes
 from broker.cli.stop import Misuse, Stop
 from broker.cli.tls_files import Renewal, TlsFiles, tls_at_start
 from broker.domain.storage import parse_size
@@ -51,8 +52,12 @@ _NO_KEY = (
 logger = logging.getLogger(__name__)
 
 
-def serve(settings: Settings) -> int:
-    """Serve until SIGINT or SIGTERM, or, without TLS, SIGHUP.  Returns the exit code.  Raises Stop."""
+def serve(settings: Settings, *, verbose: bool = False) -> int:
+    """Serve until SIGINT or SIGTERM, or, without TLS, SIGHUP.  Returns the exit code.  Raises Stop.
+
+    `verbose`: say how long each step of the start takes.
+    """
+    times = StartTimes(say if verbose else lambda _line: None)
     set_up_log(settings.log_level, settings.log_format)
     tls = tls_at_start(settings)
     own_url, replica_url, hot_url = own_database(settings), replica_database(settings), hot_database(settings)
@@ -65,7 +70,8 @@ def serve(settings: Settings) -> int:
         with (
             _data_directory(settings) as cluster,
             bound_ports(settings, tls.material if tls else None, manager.sockets) as ports,
-            _database(settings, cluster, own_url, _check_transport(settings, ports)) as (url, served),
+            _workers(settings, ports) as children,
+            _database(settings, cluster, own_url, _check_transport(settings, ports), times) as (url, served),
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
             _warn_of_strangers(settings, ports)
@@ -75,7 +81,8 @@ def serve(settings: Settings) -> int:
             size_max = parse_size(settings.database_size_max)
             config = replace(config, hot_database_url=hot_url, database_size_max=size_max)
             apply_at_start(settings, config)
-            asyncio.run(_serve(settings, ports, tls, cluster, config, manager))
+            times.done("the configuration is read")
+            asyncio.run(_serve(settings, ports, tls, cluster, config, manager, children, times))
     except CannotListen as error:
         raise Stop(str(error)) from error
     except KeyboardInterrupt:
@@ -162,8 +169,19 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
 
 
 @contextmanager
+def _workers(settings: Settings, ports: Ports) -> Iterator[Children]:
+    """The worker processes, which load their modules within the block until they are run."""
+    children = Children(ports, count=settings.workers, log=(settings.log_level, settings.log_format))
+    try:
+        with children.loading():
+            yield children
+    except OSError as error:  # no memory, no file, no process is free
+        raise Stop(f"a worker process could not be made: {error}") from error
+
+
+@contextmanager
 def _database(
-    settings: Settings, cluster: Cluster | None, own_url: str, address: str
+    settings: Settings, cluster: Cluster | None, own_url: str, address: str, times: StartTimes
 ) -> Iterator[tuple[str, Served]]:
     """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated; and
     where the tables are in it.  With authentication there is somebody who owns everything.
@@ -172,13 +190,16 @@ def _database(
     if cluster is None:
         connections = settings.workers * connections_of_a_process(settings.pool_size)
         served = check_schema(own_url, settings.database_schema, connections=connections)
+        times.done("the schema is checked")
         if is_guarded and not is_administered(own_url, served.schema):
             raise Stop("nobody has a key for this database yet: run `broker auth bootstrap --key-file FILE` first")
         yield own_url, served
         return
     say(f"{'Starting' if cluster.exists() else 'Making'} a PostgreSQL in {Path(settings.data_dir).absolute()} …")
-    cluster.open()
-    served = upgrade_schema(cluster.url, settings.database_schema)
+    with schema_upgrade(is_new=not cluster.exists()) as upgrade:
+        cluster.open(times.done)
+        served = upgrade(cluster.url, settings.database_schema)
+    times.done("the schema is up to date")
     if is_guarded and not is_administered(cluster.url, served.schema):
         path = Path(settings.data_dir).absolute() / FILE_NAME
         make_admin_key(cluster.url, served.schema, base_url=address, path=path)
@@ -193,19 +214,24 @@ async def _serve(
     cluster: Cluster | None,
     config: AppConfig,
     manager: ServiceManager,
+    children: Children,
+    times: StartTimes,
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _stop_signals():
         loop.add_signal_handler(number, stopping.set)
-    children = Children(config, ports, count=settings.workers, log=(settings.log_level, settings.log_format))
     ports.listen()
     watch = None if cluster is None else _disk_watch(settings, cluster, children)
-    async with _kept_running(cluster, watch, children), children.running(), _renewed(tls, children):
+    async with _kept_running(cluster, watch, children), children.running(config), _renewed(tls, children):
         await _first(children.ready.wait(), children.given_up.wait(), stopping.wait())
         if children.given_up.is_set() and not stopping.is_set():
             raise Stop(children.why)
         if not stopping.is_set():
+            times.done("the workers serve")
+            times.beside(children.load_seconds, "a worker's modules are loaded, beside the steps above")
+            times.beside(children.start_seconds, "a worker begins to serve")
+            times.all_done()
             say_ready(settings, ports)
             if watch is not None and watch.space.is_low:
                 say(f"    {watch.space.refusal().message}")

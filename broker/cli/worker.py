@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
@@ -42,7 +43,14 @@ _AWAY = "The broker cannot use its database yet, and its log has the reason; try
 logger = logging.getLogger(__name__)
 
 
-def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log: tuple[str, str], counters: Counters) -> None:
+def run_worker(
+    config: AppConfig,
+    ports: Ports,
+    pipe: Connection,
+    log: tuple[str, str],
+    counters: Counters,
+    load_seconds: float = 0.0,
+) -> None:
     """Serve on the parent's sockets until SIGTERM, or until the parent is gone.  `log`: level and format."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # so does the end of a terminal
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
@@ -55,14 +63,19 @@ def run_worker(config: AppConfig, ports: Ports, pipe: Connection, log: tuple[str
             pipe.send(Failed(reason(error)))
 
     try:
-        _serve(config, ports, pipe, counters, failed)
+        _serve(config, ports, pipe, counters, failed, load_seconds)
     except Exception as error:
         failed(error)
         sys.exit(1)
 
 
 def _serve(
-    config: AppConfig, ports: Ports, pipe: Connection, counters: Counters, failed: Callable[[Exception], None]
+    config: AppConfig,
+    ports: Ports,
+    pipe: Connection,
+    counters: Counters,
+    failed: Callable[[Exception], None],
+    load_seconds: float,
 ) -> None:
     files = _raise_file_limit()
     give_large_blocks_back()
@@ -86,7 +99,7 @@ def _serve(
         make_protocol,
         cleartext=ports.cleartext,
         metrics=ports.metrics,
-        serving=partial(_report_serving, pipe),
+        serving=partial(_report_serving, pipe, load_seconds, time.monotonic()),
         stopped=partial(_send_last_traces, counters),
     )
     threading.Thread(target=_hear_parent, args=(pipe, tls, storage), daemon=True).start()
@@ -94,14 +107,14 @@ def _serve(
         runner.run(server.serve([ports.main]))
 
 
-def _report_serving(pipe: Connection) -> None:
-    """Tells the parent, which prints the ready line."""
+def _report_serving(pipe: Connection, load_seconds: float, began: float) -> None:
+    """Tells the parent, which prints the ready line.  `began`: the start of serving, by the monotonic clock."""
     # What the start made stays: the collector need not look at it again.  A pull makes thousands of objects that
     # end with its answer; at the default of 700 they would be searched for cycles again and again.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     with contextlib.suppress(OSError):  # the parent is gone: _hear_parent notices too
-        pipe.send(Serving())
+        pipe.send(Serving(load_seconds, time.monotonic() - began))
 
 
 async def _send_last_traces(counters: Counters) -> None:

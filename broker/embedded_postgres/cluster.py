@@ -174,12 +174,16 @@ class Cluster:
                 raise ClusterInUse(f"A broker is running on {self._directory} already.") from None
             self._lock = lock
 
-    def open(self) -> None:
-        """Lock the directory, make the cluster if there is none, start it.  Raises ClusterError."""
+    def open(self, done: Callable[[str], None] = lambda _step: None) -> None:
+        """Lock the directory, make the cluster if there is none, start it.  Raises ClusterError.
+
+        `done` hears of each step that is over.
+        """
         self.lock()
         with self._naming_faults():
             if not self.exists():
                 self._initialise()
+                done("PostgreSQL's data directory is made")
             version = (self._data / "PG_VERSION").read_text().strip()
             if version != str(MAJOR_VERSION):
                 raise ClusterError(
@@ -187,7 +191,9 @@ class Cluster:
                     "Dump it with the old version, or choose another --data-dir."
                 )
             self._start()
+            done("PostgreSQL is started")
             self._prepare()
+            done("its role and database are there")
 
     def close(self) -> None:
         """Stop PostgreSQL (it writes a checkpoint) and unlock the directory."""

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -23,6 +22,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from broker.domain.errors import Unavailable
 from broker.domain.oidc_issuer import OidcIssuer, check_url
 from broker.telemetry.state_changes import StateChanges
+
+if TYPE_CHECKING:
+    import httpx
 
 FETCH_SECONDS = 5.0  # for both documents
 AGAIN_SECONDS = 10.0  # at least, between two fetches for keys that are not known
@@ -42,10 +44,14 @@ class _Disbelieved(Exception):
     """What the issuer answers is not what it should; the message says what."""
 
 
-_UNREADABLE = (
-    *(httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.MsgspecError, _Disbelieved),
-    RecursionError,  # of JSON that is nested too deeply
-)
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What the reading of keys can fail with."""
+    import httpx  # slow to load, and needed with OIDC issuers alone
+
+    return (
+        *(httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.MsgspecError, _Disbelieved),
+        RecursionError,  # of JSON that is nested too deeply
+    )
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class IssuerKeys:
         try:
             async with asyncio.timeout(FETCH_SECONDS), _client() as client:
                 keys = await self._read(client)
-        except _UNREADABLE as error:
+        except _unreadable() as error:
             # What is known stays; the next call that needs more tries again.
             self._states.begins(_TROUBLE, issuer, f"the keys of the issuer {issuer} cannot be read", _why(error))
         else:
@@ -126,7 +132,7 @@ class IssuerKeys:
         finally:
             self._fetch = None
 
-    async def _read(self, client: httpx.AsyncClient) -> Mapping[str, IssuerKey]:
+    async def _read(self, client: "httpx.AsyncClient") -> Mapping[str, IssuerKey]:
         uri = self._issuer.jwks_uri
         if not uri:
             base = self._issuer.issuer.rstrip("/")
@@ -143,6 +149,8 @@ class IssuerKeys:
 
 def _why(error: Exception) -> str:
     """In a line; nothing of what callers have sent goes into a request for keys."""
+    import httpx
+
     if isinstance(error, TimeoutError | httpx.TimeoutException):
         return f"no answer within {FETCH_SECONDS:.0f} s"
     if isinstance(error, RecursionError):
@@ -152,11 +160,15 @@ def _why(error: Exception) -> str:
     return " ".join(str(error).split())[:_MAX_WHY] or type(error).__name__
 
 
-def _client() -> httpx.AsyncClient:
+def _client() -> "httpx.AsyncClient":
+    import httpx
+
     return httpx.AsyncClient(timeout=FETCH_SECONDS, verify=ssl.create_default_context())  # what the system trusts
 
 
-async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+async def _document(client: "httpx.AsyncClient", url: str) -> dict[str, Any]:
+    import httpx
+
     body = bytearray()
     async with client.stream("GET", url, headers={"Accept": "application/json"}) as response:
         if response.status_code != httpx.codes.OK:  # nor a redirection: the keys are where the issuer says
