@@ -3,13 +3,12 @@
 import asyncio
 import logging
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
 from broker.domain.message_id import FIRST_ID_SEQ, message_id
+from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
-from broker.runtime.wake_ups import WakeUps
 from broker.store.log.scheduled_messages import find_scheduled_shards
 from broker.workers.due_messages import DueMessages
 from tests.fixtures.core import make_core
@@ -65,8 +64,8 @@ async def test_one_who_starts_in_the_middle_of_due_times_goes_on_where_the_last_
 class Noting(DueMessages):
     """Notes the shards that it appends to, in their order."""
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(self, core: Core, next_due: NextDue) -> None:
+        super().__init__(core, next_due)
         self.appended: list[int] = []
 
     async def _append(self, shard_id: int, now: datetime) -> int:
@@ -83,8 +82,7 @@ async def test_a_project_with_due_messages_of_many_topics_delays_none_of_another
     for each in (*greedy, good):
         await schedule(each, ("due", 1))
     clock.moment = log.start + 2 * SECOND
-    wake_ups = WakeUps(log.database, wake=lambda *_: None, drop=lambda _: None)
-    due = Noting(log.database, clock, wake_ups, NextDue())
+    due = Noting(make_core(log.database, clock), NextDue())
     await due.run_once()
     assert sorted(due.appended) == sorted(each.shard_id for each in (*greedy, good))
     assert max(due.appended) == good.shard_id

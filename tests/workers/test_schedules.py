@@ -16,6 +16,7 @@ from broker.domain.names import project_of
 from broker.domain.quota import ProjectQuotas
 from broker.domain.schedule import KEPT_TICKS, Definition, Missed, Schedule, TickRecord, take_due
 from broker.domain.topic import Topic
+from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.next_due import NextDue
 from broker.runtime.sandboxes import Sandboxes
@@ -77,8 +78,8 @@ class Dying(ScheduleTicker):
 class Noting(ScheduleTicker):
     """Notes whose schedules tick, in their order.  Those of `held` projects wait for `go`."""
 
-    def __init__(self, *parts: Any, **seconds: float) -> None:
-        super().__init__(*parts, **seconds)
+    def __init__(self, core: Core, schemas: SchemaChecks, transforms: TopicTransforms, **seconds: float) -> None:
+        super().__init__(core, schemas, transforms, **seconds)
         self.ticked: list[str] = []
         self.held: set[str] = set()
         self.go = asyncio.Event()
