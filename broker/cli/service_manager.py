@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from broker.domain.errors import os_reason
 from broker.port.listener import CannotListen
 from broker.telemetry.log import reason
 
@@ -68,7 +69,7 @@ def _inherited(descriptor: int, name: str) -> socket.socket:
         if listener is not None:
             listener.close()
         raise CannotListen(
-            f"what is handed over as descriptor {descriptor} is no socket: {error.strerror}"
+            f"what is handed over as descriptor {descriptor} is no socket: {os_reason(error)}"
         ) from error
     if listener.family not in (socket.AF_INET, socket.AF_INET6) or not is_listening:
         listener.close()

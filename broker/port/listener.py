@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 
+from broker.domain.errors import os_reason
+
 _BACKLOG = 2048
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (and how this machine reaches itself then)
 
@@ -48,7 +50,7 @@ def listen(listener: socket.socket) -> None:
 
 def _why_not(host: str, port: int, error: OSError, prefix: str = "") -> str:
     hint = _HINTS.get(error.errno or 0, "").replace("--", f"--{prefix}")
-    return f"cannot listen on {host_and_port(host, port)}: {error.strerror}{hint}"
+    return f"cannot listen on {host_and_port(host, port)}: {os_reason(error)}{hint}"
 
 
 def host_and_port(host: str, port: int) -> str:

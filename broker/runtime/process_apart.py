@@ -6,7 +6,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 
-from broker.domain.errors import Unavailable
+from broker.domain.errors import Unavailable, os_reason
 from broker.domain.frames import LENGTH, frame
 
 ENDING_SECONDS = 2.0  # of a process, between the end of its pipe and its own
@@ -85,7 +85,7 @@ class ProcessApart:
                 env=self._environment,
             )
         except OSError as error:
-            reason = f"The process that {self._what} cannot be started ({error.strerror})."
+            reason = f"The process that {self._what} cannot be started ({os_reason(error)})."
             raise Unavailable(reason) from error
         if self._niceness:
             niceness = os.getpriority(os.PRIO_PROCESS, 0) + self._niceness

@@ -2,10 +2,11 @@
 
 import re
 import subprocess
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import click
-import pytest
 
 from broker.cli.main import command_line
 from tests.architecture.surface import operations
@@ -38,51 +39,71 @@ def _name(page: Path) -> str:
     return str(page.relative_to(repository()))
 
 
+def _assert_nowhere(find: Callable[[Path], Iterator[str]]) -> None:
+    """Names all that it finds on any page."""
+    found = [f"{_name(page)}: {each}" for page in PAGES for each in find(page)]
+    assert not found, "\n".join(found)
+
+
+@cache
 def _anchors(page: Path) -> set[str]:
     """As the usual hosts make them of headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in _LINK.findall(page.read_text()):
-        if "://" in target:
-            continue
-        path, _, anchor = target.partition("#")
-        linked = (page.parent / path).resolve() if path else page
-        assert linked.exists(), target
-        assert not anchor or anchor in _anchors(linked), target
+def test_links_lead_somewhere() -> None:
+    def broken(page: Path) -> Iterator[str]:
+        for target in _LINK.findall(page.read_text()):
+            if "://" in target:
+                continue
+            path, _, anchor = target.partition("#")
+            linked = (page.parent / path).resolve() if path else page
+            if not linked.exists() or (anchor and anchor not in _anchors(linked)):
+                yield target
+
+    _assert_nowhere(broken)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_calls_in_the_documentation_are_calls_of_the_broker(page: Path) -> None:
+def test_calls_in_the_documentation_are_calls_of_the_broker() -> None:
     patterns: dict[str, list[re.Pattern[str]]] = {method: [] for method, _ in operations()}
     for method, path in operations():
         patterns[method].append(re.compile(re.sub(r"\\\{\w+\\\}", "[^/:]+", re.escape(path)) + r"(\?.*)?"))
-    # /.well-known and the like are no part of the specification of the API.
-    for method, base, rest in _CURL.findall(page.read_text()):
-        path = _BASES[base or None] + rest.rstrip("`).,")
-        known = any(pattern.fullmatch(path) for pattern in patterns[method or "GET"])
-        assert known or path.startswith("/.well-known/"), f"{method or 'GET'} {path}"
+
+    def unknown(page: Path) -> Iterator[str]:
+        for method, base, rest in _CURL.findall(page.read_text()):
+            path = _BASES[base or None] + rest.rstrip("`).,")
+            known = any(pattern.fullmatch(path) for pattern in patterns[method or "GET"])
+            # /.well-known and the like are no part of the specification of the API.
+            if not known and not path.startswith("/.well-known/"):
+                yield f"{method or 'GET'} {path}"
+
+    _assert_nowhere(unknown)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_commands_in_the_documentation_are_commands_of_the_broker(page: Path) -> None:
-    typed = [line for block in _SHELL.findall(page.read_text()) for line in block.splitlines()]
-    for line in (*typed, *re.findall(r"`([^`\n]+)`", page.read_text())):
-        if not (command := _COMMAND.match(line)):
-            continue
-        name, arguments = command.groups()
-        called: click.Command | None = _CLI.get_command(_CONTEXT, name)
-        while isinstance(called, click.Group) and arguments.strip():
-            word, _, arguments = arguments.strip().partition(" ")
-            called = called.get_command(_CONTEXT, word)
-        assert called is not None, line
-        if any(isinstance(parameter, click.Argument) and parameter.nargs < 0 for parameter in called.params):
-            arguments = re.split(r" (?=[a-z])(?<!--data-dir )", arguments.strip())[0]  # the rest is the program's
-        known = {option for parameter in called.params for option in parameter.opts} | {"--help"}
-        assert set(re.findall(r"(?<!\S)--[a-z-]+", arguments)) <= known, line
+def test_commands_in_the_documentation_are_commands_of_the_broker() -> None:
+    def unknown(page: Path) -> Iterator[str]:
+        typed = [line for block in _SHELL.findall(page.read_text()) for line in block.splitlines()]
+        for line in (*typed, *re.findall(r"`([^`\n]+)`", page.read_text())):
+            command = _COMMAND.match(line)
+            if command and not _is_a_command(*command.groups()):
+                yield line
+
+    _assert_nowhere(unknown)
+
+
+def _is_a_command(name: str, arguments: str) -> bool:
+    """Whether there is one, with the options that `arguments` name."""
+    called: click.Command | None = _CLI.get_command(_CONTEXT, name)
+    while isinstance(called, click.Group) and arguments.strip():
+        word, _, arguments = arguments.strip().partition(" ")
+        called = called.get_command(_CONTEXT, word)
+    if called is None:
+        return False
+    if any(isinstance(parameter, click.Argument) and parameter.nargs < 0 for parameter in called.params):
+        arguments = re.split(r" (?=[a-z])(?<!--data-dir )", arguments.strip())[0]  # the rest is the program's
+    known = {option for parameter in called.params for option in parameter.opts} | {"--help"}
+    return set(re.findall(r"(?<!\S)--[a-z-]+", arguments)) <= known
 
 
 def test_every_page_of_the_documentation_can_be_reached_from_the_readme() -> None:
@@ -95,10 +116,12 @@ def test_every_page_of_the_documentation_can_be_reached_from_the_readme() -> Non
     assert {_name(page) for page in PAGES if page not in reached} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_lines_of_prose_fit_a_screen(page: Path) -> None:
-    prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+def test_lines_of_prose_fit_a_screen() -> None:
+    def long(page: Path) -> Iterator[str]:
+        prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        return (line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|"))
+
+    _assert_nowhere(long)
 
 
 def test_the_readme_is_short() -> None:

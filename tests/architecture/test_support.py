@@ -3,7 +3,6 @@
 import importlib.metadata
 from typing import Any
 
-import pytest
 from google.pubsub_v1 import types
 from google.pubsub_v1.services.publisher.transports import PublisherTransport
 from google.pubsub_v1.services.schema_service.transports import SchemaServiceTransport
@@ -101,20 +100,28 @@ def test_every_rpc_of_google_pubsub_is_described() -> None:
     assert described == {name for name in RPCS if not name.startswith("IAMPolicy.")}
 
 
-@pytest.mark.parametrize("message", sorted(wire_messages().keys() & LISTED.keys()))
-def test_the_fields_of_a_message_are_those_that_the_code_reads_and_prints(message: str) -> None:
-    for fields in wire_messages()[message]:
-        assert fields.keys() == LISTED[message].keys()
+def test_the_fields_of_a_message_are_those_that_the_code_reads_and_prints() -> None:
+    both = wire_messages().keys() & LISTED.keys()
+    assert both
+    wrong = [
+        (message, set(fields) ^ set(LISTED[message]))
+        for message in sorted(both)
+        for fields in wire_messages()[message]
+        if set(fields) != set(LISTED[message])
+    ]
+    assert not wrong, wrong
 
 
 def test_every_message_on_the_wire_is_listed() -> None:
     assert wire_messages().keys() <= LISTED.keys()
 
 
-@pytest.mark.parametrize("message", sorted(UNSUPPORTED))
-def test_the_refused_fields_are_those_that_the_codec_refuses_with_the_same_reasons(message: str) -> None:
-    listed = {field: reason(entry) for field, entry in MESSAGES[message].items() if level(entry) == "refused"}
-    assert listed == UNSUPPORTED[message]
+def test_the_refused_fields_are_those_that_the_codec_refuses_with_the_same_reasons() -> None:
+    listed = {
+        message: {field: reason(entry) for field, entry in MESSAGES[message].items() if level(entry) == "refused"}
+        for message in UNSUPPORTED
+    }
+    assert listed == UNSUPPORTED
 
 
 def test_the_kept_fields_are_those_that_the_domain_keeps() -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from broker.access.audit.noted_calls import INTERVAL_SECONDS, NotedCalls
 from broker.domain.audit_entry import Audited, AuditEntry
-from broker.domain.errors import BrokerError
+from broker.domain.errors import BrokerError, os_reason
 from broker.store.access.audit_entries import insert_audit_entries
 from broker.store.driver.database import Database
 from broker.telemetry.log import reason
@@ -141,7 +141,7 @@ class AuditTrail:
         try:
             await asyncio.to_thread(_append, self._path, lines)
         except OSError as error:
-            self._states.begins(_FILE, "", f"{_FILE} are not written", f"{self._path}: {error.strerror}")
+            self._states.begins(_FILE, "", f"{_FILE} are not written", f"{self._path}: {os_reason(error)}")
         else:
             self._states.ends(_FILE, "", f"{_FILE} are written again")
 
