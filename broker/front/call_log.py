@@ -92,8 +92,8 @@ class CallLog:
             self._states.happens("refused calls", name, what, why, request_id=request_id, fields=about)
 
     async def hold_back(self, payer: str, peer: object) -> None:
-        """An error, until its address has a turn, and longer if a project or an address has very many of them; in
-        vain if the process ends (M1).
+        """An error, until whoever it is of has a turn, and longer if a project or an address has very many of them;
+        in vain if the process ends (M1).
 
         `payer`: the project of the caller; "": it is not known who calls, and only the address counts.
         """
@@ -101,7 +101,7 @@ class CallLog:
             return
         if self._turns is not None:
             with suppress(asyncio.CancelledError):
-                await turn_to_answer(self._turns, peer)
+                await turn_to_answer(self._turns, peer, payer)
         seconds = self.pace.delay(counted_address(host_of(peer)))
         if payer:
             seconds = max(seconds, self.pace.delay(payer))

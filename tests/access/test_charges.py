@@ -177,3 +177,20 @@ async def test_a_path_or_a_query_that_is_far_too_long_is_refused_before_it_is_re
     assert (long.status_code, "longer than 4096 bytes" in long.text) == (414, True)
     many = await broker.call("GET", f"{VICTIM}/topics?" + "&".join(f"a{n}=1" for n in range(201)), headers={})
     assert (many.status_code, "at most 200 parameters" in many.text) == (400, True)
+
+
+async def test_who_has_the_address_of_a_flood_waits_behind_few_of_its_requests() -> None:
+    turns, done = LoopTurns(), list[int]()
+    turns.begin("somebody", 800_000)  # from now on who comes waits
+
+    async def ask(number: int) -> None:
+        await turn_to_answer(turns, ("192.0.2.1", 1234))
+        done.append(number)
+
+    asking = [asyncio.create_task(ask(number)) for number in range(address_turns.MOST_WAITING)]
+    await asyncio.sleep(0)
+    assert turns.waiting(("address", "192.0.2.1")) == address_turns.MOST_WAITING
+    more = asyncio.create_task(ask(-1))
+    await asyncio.gather(*asking, more)
+    assert turns.waiting(("address", "192.0.2.1")) == 0
+    assert done == [*range(address_turns.MOST_WAITING), -1]
