@@ -23,6 +23,7 @@ from broker.engine import (
     make_quotas,
     make_records,
 )
+from broker.front.address_turns import AddressTurns
 from broker.front.answer_memory import AnswerMemory
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
@@ -147,7 +148,8 @@ class Broker:
     def _guard(self) -> None:
         config, states = self._config, self.states
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=states)
-        self.calls = make_call_log(config, states, excused=self.is_excused, turns=self.loop_turns)
+        self.address_turns = AddressTurns(self.loop_turns)
+        self.calls = make_call_log(config, states, excused=self.is_excused, turns=self.address_turns)
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.auditor = make_auditor(self._config, self.audit_trail)
 

@@ -7,11 +7,11 @@ from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
 from broker.access.credentials.issuer_keys import REFRESH_SECONDS
 from broker.app_config import AppConfig
+from broker.front.address_turns import AddressTurns
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import Gate
 from broker.front.permissions import FindSubscription
-from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.refusal_pace import ERRORS_A_SECOND, ERRORS_AT_ONCE, RefusalPace
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
@@ -54,7 +54,7 @@ def make_audit_trail(
 
 
 def make_call_log(
-    config: AppConfig, states: StateChanges, *, excused: Callable[[], bool], turns: LoopTurns
+    config: AppConfig, states: StateChanges, *, excused: Callable[[], bool], turns: AddressTurns
 ) -> CallLog:
     """Of both doors."""
     access = open_access_log(config.access_log)

@@ -14,9 +14,8 @@ from typing import Protocol
 
 from broker.domain.client_address import counted_address
 from broker.domain.errors import BrokerError
-from broker.front.address_turns import turn_to_answer
+from broker.front.address_turns import AddressTurns
 from broker.front.peer import host_of
-from broker.front.steps import Turns
 from broker.telemetry.log import extra, fields_of, seconds_text
 from broker.telemetry.spent import SPENT, Spent
 from broker.telemetry.state_changes import StateChanges
@@ -43,11 +42,11 @@ class CallLog:
         access: logging.Logger | None = None,
         slow_seconds: float = 0.0,
         pace: Pace | None = None,
-        turns: Turns | None = None,
+        turns: AddressTurns | None = None,
     ) -> None:
         """`excused()`: calls are refused for a reason that was told (the database is away, the broker stops).
-        `pace`: of errors, which who calls again at once would keep the process busy with, and `turns` of the event
-        loop that they wait for; None: all at once.
+        `pace`: of errors, which who calls again at once would keep the process busy with, and `turns` that they
+        wait for; None: all at once.
         `access` has a line for each call; `slow_seconds`: a call that takes so long has one that says why; 0: none.
         """
         self._line = access.info if access else logger.debug
@@ -101,7 +100,7 @@ class CallLog:
             return
         if self._turns is not None:
             with suppress(asyncio.CancelledError):
-                await turn_to_answer(self._turns, peer, payer)
+                await self._turns.to_answer(peer, payer)
         seconds = self.pace.delay(counted_address(host_of(peer)))
         if payer:
             seconds = max(seconds, self.pace.delay(payer))
