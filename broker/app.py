@@ -23,11 +23,18 @@ from broker.engine import (
     make_quotas,
     make_records,
 )
-from broker.front.address_turns import AddressTurns
 from broker.front.answer_memory import AnswerMemory
 from broker.front.request_memory import RequestMemory
 from broker.front.well_known import well_known_routes
-from broker.guard import guard_workers, make_access, make_audit_trail, make_auditor, make_call_log, make_gate
+from broker.guard import (
+    guard_workers,
+    make_access,
+    make_address_turns,
+    make_audit_trail,
+    make_auditor,
+    make_call_log,
+    make_gate,
+)
 from broker.passes import Passes
 from broker.port.http1.web_pages import WebPages
 from broker.runtime.ack_coalescer import AckCoalescer
@@ -148,7 +155,7 @@ class Broker:
     def _guard(self) -> None:
         config, states = self._config, self.states
         self.audit_trail = make_audit_trail(config, self._database, now=self._clock.now, states=states)
-        self.address_turns = AddressTurns(self.loop_turns)
+        self.address_turns = make_address_turns(self.loop_turns)
         self.calls = make_call_log(config, states, excused=self.is_excused, turns=self.address_turns)
         self.gate = make_gate(self.access, self.services.subscriptions.get_subscription)
         self.auditor = make_auditor(self._config, self.audit_trail)

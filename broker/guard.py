@@ -7,11 +7,12 @@ from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
 from broker.access.credentials.issuer_keys import REFRESH_SECONDS
 from broker.app_config import AppConfig
-from broker.front.address_turns import AddressTurns
+from broker.front.address_turns import FREE_A_SECOND, FREE_AT_ONCE, AddressTurns
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import Gate
 from broker.front.permissions import FindSubscription
+from broker.front.steps import Turns
 from broker.runtime.refusal_pace import ERRORS_A_SECOND, ERRORS_AT_ONCE, RefusalPace
 from broker.secrets.secrets import Secrets
 from broker.store.driver.database import Database
@@ -61,6 +62,11 @@ def make_call_log(
     pace = RefusalPace(a_second=ERRORS_A_SECOND, at_once=ERRORS_AT_ONCE)
     slow = config.slow_request_seconds
     return CallLog(states, excused=excused, access=access, slow_seconds=slow, pace=pace, turns=turns)
+
+
+def make_address_turns(turns: Turns) -> AddressTurns:
+    """Of both doors, and of the pages beside them."""
+    return AddressTurns(turns, RefusalPace(a_second=FREE_A_SECOND, at_once=FREE_AT_ONCE))
 
 
 def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor:

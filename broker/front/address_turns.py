@@ -7,11 +7,11 @@ Whoever asks for many waits for a turn before each (runtime/loop_turns.py) and i
 
 import asyncio
 import random
+from typing import Protocol
 
 from broker.domain.client_address import counted_address
 from broker.front.peer import host_of
 from broker.front.steps import Turns
-from broker.runtime.refusal_pace import RefusalPace
 
 FREE_A_SECOND, FREE_AT_ONCE = 100.0, 20  # of an address, or of a project, without a turn
 ANSWER_COST = 800_000  # of a page, a check or an error, and of what surrounds it; as turns of the loop are counted
@@ -20,13 +20,19 @@ MOST_SECONDS = 0.75  # that the others wait
 _TOKEN_COST, _COST_OF_TOKEN_BYTE = 130_000, 150  # to read and verify a token: 0.3 ms, and 3 ms for 10 KB
 
 
+class Pace(Protocol):
+    """Of answers: how many seconds one more is to wait, by whom it is for; it counts."""
+
+    def delay(self, of: str, /) -> float: ...
+
+
 class AddressTurns:
     """Of one process."""
 
-    def __init__(self, turns: Turns, often: RefusalPace | None = None) -> None:
-        """`often` counts what has no turn yet; None: with the numbers above."""
+    def __init__(self, turns: Turns, often: Pace) -> None:
+        """Whoever exceeds the pace `often` waits for turns."""
         self._turns = turns
-        self._often = often or RefusalPace(a_second=FREE_A_SECOND, at_once=FREE_AT_ONCE)
+        self._often = often
 
     async def to_answer(self, peer: object, payer: str = "") -> None:
         """Wait for a turn to answer what needs no permission.  `payer`: whose it is, if it is known who calls."""

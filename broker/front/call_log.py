@@ -10,11 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
 
 from broker.domain.client_address import counted_address
 from broker.domain.errors import BrokerError
-from broker.front.address_turns import AddressTurns
+from broker.front.address_turns import AddressTurns, Pace
 from broker.front.peer import host_of
 from broker.telemetry.log import extra, fields_of, seconds_text
 from broker.telemetry.spent import SPENT, Spent
@@ -23,12 +22,6 @@ from broker.telemetry.state_changes import StateChanges
 logger = logging.getLogger("broker.calls")
 
 _NAMED = re.compile(r"projects/[^/\s:]+(?:/[a-z]+/[^/\s:]+)?")  # the first resource in the text of a call
-
-
-class Pace(Protocol):
-    """Of answers: how many seconds one more is to wait, by whom it is for; it counts."""
-
-    def delay(self, of: str, /) -> float: ...
 
 
 class CallLog:

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from broker.access.credentials import authenticator
 from broker.front.address_turns import ANSWER_COST, FREE_A_SECOND, FREE_AT_ONCE, MOST_WAITING, AddressTurns
 from broker.front.generated.messages import request_of
+from broker.guard import make_address_turns
 from broker.port.http2.frames import Flag, Kind, frame
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.refusal_pace import ERRORS_AT_ONCE, RefusalPace
@@ -166,7 +167,7 @@ def _use_up(broker: Guarded, who: str) -> None:
 
 
 async def test_who_asks_for_pages_without_a_pause_leaves_the_loop_to_others_between_them() -> None:
-    turns, order = AddressTurns(LoopTurns()), list[str]()
+    turns, order = make_address_turns(LoopTurns()), list[str]()
 
     async def ask() -> None:
         await turns.to_answer(("192.0.2.1", 1234))

@@ -17,6 +17,7 @@ from broker.front.grpc.server import GrpcDoor
 from broker.front.hot_calls import HotCalls
 from broker.front.request_memory import RequestMemory
 from broker.front.resource_calls import ResourceCalls
+from broker.guard import make_address_turns
 from broker.port.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.resource_turns import ResourceTurns
@@ -279,6 +280,7 @@ class Served:
 
 
 def make_door(service: Service) -> GrpcDoor:
+    turns = LoopTurns()
     return GrpcDoor(
         cast(Any, None),
         service.methods(),
@@ -287,7 +289,8 @@ def make_door(service: Service) -> GrpcDoor:
         resource_calls=ResourceCalls(ResourceTurns(has_room=service.answers.has_room).of),
         hot_calls=HotCalls(lambda: False),
         calls=CallLog(StateChanges()),
-        turns=LoopTurns(),
+        turns=turns,
+        address_turns=make_address_turns(turns),
     )
 
 

@@ -62,7 +62,7 @@ class GrpcDoor:
         hot_calls: HotCalls,
         calls: CallLog,
         turns: Turns,
-        address_turns: AddressTurns | None = None,
+        address_turns: AddressTurns,
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class GrpcDoor:
         """
         self._services = services
         self._turns = turns
-        self._address_turns = address_turns or AddressTurns(turns)
+        self._address_turns = address_turns
         self._rotation = Rotation(turns.call)
         self._stream_memory = FairStock(max(requests.limit, LEAST_STREAM_BYTES))
         self._auditor = auditor
