@@ -74,7 +74,7 @@ def serve_broker(
         *broker.well_known_routes(),
         *(token_routes(broker.guard.access.exchange, broker.requests) if broker.guard.access is not None else ()),
     ]
-    return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers, broker.core.loop_turns)
+    return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers, broker.address_turns)
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:
@@ -91,6 +91,7 @@ def for_port(broker: Broker) -> dict[str, Any]:
         "resource_calls": ResourceCalls(turns.of),
         "hot_calls": HotCalls(core.company.is_there),
         "calls": broker.calls,
+        "address_turns": broker.address_turns,
         "gate": broker.gate,
         "auditor": broker.auditor,
     }

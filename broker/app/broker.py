@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from broker.app.config import AppConfig
 from broker.app.core import MakeClock, core_workers, database_is_away, make_core
-from broker.app.guard import Guard, make_auditor, make_call_log, make_gate
+from broker.app.guard import Guard, make_address_turns, make_auditor, make_call_log, make_gate
 from broker.app.jobs import Jobs
 from broker.app.messages import Acking, Claiming, Publishing, Transforming
 from broker.app.reactions import Reactions
@@ -108,7 +108,8 @@ class Broker:
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=core.states)
         self.gate = make_gate(guard.access, self.services.subscriptions.get_subscription)
         self.auditor = make_auditor(config, guard.audit_trail)
-        self.calls = make_call_log(config, core.states, excused=self.is_excused, turns=core.loop_turns)
+        self.address_turns = make_address_turns(core.loop_turns)
+        self.calls = make_call_log(config, core.states, excused=self.is_excused, turns=self.address_turns)
 
         access_version = guard.access.version if guard.access is not None else None
         reactions.connect(

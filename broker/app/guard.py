@@ -6,12 +6,13 @@ from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
 from broker.access.credentials.issuer_keys import REFRESH_SECONDS
 from broker.app.config import AppConfig
+from broker.front.address_turns import FREE_A_SECOND, FREE_AT_ONCE, AddressTurns
 from broker.front.auditor import Auditor
 from broker.front.call_log import CallLog
 from broker.front.gate import Gate
 from broker.front.permissions import FindSubscription
+from broker.front.steps import Turns
 from broker.runtime.core import Core
-from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.publish_rights import allow_any_publisher
 from broker.runtime.refusal_pace import ERRORS_A_SECOND, ERRORS_AT_ONCE, RefusalPace
 from broker.secrets.secrets import Secrets
@@ -78,13 +79,18 @@ def make_gate(access: Access | None, find_subscription: FindSubscription) -> Gat
 
 
 def make_call_log(
-    config: AppConfig, states: StateChanges, *, excused: Callable[[], bool], turns: LoopTurns
+    config: AppConfig, states: StateChanges, *, excused: Callable[[], bool], turns: AddressTurns
 ) -> CallLog:
     """Logs calls of REST and gRPC; `excused()`: whether calls fail for a reason that the log has already."""
     access = open_access_log(config.access_log)
     pace = RefusalPace(a_second=ERRORS_A_SECOND, at_once=ERRORS_AT_ONCE)
     slow = config.slow_request_seconds
     return CallLog(states, excused=excused, access=access, slow_seconds=slow, pace=pace, turns=turns)
+
+
+def make_address_turns(turns: Turns) -> AddressTurns:
+    """Turns of what needs no permission, shared by REST, gRPC and the pages beside them."""
+    return AddressTurns(turns, RefusalPace(a_second=FREE_A_SECOND, at_once=FREE_AT_ONCE))
 
 
 def make_auditor(config: AppConfig, trail: AuditTrail | None) -> Auditor:

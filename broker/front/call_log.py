@@ -10,13 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
 
 from broker.domain.client_address import counted_address
 from broker.domain.errors import BrokerError
-from broker.front.address_turns import turn_to_answer
+from broker.front.address_turns import AddressTurns, Pace
 from broker.front.peer import host_of
-from broker.front.steps import Turns
 from broker.telemetry.log import extra, fields_of, seconds_text
 from broker.telemetry.spent import SPENT, Spent
 from broker.telemetry.state_changes import StateChanges
@@ -24,12 +22,6 @@ from broker.telemetry.state_changes import StateChanges
 logger = logging.getLogger("broker.calls")
 
 _NAMED = re.compile(r"projects/[^/\s:]+(?:/[a-z]+/[^/\s:]+)?")  # the first resource in the text of a call
-
-
-class Pace(Protocol):
-    """Of answers: how many seconds one more is to wait, by whom it is for; it counts."""
-
-    def delay(self, of: str, /) -> float: ...
 
 
 class CallLog:
@@ -43,11 +35,11 @@ class CallLog:
         access: logging.Logger | None = None,
         slow_seconds: float = 0.0,
         pace: Pace | None = None,
-        turns: Turns | None = None,
+        turns: AddressTurns | None = None,
     ) -> None:
         """`excused()`: calls are refused for a reason that was told (the database is away, the broker stops).
-        `pace`: of errors, which who calls again at once would keep the process busy with, and `turns` of the event
-        loop that they wait for; None: all at once.
+        `pace`: of errors, which who calls again at once would keep the process busy with, and `turns` that they
+        wait for; None: all at once.
         `access` has a line for each call; `slow_seconds`: a call that takes so long has one that says why; 0: none.
         """
         self._line = access.info if access else logger.debug
@@ -92,8 +84,8 @@ class CallLog:
             self._states.happens("refused calls", name, what, why, request_id=request_id, fields=about)
 
     async def hold_back(self, payer: str, peer: object) -> None:
-        """An error, until its address has a turn, and longer if a project or an address has very many of them; in
-        vain if the process ends (M1).
+        """An error, until whoever it is of has a turn, and longer if a project or an address has very many of them;
+        in vain if the process ends (M1).
 
         `payer`: the project of the caller; "": it is not known who calls, and only the address counts.
         """
@@ -101,7 +93,7 @@ class CallLog:
             return
         if self._turns is not None:
             with suppress(asyncio.CancelledError):
-                await turn_to_answer(self._turns, peer)
+                await self._turns.to_answer(peer, payer)
         seconds = self.pace.delay(counted_address(host_of(peer)))
         if payer:
             seconds = max(seconds, self.pace.delay(payer))

@@ -4,16 +4,15 @@ waits for turns of the event loop."""
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.domain.slow_readers import slow_readers
-from broker.front.address_turns import turn_to_answer
+from broker.front.address_turns import AddressTurns
 from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
 from broker.front.rest.errors import encode_error
-from broker.front.steps import Turns
 
 
 class CountedPages:
     """An application of ASGI.  Its large answers count under their path, until they are taken."""
 
-    def __init__(self, app: ASGIApp, answers: AnswerMemory, turns: Turns) -> None:
+    def __init__(self, app: ASGIApp, answers: AnswerMemory, turns: AddressTurns) -> None:
         """`app`, whose `send` returns once what it was given is taken (port/http1/asgi.py)."""
         self._app = app
         self._answers = answers
@@ -23,7 +22,7 @@ class CountedPages:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         else:
-            await turn_to_answer(self._turns, scope["client"])
+            await self._turns.to_answer(scope["client"])
             await self._app(scope, receive, _Counted(self._answers, scope["path"], send))
 
 

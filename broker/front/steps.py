@@ -21,6 +21,9 @@ class Turns(Protocol):
     async def turn(self, who: Hashable, cost: int) -> None:
         """Wait until a step may be done, if there is anybody to wait for."""
 
+    def waiting(self, who: Hashable) -> int:
+        """How many steps of `who` wait for their turn."""
+
     def call(self, who: Hashable, cost: int, step: Callable[[], object]) -> None:
         """Have `step` called soon, when its turn has come."""
 

@@ -8,6 +8,7 @@ steps cost (fair_turns.py).  Nobody waits while no step has been done a moment a
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Generator, Hashable
 from math import inf
 from time import perf_counter
@@ -76,6 +77,7 @@ class LoopTurns:
         self._clock = clock
         self._steps: SpacedSteps[Callable[[], object]] = SpacedSteps()
         self._looked_at = 0.0
+        self._waiting: Counter[Hashable] = Counter()
 
     async def run(self, who: Hashable, steps: Generator[int, None, R]) -> R:
         """Do the steps, each when its turn has come; what they return.  They say before each what it will cost."""
@@ -107,8 +109,18 @@ class LoopTurns:
             if not turn.done():  # cancelled meanwhile
                 turn.set_result(None)
 
-        self.call(who, cost, tell)
-        await turn
+        self._waiting[who] += 1
+        try:
+            self.call(who, cost, tell)
+            await turn
+        finally:
+            self._waiting[who] -= 1
+            if not self._waiting[who]:
+                del self._waiting[who]
+
+    def waiting(self, who: Hashable) -> int:
+        """How many steps of `who` wait for their turn."""
+        return self._waiting.get(who, 0)
 
     def call(self, who: Hashable, cost: int, step: Callable[[], object]) -> None:
         """Have `step` called soon, when its turn has come."""

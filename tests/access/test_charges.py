@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from broker.guard import make_address_turns
 from sqlalchemy import text
 
 from broker.access.credentials import authenticator
-from broker.front import address_turns
-from broker.front.address_turns import turn_to_answer
+from broker.front.address_turns import ANSWER_COST, FREE_A_SECOND, FREE_AT_ONCE, MOST_WAITING, AddressTurns
 from broker.front.generated.messages import request_of
 from broker.port.http2.frames import Flag, Kind, frame
 from broker.runtime.loop_turns import LoopTurns
-from broker.runtime.refusal_pace import ERRORS_AT_ONCE
+from broker.runtime.refusal_pace import ERRORS_AT_ONCE, RefusalPace
 from broker.telemetry.metrics.families import TURNS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
@@ -108,28 +108,45 @@ async def test_errors_of_strangers_do_not_delay_those_of_the_project_that_they_n
 @pytest.mark.parametrize(
     "path", ["healthz", "openapi.json", "nothing"], ids=["health", "the specification", "no page"]
 )
-async def test_pages_wait_for_a_turn_of_their_address(
+async def test_pages_wait_for_turns_of_their_address_once_they_are_many(
     broker: Guarded, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = _record(broker, monkeypatch)
+    for _ in range(FREE_AT_ONCE + 1):
+        await broker.client.get(f"/{path}")
+    assert asked == []
+    _use_up(broker, "address 127.0.0.1")
     await broker.client.get(f"/{path}")
-    assert asked == [(("address", "127.0.0.1"), address_turns.ANSWER_COST)]
+    assert asked == [("address 127.0.0.1", ANSWER_COST)]
 
 
-async def test_a_token_is_verified_in_a_turn_of_its_address_and_known_afterwards(
+async def test_tokens_are_verified_in_turns_of_their_address_once_they_are_many(
     broker: Guarded, stranger: Json, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = _record(broker, monkeypatch)
+    _use_up(broker, "address 127.0.0.1")
     headers = broker.bearer(stranger, groups=["x" * 100] * 50)
-    for _ in range(2):
+    for _ in range(2):  # the second time it is known
         await broker.ok("POST", f"{TOPIC}:testIamPermissions", TEST, headers=headers)
     [(who, cost)] = asked
-    assert who == ("address", "127.0.0.1")
+    assert who == "address 127.0.0.1"
     assert cost > 150 * len(headers["Authorization"])
 
 
+async def test_errors_wait_for_turns_of_their_callers_project_once_they_are_many(
+    broker: Guarded, stranger: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = broker.bearer(stranger)
+    assert (await broker.call("GET", TOPIC, headers=headers)).status_code == 403
+    asked = _record(broker, monkeypatch)
+    _use_up(broker, broker.project)
+    assert (await broker.call("GET", TOPIC, headers=headers)).status_code == 403
+    assert (await broker.call("GET", f"{VICTIM}/topics/none")).status_code == 404  # of the administrator
+    assert asked == [(broker.project, ANSWER_COST)]
+
+
 def _record(broker: Guarded, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Hashable, int]]:
-    """The turns of the event loop that are asked for from now on."""
+    """The turns of the event loop that are asked for from now on; nobody has asked for much before."""
     turns, asked = broker.broker.core.loop_turns, list[tuple[Hashable, int]]()
     turn = turns.turn
 
@@ -138,26 +155,34 @@ def _record(broker: Guarded, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Hash
         await turn(who, cost)
 
     monkeypatch.setattr(turns, "turn", recorded)
+    monkeypatch.setattr(broker.broker.address_turns, "_often", RefusalPace(a_second=FREE_A_SECOND, at_once=1_000))
     return asked
 
 
+def _use_up(broker: Guarded, who: str) -> None:
+    """What somebody has without a turn."""
+    often = broker.broker.address_turns._often
+    while often.delay(who) < 0.5:
+        pass
+
+
 async def test_who_asks_for_pages_without_a_pause_leaves_the_loop_to_others_between_them() -> None:
-    turns, order = LoopTurns(), list[str]()
+    turns, order = make_address_turns(LoopTurns()), list[str]()
 
     async def ask() -> None:
-        await turn_to_answer(turns, ("192.0.2.1", 1234))
+        await turns.to_answer(("192.0.2.1", 1234))
         order.append("page")
 
     async def others() -> None:
-        while order.count("page") < 10:
+        while order.count("page") < FREE_AT_ONCE + 10:
             order.append("other")
             busy_until = time.perf_counter() + 50e-6  # else the loop is taken to be idle
             while time.perf_counter() < busy_until:
                 pass
             await asyncio.sleep(0)
 
-    await asyncio.gather(others(), *(ask() for _ in range(10)))
-    assert order.count("other") > 5 * order.count("page")
+    await asyncio.gather(others(), *(ask() for _ in range(FREE_AT_ONCE + 10)))
+    assert order.count("other") > 5 * 10
 
 
 async def test_known_tokens_are_bounded_in_bytes(
@@ -177,3 +202,14 @@ async def test_a_path_or_a_query_that_is_far_too_long_is_refused_before_it_is_re
     assert (long.status_code, "longer than 4096 bytes" in long.text) == (414, True)
     many = await broker.call("GET", f"{VICTIM}/topics?" + "&".join(f"a{n}=1" for n in range(201)), headers={})
     assert (many.status_code, "at most 200 parameters" in many.text) == (400, True)
+
+
+async def test_who_has_the_address_of_a_flood_waits_behind_few_of_its_requests() -> None:
+    loop_turns = LoopTurns()
+    turns = AddressTurns(loop_turns, RefusalPace(a_second=1e-6, at_once=0))
+    loop_turns.begin("somebody", ANSWER_COST)  # from now on who comes waits
+    asking = [asyncio.create_task(turns.to_answer(("192.0.2.1", 1234))) for _ in range(3 * MOST_WAITING)]
+    await asyncio.sleep(0)
+    assert loop_turns.waiting("address 192.0.2.1") == MOST_WAITING
+    await asyncio.gather(*asking)
+    assert loop_turns.waiting("address 192.0.2.1") == 0

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import hpack
 
+from broker.app.guard import make_address_turns
 from broker.front.answer_memory import AnswerMemory
 from broker.front.call_log import CallLog
 from broker.front.grpc.call import StreamingCall, UnaryCall
@@ -289,6 +290,7 @@ class Served:
 
 
 def make_door(service: Service) -> GrpcDoor:
+    turns = LoopTurns()
     return GrpcDoor(
         cast(Any, None),
         service.methods(),
@@ -297,7 +299,8 @@ def make_door(service: Service) -> GrpcDoor:
         resource_calls=ResourceCalls(ResourceTurns(has_room=service.answers.has_room).of),
         hot_calls=HotCalls(lambda: False),
         calls=CallLog(StateChanges()),
-        turns=LoopTurns(),
+        turns=turns,
+        address_turns=make_address_turns(turns),
     )
 
 

@@ -5,6 +5,8 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
+from broker.guard import make_address_turns
+
 from broker.front.answer_memory import AnswerMemory
 from broker.front.counted_pages import CountedPages
 from broker.runtime.loop_turns import LoopTurns
@@ -47,7 +49,7 @@ def _read(connection: socket.socket) -> int:
 
 async def test_a_page_counts_until_it_is_taken_and_no_more_of_its_path_are_sent_meanwhile() -> None:
     answers = AnswerMemory(SIZE + 1)
-    async with serving(CountedPages(_pages, answers, LoopTurns())) as served:
+    async with serving(CountedPages(_pages, answers, make_address_turns(LoopTurns()))) as served:
         with await asyncio.to_thread(_connected, served, "/app-large") as unread:
             assert await _status(unread) == b"HTTP/1.1 200"
             assert answers.held == SIZE

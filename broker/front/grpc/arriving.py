@@ -15,7 +15,6 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import Caller
 from broker.domain.errors import Internal, InvalidArgument
 from broker.domain.payload import decompress
-from broker.front.address_turns import turn_to_answer
 from broker.front.call_log import resource_of
 from broker.front.gate import Gate
 from broker.front.generated.messages import request_of
@@ -181,7 +180,7 @@ class ArrivingCall(Holder):
         if not self._beginning:
             self._beginning = request[:SHOWN_BYTES] if message.encoding is None else message.beginning[:SHOWN_BYTES]
         if self._target.rpc.size is Size.SMALL:
-            await turn_to_answer(self._session.turns, self._session.peer())
+            await self._session.address_turns.to_answer(self._session.peer())
         if message.encoding is not None or len(request) >= LONG_BODY:
             turns, project = self._session.turns, payer_of(self._target.rpc.needs, self._resource, caller)
             if message.encoding is not None:

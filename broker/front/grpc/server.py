@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from broker.domain.errors import Unavailable, Unimplemented
 from broker.domain.fair_stock import FairStock
+from broker.front.address_turns import AddressTurns
 from broker.front.admission import admission_of
 from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor
@@ -62,6 +63,7 @@ class GrpcDoor:
         hot_calls: HotCalls,
         calls: CallLog,
         turns: Turns,
+        address_turns: AddressTurns,
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:
@@ -70,6 +72,7 @@ class GrpcDoor:
         """
         self._services = services
         self._turns = turns
+        self._address_turns = address_turns
         self._rotation = Rotation(turns.call)
         self._stream_memory = FairStock(max(requests.limit, LEAST_STREAM_BYTES))
         self._auditor = auditor
@@ -102,7 +105,14 @@ class GrpcDoor:
         stops waits for them.  `options` are Http2Connection's.
         """
         session = Session(
-            self._services, tasks, self._requests, self._answers, self._calls, self._turns, self._auditor
+            self._services,
+            tasks,
+            self._requests,
+            self._answers,
+            self._calls,
+            self._turns,
+            self._address_turns,
+            self._auditor,
         )
         connection = Http2Connection(
             lambda stream: self._accept(session, stream),

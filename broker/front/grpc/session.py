@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from broker.access.credentials.authenticator import Shown
 from broker.domain.caller import Caller
 from broker.domain.client_certificate import ClientCertificate
-from broker.front.address_turns import turn_to_verify
+from broker.front.address_turns import AddressTurns
 from broker.front.admission import Admission
 from broker.front.answer_memory import AnswerMemory
 from broker.front.auditor import Auditor
@@ -53,12 +53,14 @@ class Session:
         answers: AnswerMemory,
         calls: CallLog,
         turns: Turns,
+        address_turns: AddressTurns,
         auditor: Auditor | None = None,
     ) -> None:
         self.services = services
         self.auditor = auditor
         self.calls = calls
         self.turns = turns
+        self.address_turns = address_turns
         self.peer: Callable[[], object] = lambda: None  # the caller's address
         self.certificate: Callable[[], ClientCertificate | None] = lambda: None  # which TLS has verified
         self.others: Callable[[Stream], Receiver] | None = None  # accepts what is not gRPC
@@ -96,7 +98,7 @@ async def caller_of(gate: Gate, session: Session, stream: Stream, needs: Needs) 
         return known
     fields = stream.headers.fields
     authorization, api_key = fields.get(b"authorization", b""), fields.get(b"x-goog-api-key", b"")
-    await turn_to_verify(session.turns, session.peer(), authorization)
+    await session.address_turns.to_verify(session.peer(), authorization)
     return await gate.caller(Shown(authorization, api_key, session.certificate()), needs)
 
 

@@ -14,7 +14,7 @@ from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
 from broker.domain.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.domain.names import project_within
-from broker.front.address_turns import turn_to_verify
+from broker.front.address_turns import AddressTurns
 from broker.front.admission import Admission, admission_of
 from broker.front.answer_memory import LARGE_ANSWER_BYTES, AnswerMemory
 from broker.front.auditor import Auditor
@@ -84,6 +84,7 @@ class RestDoor:
         resource_calls: ResourceCalls,
         hot_calls: HotCalls,
         calls: CallLog,
+        address_turns: AddressTurns,
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:
@@ -92,6 +93,7 @@ class RestDoor:
         self._gate = gate
         self._auditor = auditor
         self._calls = calls
+        self._address_turns = address_turns
         self._requests, self._answers = requests, answers
         self._bodies = BodyReader(requests, services.loop_turns)
         self._targets = _targets(routes, requests, resource_calls, hot_calls, auditor)
@@ -188,7 +190,7 @@ class RestDoor:
         """Who calls.  Raises Unauthenticated, Unavailable."""
         assert self._gate is not None
         shown = shown_by(exchange.head, exchange.client_certificate)
-        await turn_to_verify(self._services.loop_turns, exchange.peer, shown.authorization)
+        await self._address_turns.to_verify(exchange.peer, shown.authorization)
         return await self._gate.caller(shown, needs)
 
     async def _tell(self, auditor: Auditor, rpc: Rpc, call: Call, answer: bytes) -> None:
