@@ -35,7 +35,11 @@ async def _change_for_ever(caller: Caller, number: int) -> None:
         policy = {"bindings": [{"role": role, "members": [member]}]}
         _check(await caller.call("PATCH", role, permissions))
         _check(await caller.call("POST", f"{topic}:setIamPolicy", {"policy": policy}))
-        key = _check(await caller.call("POST", f"{_PROJECT}/apiKeys", {"displayName": "greedy", "roles": ["roles/pubsub.viewer"]}))
+        key = _check(
+            await caller.call(
+                "POST", f"{_PROJECT}/apiKeys", {"displayName": "greedy", "roles": ["roles/pubsub.viewer"]}
+            )
+        )
         _check(await caller.call("DELETE", str(key["name"])))
 
 
