@@ -69,7 +69,8 @@ class AckRelay:
     async def _made(
         self, subscription: Subscription, ack_ids: Sequence[str], *, is_nack: bool, author: Author
     ) -> None:
-        messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
+        grouped = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
+        messages, _ = await self._resources.in_known_shards(subscription, grouped)
         project, exactly_once = project_of(subscription.name), subscription.enable_exactly_once_delivery
         told = Told(subscription.journal, author)
         if is_nack:

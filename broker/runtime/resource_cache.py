@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Generic, TypeVar
 
+from broker.domain.ack_id import AttemptName
 from broker.domain.errors import BrokerError, NotFound, Unavailable
 from broker.domain.names import not_found
 from broker.domain.schema import Schema
@@ -208,6 +209,21 @@ class ResourceCache:
         """Drop it, if it is what is known still: one that was read later may be newer, and be waited for."""
         if self.is_current(subscription):
             self.drop(subscription.name)
+
+    async def in_known_shards(
+        self, subscription: Subscription, messages: Mapping[AttemptName, set[int]]
+    ) -> tuple[Mapping[AttemptName, set[int]], dict[AttemptName, set[int]]]:
+        """Those in shards of the subscription, and those in others, which are stale: an ack id may name any shard.
+
+        What is known of the shards may be older than an ack id, so it is read anew before one counts as stale.
+        Raises NotFound, Unavailable.
+        """
+        if not {attempt.shard_id for attempt in messages}.difference(subscription.shard_ids):
+            return messages, {}
+        self.forget(subscription)
+        known = frozenset((await self.subscription(subscription.name)).shard_ids)
+        stale = {attempt: ordinals for attempt, ordinals in messages.items() if attempt.shard_id not in known}
+        return {attempt: messages[attempt] for attempt in messages if attempt not in stale}, stale
 
     async def topic_meant(self, name: str, topic_id: int) -> Topic:
         """The topic of this name that has this id.  Raises as `topic` does; NotFound if another has its name."""

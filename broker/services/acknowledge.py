@@ -78,14 +78,20 @@ class AcknowledgeService:
         return _confirmation(ack_ids, refused) if subscription.enable_exactly_once_delivery else None
 
     async def _acknowledge(self, subscription: Subscription, ack_ids: Sequence[str], author: Author) -> RefusedAcks:
-        messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
+        messages: Mapping[AttemptName, set[int]] = group_ack_ids(
+            ack_ids, subscription_id=subscription.subscription_id
+        )
         with spending("database"):
-            return await self._coalescer.acknowledge(
+            messages, stale = await self._resources.in_known_shards(subscription, messages)
+            refused = await self._coalescer.acknowledge(
                 messages,
                 project=project_of(subscription.name),
                 exactly_once=subscription.enable_exactly_once_delivery,
                 told=Told(subscription.journal, author),
             )
+        if not stale or not subscription.enable_exactly_once_delivery:
+            return refused
+        return RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
 
     async def modify_ack_deadline(
         self, subscription_name: str, ack_ids: Sequence[str], ack_deadline_seconds: int, principal: str = ""
@@ -212,11 +218,14 @@ class AcknowledgeService:
     async def _change(
         self, subscription: Subscription, ack_ids: Sequence[str], deadline: NewDeadline
     ) -> Mapping[AttemptName, set[int]]:
-        messages = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
+        messages: Mapping[AttemptName, set[int]] = group_ack_ids(
+            ack_ids, subscription_id=subscription.subscription_id
+        )
         self._activity.used(subscription.subscription_id)
         project = project_of(subscription.name)
         with spending("database"):
-            return await self._coalescer.modify_ack_deadline(messages, deadline, project=project)
+            messages, stale = await self._resources.in_known_shards(subscription, messages)
+            return {**await self._coalescer.modify_ack_deadline(messages, deadline, project=project), **stale}
 
 
 def _told(subscription: Subscription, author: Author) -> Told | None:

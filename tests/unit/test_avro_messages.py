@@ -247,7 +247,7 @@ def test_a_block_is_not_unpacked_further_than_it_may() -> None:
         _read(cut, 3_000_000)
 
 
-@pytest.mark.parametrize("count", [101, 3_000_000, -3_000_000])
+@pytest.mark.parametrize("count", [101, 300_000, -300_000])
 def test_no_more_attributes_are_read_than_a_message_may_have(count: int) -> None:
     """A few kilobytes of deflate are millions of them, which may all be one."""
     entries = _long(count) + (_long(4) if count < 0 else b"") + b"\x02a\x00" * abs(count)

@@ -50,7 +50,7 @@ async def test_a_step_finds_its_operation_by_index(crowded: Log, name: str, inde
         plan = await plan_of(connection, statements.load(name), parameters)
     assert index in plan, plan
     assert "Seq Scan" not in plan, plan
-    assert "Sort" not in plan, plan
+    assert name == "lock_operation" or "Sort" not in plan, plan  # it sorts those that are under way
 
 
 async def test_old_ones_are_deleted_by_index(crowded: Log) -> None:
