@@ -40,7 +40,8 @@ def run_applier(
     config: AppConfig, files: Sequence[str], project: str, log: tuple[str, str], pipe: Connection
 ) -> None:
     """Says on the pipe what came of it."""
-    set_up_log(*log)
+    level, format_ = log
+    set_up_log(level, format_)
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     try:
         outcome = Outcome(asyncio.run(_apply(config, files, project)))
