@@ -74,11 +74,12 @@ class Broker:
 
         self.claiming = claiming = Claiming(config, core, jitter=jitter, has_room=self.answers.has_room)
         self.acking = acking = Acking(config, core, claiming, jitter=jitter)
-        claims = (claiming.pulls, claiming.pushes)
-        self.transforming = transforming = Transforming(core, acking.coalescer, claims=claims)
+        self.transforming = transforming = Transforming(
+            core, acking.coalescer, claims=(claiming.pulls, claiming.pushes)
+        )
         self.publishing = publishing = Publishing(config, core)
         self.signer = _make_signer(config, core, guard.secrets)
-        self.pusher = _make_pusher(config, core, guard, claiming, acking, self.signer)
+        self.pusher = _make_pusher(config, core, guard=guard, claiming=claiming, acking=acking, signer=self.signer)
 
         self.jobs = Jobs(
             config,
@@ -111,10 +112,7 @@ class Broker:
         self.address_turns = make_address_turns(core.loop_turns)
         self.calls = make_call_log(config, core.states, excused=self.is_excused, turns=self.address_turns)
 
-        access_version = guard.access.version if guard.access is not None else None
-        reactions.connect(
-            core, access_version=access_version, claiming=claiming, pusher=self.pusher, jobs=self.jobs
-        )
+        reactions.connect(core, guard=guard, claiming=claiming, pusher=self.pusher, jobs=self.jobs)
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
@@ -222,15 +220,15 @@ def _make_signer(config: AppConfig, core: Core, secrets: Secrets) -> TokenSigner
 
 
 def _make_pusher(
-    config: AppConfig, core: Core, guard: Guard, claiming: Claiming, acking: Acking, signer: TokenSigner
+    config: AppConfig, core: Core, *, guard: Guard, claiming: Claiming, acking: Acking, signer: TokenSigner
 ) -> Pusher:
     excused = partial(database_is_away, core.states)
     return Pusher(
         core,
-        claiming.pushes,
-        acking.coalescer,
-        signer,
-        EndpointNews(core.states, DeadLetterNews(core.states), excused=excused),
+        scheduler=claiming.pushes,
+        coalescer=acking.coalescer,
+        signer=signer,
+        news=EndpointNews(core.states, DeadLetterNews(core.states), excused=excused),
         access=guard.access,
         secrets=guard.secrets,
         make_client=partial(_make_push_client, config),

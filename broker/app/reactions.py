@@ -4,7 +4,7 @@ Parts of the core report such changes, and are built before the parts that react
 where the former reach the latter: `connect` is called once all parts are built, before any of them runs.
 """
 
-from broker.access.version import AccessVersion
+from broker.app.guard import Guard
 from broker.app.jobs import Jobs
 from broker.app.messages import Claiming
 from broker.runtime.core import Core
@@ -16,17 +16,14 @@ class Reactions:
     """The methods are what the core calls."""
 
     _core: Core
-    _access_version: AccessVersion | None
+    _guard: Guard
     _claiming: Claiming
     _pusher: Pusher
     _jobs: Jobs
 
-    def connect(
-        self, core: Core, *, access_version: AccessVersion | None, claiming: Claiming, pusher: Pusher, jobs: Jobs
-    ) -> None:
-        """`access_version`: None if nobody is asked who calls."""
+    def connect(self, core: Core, *, guard: Guard, claiming: Claiming, pusher: Pusher, jobs: Jobs) -> None:
         self._core = core
-        self._access_version = access_version
+        self._guard = guard
         self._claiming = claiming
         self._pusher = pusher
         self._jobs = jobs
@@ -47,8 +44,8 @@ class Reactions:
 
     def access_changed(self) -> None:
         """A credential or a policy has changed, or may have."""
-        if self._access_version is not None:
-            self._access_version.changed()
+        if self._guard.access is not None:
+            self._guard.access.version.changed()
 
     def messages_staged(self) -> None:
         """An application has committed a transaction with messages or acks for the relay."""

@@ -39,7 +39,8 @@ def run_applier(
     config: AppConfig, files: Sequence[str], project: str, log: tuple[str, str], pipe: Connection
 ) -> None:
     """Sends the exit code on the pipe, with what was done (0) or why it could not be done."""
-    set_up_log(*log)
+    level, format_ = log
+    set_up_log(level, format_)
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     try:
         outcome = 0, asyncio.run(_apply(config, files, project))

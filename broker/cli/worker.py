@@ -55,7 +55,8 @@ def run_worker(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # so does the end of a terminal
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    set_up_log(*log)
+    level, format_ = log
+    set_up_log(level, format_)
 
     def failed(error: Exception) -> None:
         logger.debug("the start failed", exc_info=error)

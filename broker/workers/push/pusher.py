@@ -42,11 +42,11 @@ class Pusher:
     def __init__(
         self,
         core: Core,
+        *,
         scheduler: ClaimScheduler,
         coalescer: AckCoalescer,
         signer: TokenSigner,
         news: EndpointNews,
-        *,
         access: Access | None,
         secrets: Secrets,
         make_client: Callable[[], PushClient],
@@ -83,9 +83,9 @@ class Pusher:
     def _make_endpoints(self, core: Core, news: EndpointNews, secrets: Secrets) -> Endpoints:
         return Endpoints(
             core.database,
-            news,
-            self._origins,
-            self._withheld,
+            news=news,
+            origins=self._origins,
+            withheld=self._withheld,
             secrets=secrets,
             why_no_token=lambda: self._signer.why_none(self._clock.now()),
             owns=core.processes.owns,
@@ -104,13 +104,13 @@ class Pusher:
         """Before the workers; the signer has its keys."""
         self._client = self._make_client()
         self._planner.sender = self._sender = PushSender(
-            self._client,
-            self._clock,
-            self._settlement,
-            self._reports,
-            self._signer,
-            self._origins,
-            PushCounts(self._counters),
+            client=self._client,
+            clock=self._clock,
+            settlement=self._settlement,
+            reports=self._reports,
+            signer=self._signer,
+            origins=self._origins,
+            counts=PushCounts(self._counters),
             ended=self._planner.ended,
             gone=self._pauses.gone,
             denied=self._pauses.denied,
