@@ -12,6 +12,7 @@ from broker.store.driver.connection_parameters import connection_parameters
 from broker.store.schema.installations import VERSION_TABLE
 from broker.store.schema.migration_lock import lock_migrations
 from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
+from broker.store.schema.running_brokers import refuse_older_brokers
 from broker.store.schema.tables import metadata
 
 told = context.config.attributes
@@ -59,6 +60,11 @@ def make_version_table(session):
     session.commit()
 
 
+def refuse_brokers(*, ctx, step, **_):
+    """A revision that takes something away is undone while a broker runs that needs it, or could begin to."""
+    refuse_older_brokers(ctx.connection.connection.driver_connection, schema, step.up_revision_id)
+
+
 def include_object(object_, name, type_, reflected, compare_to):
     """Partitions of `messages` come and go; they are not part of the declared schema."""
     return not (type_ == "table" and reflected and name.startswith("messages_"))
@@ -75,6 +81,7 @@ def run() -> None:
             target_metadata=metadata,
             transaction_per_migration=True,
             include_object=include_object,
+            on_version_apply=refuse_brokers,
         )
         with context.begin_transaction():
             context.run_migrations()

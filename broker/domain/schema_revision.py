@@ -22,6 +22,11 @@ def can_be_served(revision: str | None, known: str) -> bool:
     return since <= _read(known)[0] <= number
 
 
+def takes_away(revision: str) -> bool:
+    """Whether there is code that knows an earlier schema and does not work on this one."""
+    return _read(revision)[1] > 1
+
+
 def is_before_baseline(revision: str | None) -> bool:
     """Whether a build from before the first release made the schema: no migration leads on from there."""
     return revision is not None and _DEVELOPMENT.fullmatch(revision) is not None

@@ -51,3 +51,18 @@ def made_up(number: int) -> str:
     head = head_revision()
     _, _, since = head.partition("_min_")
     return f"{int(head[:4]) + number:04}_min_{since or head[:4]}"
+
+
+def with_contract(directory: Path, body: str) -> Path:
+    """A copy of the migrations with one more that takes something away: only code that knows it can serve it."""
+    made = directory / "migrations"
+    shutil.copytree(schema_state.migrations_directory(), made)
+    text = _REVISION.format(revision=contract(), before=head_revision(), body=body)
+    (made / "versions" / f"{contract()}_made_up.py").write_text(text)
+    return made
+
+
+def contract() -> str:
+    """The name of the revision of `with_contract`."""
+    number = int(head_revision()[:4]) + 1
+    return f"{number:04}_min_{number:04}"

@@ -10,11 +10,12 @@ import httpx
 import psycopg
 import pytest
 
-from broker.store.schema import migrations
+from broker.store.schema import migrations, schema_state
 from broker.store.schema.migration_waits import Patience
+from broker.store.schema.schema_state import DatabaseUnreachable, head_revision
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
-from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, made_up, with_revisions
+from tests.migrations.revisions import ADD_COLUMNS, BUILD_INDEXES, contract, made_up, with_contract, with_revisions
 
 PATIENCE = Patience(lock_seconds=0.3, pause_seconds=0.5)
 
@@ -85,3 +86,33 @@ async def test_publishes_go_on_while_a_migration_waits_and_when_it_is_done(
     assert set(load.published) <= load.received
     assert set(load.refusals) <= {"RESOURCE_EXHAUSTED", "UNAVAILABLE"}  # by a slow machine
     assert faults(broker) == []
+
+
+async def test_what_a_running_broker_needs_is_not_taken_away_and_it_loses_nothing(
+    start_broker: Callable[..., BrokerProcess], database_url: str, tmp_path: Path
+) -> None:
+    """A broker that does not know a revision serves on while it is refused; once it has stopped it goes through."""
+    directory = with_contract(tmp_path, 'op.execute("ALTER TABLE topics DROP COLUMN labels")')
+    broker = start_broker("--database-url", database_url, "--port", "0")
+    async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
+        load = Load(Rest(client, "projects/contract"))
+        await load.rest.create_topic()
+        await load.rest.create_subscription()
+        tasks = [asyncio.create_task(load.publish()), asyncio.create_task(load.pull())]
+        await load.three_more()
+        with pytest.raises(
+            DatabaseUnreachable, match="takes away what 1 of the broker processes at work"
+        ) as refused:
+            await asyncio.to_thread(migrations.upgrade, database_url, directory=directory, patience=PATIENCE)
+        assert f"which know {head_revision()}" in str(refused.value)
+        await load.three_more()
+        load.is_over = True
+        await asyncio.gather(*tasks)
+        load.received |= {one["message"]["messageId"] for one in await load.rest.drain()}
+        assert (await client.get("/readyz")).status_code == 200
+    assert set(load.published) <= load.received
+    assert schema_state.inspect(database_url).revision == head_revision()
+    assert broker.stop() == 0
+    migrations.upgrade(database_url, directory=directory)
+    assert schema_state.inspect(database_url).revision == contract()
+    assert "too new for this broker" in schema_state.why_not_served(contract())

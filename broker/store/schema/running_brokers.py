@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from broker.domain.schema_revision import can_be_served
+from broker.domain.schema_revision import can_be_served, takes_away
 from broker.store.driver.connection_parameters import session_name
 from broker.store.schema.migration_lock import lock_migrations
 
@@ -52,7 +52,13 @@ def refuse_brokers(connection: _Connection, schema: str) -> None:
 
 
 def refuse_older_brokers(connection: _Connection, schema: str, revision: str) -> None:
-    """Raises BrokersAtWork if any broker runs on the schema that could not serve it once it is at `revision`."""
+    """Raises BrokersAtWork if a broker runs on the schema that could not serve it once it is at `revision`.
+
+    None can write its first heartbeat until the transaction ends.
+    """
+    if not takes_away(revision):
+        return
+    connection.execute("LOCK TABLE processes IN SHARE MODE")
     versions = [version for version in _running(connection) if not can_be_served(revision, version)]
     if versions:
         raise BrokersAtWork(
