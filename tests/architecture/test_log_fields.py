@@ -51,7 +51,7 @@ _OF_NO_RESOURCE = {
     "broker/embedded_postgres/cluster.py: begins *_POSTGRESQL",
     "broker/embedded_postgres/cluster.py: ends *_POSTGRESQL",
     "broker/embedded_postgres/cluster.py: begins *_START",
-    "broker/port/first_bytes.py: happens 'refused connections'",
+    "broker/port/open_connections.py: happens 'refused connections'",
     "broker/port/http1/web_pages.py: happens kind",
     "broker/runtime/failures.py: begins kind",  # its callers' names are resources, or workers
     "broker/runtime/looks.py: begins *_TROUBLE",
