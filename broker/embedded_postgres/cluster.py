@@ -84,7 +84,7 @@ _PROC = Path("/proc")
 _ONE_OF = (b"postgres: walwriter", b"postgres: startup")
 
 
-def _is_up_or_recovers(postmaster: int) -> bool:
+def is_up_or_recovers(postmaster: int) -> bool:
     """Whether a postmaster still does its work, by the processes that it has.  True where it cannot be told.
 
     A postmaster whose recovery fails for want of disk space sometimes neither ends nor tries again: PostgreSQL 18
@@ -269,7 +269,7 @@ class Cluster:
         if now < self._looks_at:
             return False
         self._looks_at = now + _LOOK_SECONDS
-        if _is_up_or_recovers(postmaster):
+        if is_up_or_recovers(postmaster):
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = now

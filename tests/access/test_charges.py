@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from broker.guard import make_address_turns
 from sqlalchemy import text
 
 from broker.access.credentials import authenticator
+from broker.app.guard import make_address_turns
 from broker.front.address_turns import ANSWER_COST, FREE_A_SECOND, FREE_AT_ONCE, MOST_WAITING, AddressTurns
 from broker.front.generated.messages import request_of
 from broker.port.http2.frames import Flag, Kind, frame

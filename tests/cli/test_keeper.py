@@ -13,9 +13,8 @@ import psycopg
 import pytest
 
 from broker.embedded_postgres import cluster as clusters
-from broker.embedded_postgres.cluster import Cluster
+from broker.embedded_postgres.cluster import Cluster, is_up_or_recovers
 from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
-from broker.embedded_postgres.server_processes import is_up_or_recovers
 from tests.fixtures.broker import eventually
 
 

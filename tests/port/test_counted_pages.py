@@ -5,8 +5,7 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
-from broker.guard import make_address_turns
-
+from broker.app.guard import make_address_turns
 from broker.front.answer_memory import AnswerMemory
 from broker.front.counted_pages import CountedPages
 from broker.runtime.loop_turns import LoopTurns

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from broker.app_config import AppConfig
 
-from broker.app import Broker
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
 from broker.domain.ack_id import _parse_prefix, make_ack_ids
 from broker.runtime.ack_writer import AckWriter
 from tests.fixtures.broker import Rest
