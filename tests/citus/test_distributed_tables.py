@@ -154,7 +154,7 @@ def test_tables_are_distributed_once_and_with_their_rows(citus_url: str) -> None
 
 
 def test_tables_are_not_distributed_beside_brokers(citus_url: str) -> None:
-    ask(citus_url, "INSERT INTO broker.processes (process_id, seen_at) VALUES ('a', now())")
+    ask(citus_url, "INSERT INTO broker.processes VALUES ('a', now(), '0001_baseline', NULL, 18)")
     with pytest.raises(DatabaseUnreachable, match="broker processes are at work on the schema broker, 1 of them"):
         migrations.distribute_tables(citus_url)
     assert check_schema(citus_url, "").schema == "broker"  # nothing has changed
@@ -166,7 +166,7 @@ def test_a_table_of_a_newer_version_is_distributed_beside_brokers(citus_url: str
         ask(
             citus_url, f"SELECT create_distributed_table('broker.{table}', 'shard_id', colocate_with => '{beside}')"
         )
-    ask(citus_url, "INSERT INTO broker.processes (process_id, seen_at) VALUES ('a', now())")
+    ask(citus_url, "INSERT INTO broker.processes VALUES ('a', now(), '0001_baseline', NULL, 18)")
     assert migrations.distribute_tables(citus_url) == 2
 
 
@@ -174,7 +174,7 @@ def test_what_was_distributed_before_transactions_were_one_is_refused_until_it_i
     citus_url: str,
 ) -> None:
     migrations.distribute_tables(citus_url)
-    ask(citus_url, "INSERT INTO broker.processes (process_id, seen_at) VALUES ('a', now())")
+    ask(citus_url, "INSERT INTO broker.processes VALUES ('a', now(), '0001_baseline', NULL, 18)")
     ask(citus_url, "DROP TABLE broker.two_phases")
     is_refused(citus_url, "has no table two_phases, by which Citus keeps all of a transaction or nothing")
     assert migrations.distribute_tables(citus_url) == 1  # beside brokers

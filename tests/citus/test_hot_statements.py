@@ -66,7 +66,6 @@ ELSEWHERE = {
     "readers._COUNT_STILL_OUT": _MANY,
     "redrive._FORGET_LETTERS": _BY_SHARD,
     "redrive._LIST_PILES": _MANY,
-    "redrive._NAME_PILES": _MANY,
     "redrive._READ_LETTER_SHARDS": _MANY,
     "resend._LOCATE_MESSAGES": _BY_SHARD,
     "retained_bytes._READ_KEEPERS": _LOCAL,

@@ -127,7 +127,7 @@ async def test_nothing_is_done_while_a_broker_runs_or_where_ids_would_run_out(lo
     with pytest.raises(IdsUsedUp, match="1 shards have no room"):
         go_on_after_restore(url, schema="broker")
     await log.execute("UPDATE shards SET head = 0")
-    await log.execute("INSERT INTO processes (process_id, seen_at) VALUES ('p', clock_timestamp())")
+    await log.execute("INSERT INTO processes VALUES ('p', clock_timestamp(), '0001_baseline', NULL, 18)")
     with pytest.raises(BrokersAtWork):
         go_on_after_restore(url, schema="broker")
     assert await log.rows("SELECT head FROM shards") == [(0,)]

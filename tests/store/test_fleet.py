@@ -13,7 +13,8 @@ from broker.store.schema.fleet import BY_DEFAULT, SPARE, read_fleet
 from tests.runtime.test_running_processes import SetClock
 
 _INSERT = (
-    "INSERT INTO broker.processes (process_id, seen_at, database_connections) VALUES (%s, now() - %s::interval, %s)"
+    "INSERT INTO broker.processes (process_id, seen_at, version, database_connections)"
+    " VALUES (%s, now() - %s::interval, '0001_baseline', %s)"
 )
 
 
@@ -36,14 +37,12 @@ def _said(url: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_the_processes_that_run_are_counted_and_older_ones_as_they_are_by_default(
-    database_url: str, allowed: int
-) -> None:
+def test_the_processes_that_run_are_counted_with_their_connections(database_url: str, allowed: int) -> None:
     assert _said(database_url) == [
         ("ok", f"no broker was seen in the last 10 s; {allowed} connections are theirs at the most", "")
     ]
     with psycopg.connect(database_url) as connection:
-        for row in (("a", "0 s", 26), ("older", "1 s", None), ("gone", "1 minute", 100)):
+        for row in (("a", "0 s", 26), ("b", "1 s", 18), ("gone", "1 minute", 100)):
             connection.execute(_INSERT, row)
     found = read_fleet(database_url, "broker")
     assert (found.processes, found.connections, found.allowed) == (2, 26 + 18, allowed)

@@ -148,7 +148,6 @@ EXPECTED = {
     "resend._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "resend._READ_HEADS": {"shards_pkey"},
     "bringing_back._LOWER_FIRST_SEQ": {"cursors_pkey"},
-    "redrive._NAME_PILES": {"cursors_pkey"},
     "edits._OPEN_SHARD": {"shards_pkey"},
     "discard._RESOLVE_LETTERS": set(),
     "discard._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
