@@ -94,10 +94,8 @@ class CallLog:
         if self._turns is not None:
             with suppress(asyncio.CancelledError):
                 await self._turns.to_answer(peer, payer)
-        seconds = self.pace.delay(counted_address(host_of(peer)))
-        if payer:
-            seconds = max(seconds, self.pace.delay(payer))
-        if seconds:
+        counted = [payer, counted_address(host_of(peer))] if payer else [counted_address(host_of(peer))]
+        if seconds := max(map(self.pace.delay, counted)):
             with suppress(asyncio.CancelledError):  # it is to be answered all the same
                 await asyncio.sleep(seconds)
 

@@ -93,7 +93,7 @@ async def test_errors_of_both_doors_have_a_pace_of_the_project_and_of_the_addres
         assert await rest.error("POST", rest.topic("none") + ":publish", {"messages": [{"data": "bQ=="}]})
         assert await rest.error("POST", rest.topic() + ":publish", {"messages": "wrong"})
         assert await rest.error("GET", "no/such/path")
-        assert told.of == [_P, "127.0.0.1"] * 2 + ["projects/such", "127.0.0.1"]
+        assert told.of == [_P, "127.0.0.1"] * 2 + ["no/such", "127.0.0.1"]
         del told.of[:]
         target = f"{client.base_url.host}:{client.base_url.port}"
         async with grpc.aio.insecure_channel(target) as channel:
