@@ -33,7 +33,7 @@ STATES = "states"  # the StateChanges that are to be told of connections that ar
 STOP_WAITING = "stop_waiting"  # called before the server stops, so that waiting calls are answered
 METRICS = "metrics"  # an application for a port of its own, which needs no authentication
 
-_CLEARTEXT_ANSWER = closing_answer(400, "This port speaks TLS: use https:// (for gRPC a secure channel).")
+CLEARTEXT_ANSWER = closing_answer(400, "This port speaks TLS: use https:// (for gRPC a secure channel).")
 
 
 class Http2Door(Protocol):
@@ -177,7 +177,7 @@ class MakeProtocol:
 
         if self._tls is None or cleartext:
             return first_bytes()
-        return TlsHandshake(self._tls.context, self._turns, opened, first_bytes, cleartext_answer=_CLEARTEXT_ANSWER)
+        return TlsHandshake(self._tls.context, self._turns, opened, first_bytes, cleartext_answer=CLEARTEXT_ANSWER)
 
     def http1(
         self, *, app: Application, state: dict[str, Any], connections: set[Any], tasks: set[asyncio.Task[Any]]
