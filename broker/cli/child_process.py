@@ -1,9 +1,6 @@
 """Child processes of the broker's parent, and their words to it."""
 
 import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.process import BaseProcess
@@ -22,27 +19,9 @@ def start_deaf(process: BaseProcess) -> None:
     resource_tracker.ensure_running()  # the first start would do it, and unblock SIGINT in passing
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with _without_main_module():
-            process.start()
+        process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _without_main_module() -> Iterator[None]:
-    """A spawned child imports the main module of its parent, unless that has neither a file nor a spec.
-
-    Ours is the command line, which no child needs.
-    """
-    main = sys.modules["__main__"]
-    spec, file = main.__spec__, main.__dict__.pop("__file__", None)
-    main.__spec__ = None
-    try:
-        yield
-    finally:
-        main.__spec__ = spec
-        if file is not None:
-            main.__file__ = file
 
 
 @dataclass(frozen=True, slots=True)

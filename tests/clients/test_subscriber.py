@@ -279,6 +279,8 @@ def test_a_detached_subscription_ends_a_handler(google: Google) -> None:
         google.pull()
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_handler_outlives_the_process_it_was_connected_to(
     start_broker: Callable[..., BrokerProcess], database_url: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,8 @@ async def test_what_could_not_be_pushed_is_pulled_once_the_endpoint_is_gone(push
     await pushes.settled(path, count, seconds=A_WHILE)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @side_by_side
 async def test_a_request_in_flight_at_the_switch_to_pull_still_counts(pushes: Pushes) -> None:
     """A8: its success acknowledges, its failure does not."""

@@ -222,6 +222,8 @@ async def test_an_endpoint_slower_than_the_ack_deadline_gets_no_endless_duplicat
     assert any(r.status == 200 for r in requests), "and the call was left open for its answer"
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @side_by_side
 async def test_an_answer_just_before_the_ack_deadline_acknowledges(pushes: Pushes) -> None:
     """A8: the message is not sent again."""

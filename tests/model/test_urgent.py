@@ -26,6 +26,8 @@ def _run(database_url: str, examples: int) -> None:
         )
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_what_is_urgent_comes_as_the_model_says(database_url: str) -> None:
     _run(database_url, 6)
 

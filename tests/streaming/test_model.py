@@ -27,6 +27,8 @@ def _run(url: str, *, ordered: bool, examples: int, steps: int, derandomize: boo
         run_state_machine_as_test(machine, settings=_settings(examples, steps, derandomize=derandomize))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("ordered", [False, True], ids=["plain", "ordered"])
 def test_streams_and_pullers_get_what_they_may(broker_url: str, ordered: bool) -> None:
     _run(broker_url, ordered=ordered, examples=12, steps=25, derandomize=True)
