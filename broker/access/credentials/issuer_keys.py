@@ -5,16 +5,14 @@ key is known; one that gives keys for another, secrets for public keys, or more 
 """
 
 import asyncio
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jwt
-import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -23,35 +21,16 @@ from broker.domain.errors import Unavailable
 from broker.domain.oidc_issuer import OidcIssuer, check_url
 from broker.telemetry.state_changes import StateChanges
 
-if TYPE_CHECKING:
-    import httpx
-
 FETCH_SECONDS = 5.0  # for both documents
 AGAIN_SECONDS = 10.0  # at least, between two fetches for keys that are not known
 MAX_AGE_SECONDS = 600.0  # within which keys are read anew: one that was withdrawn is believed no longer
 REFRESH_SECONDS = 60.0  # between two times that a process looks for keys that are about to be so old
-MAX_DOCUMENT_BYTES = 1_000_000
 MAX_KEYS = 100
 _TROUBLE = "issuers"
-_MAX_WHY = 300  # characters
 _LEAST_RSA_BITS = 2048
 _PARTS = ("kty", "n", "e", "crv", "x", "y")  # of a public key
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _EC = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)}
-
-
-class _Disbelieved(Exception):
-    """What the issuer answers is not what it should; the message says what."""
-
-
-def _unreadable() -> tuple[type[Exception], ...]:
-    """What the reading of keys can fail with."""
-    import httpx  # slow to load, and needed with OIDC issuers alone
-
-    return (
-        *(httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, msgspec.MsgspecError, _Disbelieved),
-        RecursionError,  # of JSON that is nested too deeply
-    )
 
 
 @dataclass(frozen=True)
@@ -117,13 +96,16 @@ class IssuerKeys:
             self._fetch = asyncio.create_task(self._fetch_keys(), name="issuer keys")
 
     async def _fetch_keys(self) -> None:
+        from broker.access.credentials.issuer_documents import UNREADABLE, reason_of  # slow to load
+
         issuer = self._issuer.issuer
         try:
-            async with asyncio.timeout(FETCH_SECONDS), _client() as client:
-                keys = await self._read(client)
-        except _unreadable() as error:
+            async with asyncio.timeout(FETCH_SECONDS):
+                keys = await self._read()
+        except UNREADABLE as error:
             # What is known stays; the next call that needs more tries again.
-            self._states.begins(_TROUBLE, issuer, f"the keys of the issuer {issuer} cannot be read", _why(error))
+            why = reason_of(error, FETCH_SECONDS)
+            self._states.begins(_TROUBLE, issuer, f"the keys of the issuer {issuer} cannot be read", why)
         else:
             before, self._keys, self._read_at = self._keys, keys, self._ticks()
             if not all(self.has(key.thumbprint) for key in before.values()):
@@ -132,55 +114,22 @@ class IssuerKeys:
         finally:
             self._fetch = None
 
-    async def _read(self, client: "httpx.AsyncClient") -> Mapping[str, IssuerKey]:
+    async def _read(self) -> Mapping[str, IssuerKey]:
+        from broker.access.credentials.issuer_documents import Disbelieved, make_client, read_document
+
         uri = self._issuer.jwks_uri
-        if not uri:
-            base = self._issuer.issuer.rstrip("/")
-            document = await _document(client, f"{base}/.well-known/openid-configuration")
-            if document.get("issuer") != self._issuer.issuer:
-                raise _Disbelieved("the discovery document is of another issuer")
-            uri = str(document.get("jwks_uri"))
-            check_url(uri)
-        keys = (await _document(client, uri)).get("keys")
+        async with make_client(FETCH_SECONDS) as client:
+            if not uri:
+                base = self._issuer.issuer.rstrip("/")
+                document = await read_document(client, f"{base}/.well-known/openid-configuration")
+                if document.get("issuer") != self._issuer.issuer:
+                    raise Disbelieved("the discovery document is of another issuer")
+                uri = str(document.get("jwks_uri"))
+                check_url(uri)
+            keys = (await read_document(client, uri)).get("keys")
         if not isinstance(keys, list) or len(keys) > MAX_KEYS:
-            raise _Disbelieved(f"there is no list of at most {MAX_KEYS} keys")
+            raise Disbelieved(f"there is no list of at most {MAX_KEYS} keys")
         return {str(key["kid"]): found for key in keys if (found := _public_key(key)) is not None}
-
-
-def _why(error: Exception) -> str:
-    """In a line; nothing of what callers have sent goes into a request for keys."""
-    import httpx
-
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return f"no answer within {FETCH_SECONDS:.0f} s"
-    if isinstance(error, RecursionError):
-        return "the answer is nested too deeply"
-    if isinstance(error, msgspec.MsgspecError):
-        return "the answer is no JSON"
-    return " ".join(str(error).split())[:_MAX_WHY] or type(error).__name__
-
-
-def _client() -> "httpx.AsyncClient":
-    import httpx
-
-    return httpx.AsyncClient(timeout=FETCH_SECONDS, verify=ssl.create_default_context())  # what the system trusts
-
-
-async def _document(client: "httpx.AsyncClient", url: str) -> dict[str, Any]:
-    import httpx
-
-    body = bytearray()
-    async with client.stream("GET", url, headers={"Accept": "application/json"}) as response:
-        if response.status_code != httpx.codes.OK:  # nor a redirection: the keys are where the issuer says
-            raise _Disbelieved(f"{url} answers {response.status_code}")
-        async for piece in response.aiter_bytes():
-            body += piece
-            if len(body) > MAX_DOCUMENT_BYTES:
-                raise _Disbelieved(f"{url} is longer than {MAX_DOCUMENT_BYTES} bytes")
-    document = msgspec.json.decode(bytes(body))
-    if not isinstance(document, dict):
-        raise _Disbelieved(f"{url} is no JSON object")
-    return document
 
 
 def _public_key(jwk: Any) -> IssuerKey | None:
