@@ -18,12 +18,12 @@ from broker.domain.message_id import id_of
 from broker.domain.payload import MAX_PAYLOAD_BYTES, payload_too_large
 from broker.domain.publish_limits import MAX_MESSAGES
 from broker.front.rest.call import Call
+from broker.front.rest.codec.matched_message import matched_message
 from broker.front.rest.codec.requests import check_tokens, convert_json, decode_json, decode_request
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.scalars import parse_timestamp
 from broker.front.rest.errors import encode_error
 from broker.front.rest.event_stream import EventStream, while_there
-from broker.front.rest.handlers.filters import matched_message
 from broker.front.rest.handlers.publish import MAX_TOKENS, check_objects
 from broker.front.steps import STEP_COST, Steps
 from broker.services.exports import ExportOptions, Pages

@@ -5,12 +5,10 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.log_page import FilterTest, LogPage, MatchedMessage, parse_log_page
-from broker.domain.message import PubsubMessage
-from broker.domain.message_id import id_of
+from broker.domain.log_page import FilterTest, LogPage, parse_log_page
 from broker.domain.page import page_token
-from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
+from broker.front.rest.codec.matched_message import matched_message
 from broker.front.rest.codec.requests import Int32, decode_request
 from broker.front.rest.codec.resources import encode_resource
 
@@ -53,14 +51,3 @@ def filter_test_json(test: FilterTest) -> dict[str, Any]:
     body: dict[str, Any] = {"matchedMessages": [matched_message(m) for m in test.matched]} if test.matched else {}
     body |= {"matchedMessageCount": len(test.matched), "scannedMessageCount": test.scanned}
     return body | ({} if test.rest is None else {"nextPageToken": page_token(*astuple(test.rest))})
-
-
-def matched_message(message: MatchedMessage) -> PubsubMessage:
-    """google.pubsub.v1.PubsubMessage, without its data unless that was asked for: no filter sees it."""
-    return PubsubMessage(
-        data=message.data or b"",
-        attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
-        message_id=id_of(message.shard_id, message),
-        publish_time=format_timestamp(message.publish_time),
-        ordering_key=message.ordering_key or "",
-    )

@@ -11,11 +11,11 @@ from broker.domain.errors import BrokerError, InvalidArgument
 from broker.domain.journal_tail import Written
 from broker.domain.message_id import message_id
 from broker.front.rest.call import Call
+from broker.front.rest.codec.matched_message import matched_message
 from broker.front.rest.codec.scalars import parse_timestamp
 from broker.front.rest.errors import encode_error
 from broker.front.rest.event_stream import EventStream, while_there
 from broker.front.rest.handlers.fates import entry_json
-from broker.front.rest.handlers.filters import matched_message
 from broker.services.tail import News
 from broker.telemetry.spent import spending
 

@@ -4,16 +4,11 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
-import msgspec
-
-from broker.domain.log_page import MatchedMessage
-from broker.domain.message import PubsubMessage
-from broker.domain.message_id import id_of
 from broker.domain.page import page_token
-from broker.domain.timestamps import format_timestamp
 from broker.domain.topic_page import TopicMessages, TopicPage, parse_topic_page
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters
+from broker.front.rest.codec.matched_message import matched_message
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.scalars import parse_timestamp
 
@@ -46,15 +41,8 @@ def decode_topic_page(query: Mapping[str, str]) -> TopicPage:
 
 def topic_messages_json(page: TopicMessages) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
-    body: dict[str, Any] = {"messages": [_message(m) for m in page.found], "scannedMessageCount": page.scanned}
+    body: dict[str, Any] = {
+        "messages": [matched_message(m) for m in page.found],
+        "scannedMessageCount": page.scanned,
+    }
     return body | ({} if page.rest is None else {"nextPageToken": page_token(*astuple(page.rest))})
-
-
-def _message(message: MatchedMessage) -> PubsubMessage:
-    return PubsubMessage(
-        data=message.data or b"",
-        attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
-        message_id=id_of(message.shard_id, message),
-        publish_time=format_timestamp(message.publish_time),
-        ordering_key=message.ordering_key or "",
-    )
