@@ -10,26 +10,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from broker.domain.errors import InvalidArgument
-from broker.front.generated import messages
 from broker.front.resources.updates import OUTPUT_ONLY
-
-_SHOWN = 500  # characters of what the parser says
-
-
-def kept_from_json(resource: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a "Topic" or "Subscription" that are `given` by their JSON names.
-
-    Raises InvalidArgument that names the field, for what is not of its type.
-    """
-    message = getattr(messages, resource)()
-    for name, value in given.items():
-        try:
-            json_format.ParseDict({name: value}, message)
-        except (json_format.ParseError, ValueError) as error:
-            reason = str(error).partition("\n")[0][:_SHOWN]
-            raise InvalidArgument(f"Invalid value at '{name}': {reason}") from error
-    return kept_from_message(message, [field.name for field, _ in message.ListFields()])
 
 
 def kept_from_message(message: Any, fields: Collection[str]) -> dict[str, Any]:
