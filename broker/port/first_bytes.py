@@ -164,7 +164,7 @@ class MakeProtocol:
         """
         opened = self._open(connections, state)
         http2: Http2Door = state[HTTP2_DOOR]
-        server = self._server(app, state, connections, tasks)
+        server = self._server(app, state, opened, tasks)
 
         def first_bytes(agreed: str | None = None) -> FirstBytes:
             return FirstBytes(
@@ -183,21 +183,20 @@ class MakeProtocol:
         self, *, app: Application, state: dict[str, Any], connections: set[Any], tasks: set[asyncio.Task[Any]]
     ) -> Http1Connection:
         """Returns the protocol of a connection that is known to speak HTTP/1.1."""
-        return Http1Connection(self._server(app, state, connections, tasks))
+        return Http1Connection(self._server(app, state, self._open(connections, state), tasks))
 
     def _server(
-        self, app: Application, state: dict[str, Any], connections: set[Any], tasks: set[asyncio.Task[Any]]
+        self, app: Application, state: dict[str, Any], connections: OpenConnections, tasks: set[asyncio.Task[Any]]
     ) -> Http1Server:
-        opened = self._open(connections, state)
         if self._http1 is None:
             self._http1 = Http1Server(
                 state[HTTP1_DOOR],
                 app,
                 state,
                 pages=cast(WebPages, state[WEB_PAGES]),
-                connections=opened,
+                connections=connections,
                 tasks=tasks,
-                keep_alive=lambda: self._keep_alive(opened),
+                keep_alive=lambda: self._keep_alive(connections),
             )
         return self._http1
 
