@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from broker.domain.names import project_within
-from broker.domain.service_account import DOMAIN
+from broker.domain.service_account import project_of_address
 
 ALL_USERS = "allUsers"
 ALL_AUTHENTICATED_USERS = "allAuthenticatedUsers"
@@ -53,7 +53,7 @@ class Caller:
         if kind == "apiKey":
             return project_within(name)
         if kind == "serviceAccount":
-            return f"projects/{name.partition('@')[2].removesuffix(f'.{DOMAIN}')}"
+            return project_of_address(name)
         return self.member
 
 

@@ -84,6 +84,11 @@ def email_of(project: str, account_id: str) -> str:
     return f"{account_id}@{within}.{DOMAIN}".lower()
 
 
+def project_of_address(email: str) -> str:
+    """Returns the project ("projects/p") in the address of an account of the broker, as `email_of` made it."""
+    return f"projects/{email.partition('@')[2].removesuffix(f'.{DOMAIN}')}"
+
+
 def is_own_address(email: str) -> bool:
     """Whether an address is in the broker's own domain, where it knows which accounts exist."""
     return email.lower().endswith(f".{DOMAIN}")
