@@ -105,7 +105,7 @@ class Broker:
             has_room=self.answers.has_room,
         )
 
-        # What REST and gRPC ask before and after each call.
+        # Checks before each call of REST and gRPC, and the records of it afterwards.
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=core.states)
         self.gate = make_gate(guard.access, self.services.subscriptions.get_subscription)
         self.auditor = make_auditor(config, guard.audit_trail)

@@ -32,7 +32,7 @@ MakeClock = Callable[[Database], DatabaseClock]
 def make_core(
     config: AppConfig, reactions: Reactions, *, make_clock: MakeClock, counters: Counters, storage: StorageAlarm
 ) -> Core:
-    """`reactions` to what the core reports are connected later, when the parts that react are built."""
+    """`reactions` are called when the core reports a change; they are connected once all parts are built."""
     states, tasks = StateChanges(), Tasks()
     database = Database(
         config.database_url,

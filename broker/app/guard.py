@@ -1,4 +1,4 @@
-"""Who may call a process, and what is written of it: parts that are there only where the settings ask for them."""
+"""Authentication, authorization and the audit log, each of which exists only if the settings ask for it."""
 
 from collections.abc import Callable
 

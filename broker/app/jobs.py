@@ -75,7 +75,7 @@ class Jobs:
         self.operations = OperationRunner(core, _make_kinds(core, schemas, check_publisher))
         self.operation_news.wake_runner = self.operations.wake
 
-        # What is deleted, encrypted, measured and reported.
+        # Jobs that delete, encrypt, measure and report.
         self.janitor = RetentionJanitor(
             core,
             audit_days=config.audit_days,

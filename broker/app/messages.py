@@ -25,11 +25,11 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tails import Tails
 from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
 
-ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; beside claims they are few, for they are short
+ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; flushes are short, so they need fewer turns than claims
 
 
 class Claiming:
-    """Hands messages out to pulls, streams and pushes, and knows who waits for them."""
+    """Delivers messages to pulls, streams and pushes, and keeps track of the callers that wait for messages."""
 
     def __init__(self, config: AppConfig, core: Core, *, jitter: Jitter, has_room: Callable[[str], bool]) -> None:
         """`jitter` lengthens retry delays.  Pulls claim nothing unless there is room in memory for their answers.
@@ -37,7 +37,7 @@ class Claiming:
         Pulls and pushes claim apart: a flood of one leaves connections to the other, to publishes and to acks.
         """
         self.pulls = ClaimScheduler(core, jitter=jitter, turns_at_once=max(config.pool_size - 2, 1), waits=True)
-        # One of two claims while the rows of the other are on their way.
+        # Two turns: one claim can begin while the rows of the other are read.
         self.pushes = ClaimScheduler(core, jitter=jitter, turns_at_once=2, waits=False)
         self.long_poll = LongPoll(
             core,

@@ -13,7 +13,7 @@ from broker.workers.push.pusher import Pusher
 
 
 class Reactions:
-    """The methods are what the core calls."""
+    """The core calls the methods."""
 
     _core: Core
     _guard: Guard

@@ -45,7 +45,7 @@ def make_services(
     looks: Looks,
     has_room: HasRoom,
 ) -> Services:
-    """`looks` reads what may be much, for which a subscription must have room in memory for answers."""
+    """`looks` serves the inspection calls.  `has_room` tells whether a project may have more answers in memory."""
     database, clock, changed = core.database, core.clock, guard.access_changed
     topics = TopicService(core, transforming.checks, shards_per_topic=config.shards_per_topic)
     subscriptions = SubscriptionService(

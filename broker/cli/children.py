@@ -266,7 +266,7 @@ async def _stop(process: BaseProcess) -> None:
 def _run_worker(ports: Ports, pipe: Connection, log: tuple[str, str], book: CounterBook, number: int) -> None:
     """In the worker.  What it imports is not the parent's, which so takes a fifth of the memory."""
     began = time.monotonic()
-    gc.disable()  # modules are made to stay: looking for garbage among them takes a fifth of the time
+    gc.disable()  # loading makes no garbage, and searching for it takes a fifth of the time
     from broker.cli.worker import run_worker
 
     gc.freeze()

@@ -1,7 +1,7 @@
-"""The database's schema, looked at when the broker starts, and brought up to date.
+"""Inspects the schema of the database when the broker starts, and brings it up to date.
 
-Alembic and SQLAlchemy, which bring it up, are loaded in a process of its own: the parent of the broker's processes
-would keep them in memory for ever.
+Migrating needs Alembic and SQLAlchemy.  They are loaded in another process, because the parent of the broker's
+processes would keep them in memory for as long as it runs.
 """
 
 import logging
@@ -37,9 +37,9 @@ class Served:
 
 @contextmanager
 def schema_upgrade(*, is_new: bool) -> Iterator[Callable[[str, str], Served]]:
-    """What brings a schema of a database up to date ("": the broker finds it by itself), and raises Stop.
+    """A function that brings a schema up to date ("": the broker finds the schema by itself).  It raises Stop.
 
-    `is_new`: there is no database yet, and what migrates it is loaded while that is made.
+    `is_new`: the database does not exist yet.  The modules for migrating are then loaded while it is created.
     """
     begun = _begin() if is_new else None
 

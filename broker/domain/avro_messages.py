@@ -47,7 +47,7 @@ _READ = {  # what a file may have
     "data": "bytes",
 }
 _OTHER_NAMES = {"messageId": "message_id", "publishTime": "publish_time", "orderingKey": "ordering_key"}
-# A value of some type, which begins at this place of a block, and the place behind it.
+# Reads the value that begins at a position of a block.  Returns the value and the position after it.
 _Reader = Callable[[bytes, int], tuple[Any, int]]
 
 
@@ -168,7 +168,7 @@ def _read_long(file: BinaryIO, byte: bytes) -> int:
 
 
 def _read_metadata(file: BinaryIO) -> dict[str, bytes]:
-    """Raises LookupError at the end of the file, ValueError for what is none; InvalidArgument."""
+    """Raises LookupError if the file ends early, ValueError without metadata, InvalidArgument for too much."""
     metadata: dict[str, bytes] = {}
     left = MAX_HEAD_BYTES
     entries = 0
@@ -194,7 +194,7 @@ def _read_metadata(file: BinaryIO) -> dict[str, bytes]:
 
 
 def _fields_of(source: Any) -> list[tuple[str, _Reader]]:
-    """How each field of a file's records is read: these have nothing but what messages have."""
+    """Returns a reader for each field of a file's records.  Records may only have the fields of messages."""
     if not isinstance(source, dict) or source.get("type") != "record" or not isinstance(source.get("fields"), list):
         raise InvalidArgument("The schema of the Avro file must be a record.")
     fields: dict[str, _Reader] = {}
@@ -270,7 +270,7 @@ _READERS: dict[Any, _Reader] = {"string": _text_at, "long": _long_at, "bytes": _
 
 
 def _or_null(read: _Reader, null: int) -> _Reader:
-    """Of a union, in which null has this place."""
+    """Returns a reader for a union of null and what `read` reads; `null` is the index of null in the union."""
 
     def read_or_null(block: bytes, at: int) -> tuple[Any, int]:
         branch, at = _long_at(block, at)

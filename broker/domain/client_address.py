@@ -1,9 +1,9 @@
-"""What the bounds for each address of clients are counted by."""
+"""The part of a client's address by which limits for each address are counted."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address
 
-_PREFIX_BITS = 64  # of an IPv6 address: whoever has one has all of its network
+_PREFIX_BITS = 64  # of an IPv6 address: a client that has one address has all of its /64 network
 
 
 @lru_cache(4096)

@@ -69,7 +69,7 @@ def to_plain(value: Any, form: Form) -> Any:
 
 
 def from_plain(kind: Callable[..., T], given: Mapping[str, Any], form: Form, path: str = "") -> T:
-    """The value of a dataclass that `to_plain` has written, or a caller; what is absent or None has its default.
+    """Returns a dataclass from what `to_plain` or a caller wrote; absent fields and None mean the default.
 
     `path`: to the value, for errors.  Raises what `read_duration` raises.
     """

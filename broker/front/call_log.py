@@ -84,10 +84,10 @@ class CallLog:
             self._states.happens("refused calls", name, what, why, request_id=request_id, fields=about)
 
     async def hold_back(self, payer: str, peer: object) -> None:
-        """An error, until whoever it is of has a turn, and longer if a project or an address has very many of them;
-        in vain if the process ends (M1).
+        """Delays an error until its caller has a turn, and longer if a project or an address causes very many (M1).
+        Returns at once if the process stops.
 
-        `payer`: the project of the caller; "": it is not known who calls, and only the address counts.
+        `payer`: the project of the caller ("": the caller is not known, and only the address counts).
         """
         if self.pace is None:
             return

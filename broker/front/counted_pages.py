@@ -1,5 +1,5 @@
-"""What surrounds the API (metrics, the specification) counts in the same budget of answers as the API's calls, and
-waits for turns of the event loop."""
+"""Pages outside of the API (metrics, the specification) use the same budget of answers as calls of the API, and
+wait for turns of the event loop."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

@@ -1,7 +1,7 @@
-"""In whose share a call counts: turns, memory and the event loop are divided by project.
+"""The project or caller whose share of turns, memory and the event loop a call uses.
 
-A call that has shown a permission on its resource counts in the project of that resource.  One that needs no
-permission counts in the project of its caller: anybody can name a resource, and must not use up its owner's share.
+A call that needs a permission on its resource uses the share of the resource's project.  A call that needs none
+uses the share of its caller's project, because anybody can name a resource and must not use up its owner's share.
 """
 
 from broker.domain.caller import Caller
@@ -11,14 +11,14 @@ from broker.front.permissions import Needs
 
 
 def payer_of(needs: Needs, name: str, caller: Caller) -> str:
-    """The project ("projects/p") in whose share a call about `name` counts, or a caller that is of no project."""
+    """Returns the project ("projects/p") whose share a call about `name` uses, or a caller who has no project."""
     return project_within(name) if needs.all or not caller.authenticated else caller.home
 
 
 def payer_of_error(gate: Gate | None, name: str, caller: Caller | None) -> str:
-    """In whose share of errors one counts; "": in that of an address alone.
+    """Returns the project whose share of errors an error uses ("": only the share of the caller's address).
 
-    Any caller can have errors about any resource, so they count in the caller's project.
+    Errors count in the caller's project, because any caller can cause errors about any resource.
     """
     if gate is None:
         return project_within(name)

@@ -17,7 +17,7 @@ class OpenConnections:
     """A process has at most `most`: its other files need room too.  Addresses share them (domain/fair_stock.py)."""
 
     def __init__(self, connections: set[Any], most: int, states: StateChanges) -> None:
-        """`connections` has each of them, for the server that shuts them down.  `states`: told of refusals."""
+        """`connections` is the set that the server shuts down when it stops.  `states` reports refusals."""
         self._connections = connections
         self._stock = FairStock(most)
         self._most = most

@@ -4,9 +4,9 @@ As many as the database has connections for them.  Who waits is next when his pr
 (fair_turns.py); and a project may have no more of them under way than its share (fair_stock.py).
 
 These calls also use the event loop, which hot calls of other projects need at the same time and which no queue
-divides.  So while other projects are there a turn ends only after a pause as long as its call.  Calls that a
-project makes one after the other do not wait for that: the next of its turns is free.  Calls that it makes all at
-once use the loop half of the time.
+divides.  So while other projects use the process, a turn ends only after a pause as long as its call.  Sequential
+calls of a project do not wait for the pause, because the project has another turn.  Concurrent calls use the loop
+for half of the time at most.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the JSON of a resource has beside the fields of Google's message: extensions, and output of our own."""
+"""The fields of a resource's JSON that Google's message does not have: extensions, and output only fields."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -80,7 +80,7 @@ class _SchemaFields(msgspec.Struct):
 
 
 def decode_extensions(beside: Mapping[str, Any]) -> Extensions:
-    """The extensions in what a subscription's JSON has beside Google's fields; what is absent has its default.
+    """Returns the extensions that the fields of a subscription beyond Google's give; absent ones are defaults.
 
     Raises InvalidArgument that names the field.
     """
@@ -116,7 +116,7 @@ def decode_schema_options(beside: Mapping[str, Any]) -> SchemaOptions:
 
 
 def _schema_json(schema: Schema) -> Mapping[str, Any]:
-    """What is not as Google has it."""
+    """Returns the extensions that differ from their defaults, which are Google's behaviour."""
     kind = {"type": JSON} if schema.type == JSON else {}
     if schema.compatibility in (None, Compatibility.FULL_TRANSITIVE):
         return kind
@@ -125,7 +125,7 @@ def _schema_json(schema: Schema) -> Mapping[str, Any]:
 
 @singledispatch
 def beside(shown: object) -> Mapping[str, Any]:
-    """Of a value of the domain: what its JSON has beyond Google's message."""
+    """Returns the fields of a value's JSON that Google's message does not have."""
     return {}
 
 

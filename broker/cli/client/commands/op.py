@@ -1,4 +1,4 @@
-"""`broker op`: what is its own beside the commands that all nouns have."""
+"""The commands of `broker op` that broker/cli/resources.py does not generate."""
 
 import click
 

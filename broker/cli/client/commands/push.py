@@ -1,4 +1,4 @@
-"""`broker push`: what is its own beside the commands that all nouns have."""
+"""The commands of `broker push` that broker/cli/resources.py does not generate."""
 
 import base64
 

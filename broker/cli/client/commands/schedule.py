@@ -1,4 +1,4 @@
-"""`broker schedule`: what is its own beside the commands that all nouns have."""
+"""The commands of `broker schedule` that broker/cli/resources.py does not generate."""
 
 from base64 import b64encode
 

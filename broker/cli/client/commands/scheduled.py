@@ -1,4 +1,4 @@
-"""`broker scheduled`: what is its own beside the commands that all nouns have."""
+"""The commands of `broker scheduled` that broker/cli/resources.py does not generate."""
 
 import click
 

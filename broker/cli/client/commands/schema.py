@@ -1,4 +1,4 @@
-"""`broker schema`: what is its own beside the commands that all nouns have."""
+"""The commands of `broker schema` that broker/cli/resources.py does not generate."""
 
 import base64
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`broker snapshot`: what is its own beside the commands that all nouns have."""
+"""The commands of `broker snapshot` that broker/cli/resources.py does not generate."""
 
 import click
 

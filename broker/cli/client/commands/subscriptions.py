@@ -1,4 +1,4 @@
-"""`broker sub`: what is its own beside the commands that all nouns have."""
+"""The commands of `broker sub` that broker/cli/resources.py does not generate."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`broker topic`: what is its own beside the commands that all nouns have."""
+"""The commands of `broker topic` that broker/cli/resources.py does not generate."""
 
 from secrets import token_hex
 from typing import Any
