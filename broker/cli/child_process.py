@@ -11,17 +11,30 @@ from broker.port.tls.material import TlsMaterial
 # "spawn": a fork would share this process's event loop and signal handlers with the child.
 CONTEXT = get_context("spawn")
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def start_deaf(process: BaseProcess) -> None:
     """Start a child that does not hear Ctrl-C, from its first instruction on: that reaches the whole group, and the
     parent passes it on.
+
+    A signal that unwinds the parent does so once the child has all that it needs to start: one that got only a part
+    would complain.  Raises KeyboardInterrupt then.
     """
     resource_tracker.ensure_running()  # the first start would do it, and unblock SIGINT in passing
+    received: list[int] = []
+    unwinding = [each for each in _STOPPING if signal.getsignal(each) is signal.default_int_handler]
+    for each in unwinding:  # not blocked, for the child would inherit that
+        signal.signal(each, lambda number, _frame: received.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
     finally:
+        for each in unwinding:
+            signal.signal(each, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if received:
+        signal.raise_signal(received[0])
 
 
 @dataclass(frozen=True, slots=True)
