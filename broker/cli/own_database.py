@@ -4,7 +4,6 @@ from broker.app.settings.checks import read_password
 from broker.app.settings.fields import Settings
 from broker.cli.stop import Misuse
 from broker.domain.database_url import DEFAULT_SCHEMA, with_password
-from broker.store.driver.connection_parameters import connection_parameters
 
 
 def own_database(settings: Settings) -> str:
@@ -31,6 +30,8 @@ def hot_database(settings: Settings) -> str:
 def _checked(settings: Settings, url: str, option: str) -> str:
     url = _with_password(settings, url)
     if url:
+        from broker.store.driver.connection_parameters import connection_parameters  # loads psycopg
+
         try:
             connection_parameters(url, schema=DEFAULT_SCHEMA)
         except ValueError as error:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.app.config import AppConfig, connections_of_a_process
 from broker.app.process_environment import take_service_variables
@@ -27,7 +27,6 @@ from broker.cli.disk_watch import DiskWatch
 from broker.cli.own_database import hot_database, own_database, replica_database
 from broker.cli.ports import Ports, bound_ports
 from broker.cli.private_file import write_private_file
-from broker.cli.schema import Served, check_hot_nodes, check_schema, schema_upgrade
 from broker.cli.service_manager import ServiceManager, service_manager
 from broker.cli.start_times import StartTimes
 from broker.cli.stop import Misuse, Stop
@@ -40,6 +39,9 @@ from broker.secrets.keys import FILE_NAME as FILE_OF_SECRETS
 from broker.secrets.keys import format_keys, make_key, read_keys
 from broker.telemetry.log import set_up_log
 from broker.telemetry.state_changes import StateChanges
+
+if TYPE_CHECKING:
+    from broker.cli.schema import Served
 
 _NO_AUTHENTICATION = "authentication is off (--auth required); keep the port on a network that you trust"
 _CLEARTEXT = (
@@ -76,6 +78,8 @@ def serve(settings: Settings, *, verbose: bool = False) -> int:
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
             _warn_of_strangers(settings, ports)
             if hot_url:
+                from broker.cli.schema import check_hot_nodes
+
                 check_hot_nodes(url, hot_url, served.schema)
             config = _config(settings, ports, url, replica_url, served.schema)
             size_max = parse_size(settings.database_size_max)
@@ -182,10 +186,12 @@ def _workers(settings: Settings, ports: Ports) -> Iterator[Children]:
 @contextmanager
 def _database(
     settings: Settings, cluster: Cluster | None, own_url: str, address: str, times: StartTimes
-) -> Iterator[tuple[str, Served]]:
+) -> Iterator[tuple[str, "Served"]]:
     """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated; and
     where the tables are in it.  With authentication there is somebody who owns everything.
     """
+    from broker.cli.schema import check_schema, schema_upgrade  # loads psycopg, while the workers load theirs
+
     is_guarded = settings.auth == "required"
     if cluster is None:
         connections = settings.workers * connections_of_a_process(settings.pool_size)
