@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from multiprocessing import resource_tracker, util
 from multiprocessing.connection import Connection
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_a_signal_waits_until_the_child_has_all_that_it_needs_to_start(
     resource_tracker.ensure_running()  # is not the child
     spawn = util.spawnv_passfds
 
-    def spawn_and_signal(*arguments: object) -> int:
+    def spawn_and_signal(*arguments: Any) -> int:
         number: int = spawn(*arguments)
         os.kill(os.getpid(), unwinding)
         return number
