@@ -84,12 +84,12 @@ def _metrics_app(broker: Broker) -> ASGIApp:
 def for_port(broker: Broker) -> dict[str, Any]:
     """What port/first_bytes.py finds in the state of the lifespan."""
     core, has_room = broker.core, broker.answers.has_room
-    turns = ResourceTurns(counts=TurnCounts(core.counters, "resource"), company=core.company, has_room=has_room)
+    turns = ResourceTurns(counts=TurnCounts(core.counters, "resource"), tenants=core.tenants, has_room=has_room)
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,
         "resource_calls": ResourceCalls(turns.of),
-        "hot_calls": HotCalls(core.company.is_there),
+        "hot_calls": HotCalls(core.tenants.is_contended),
         "calls": broker.calls,
         "address_turns": broker.address_turns,
         "gate": broker.gate,

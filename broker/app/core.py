@@ -5,7 +5,6 @@ from functools import partial
 
 from broker.app.config import AppConfig
 from broker.app.reactions import Reactions
-from broker.runtime.company import Company
 from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.dead_letter_news import DeadLetterNews
@@ -16,6 +15,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.tasks import Tasks
+from broker.runtime.tenants import Tenants
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import DATABASE, NODES, Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -62,7 +62,7 @@ def make_core(
         tasks=tasks,
         states=states,
         counters=counters,
-        company=Company(),
+        tenants=Tenants(),
         loop_turns=LoopTurns(),
         storage=storage,
         processes=processes,

@@ -25,7 +25,7 @@ from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.tails import Tails
 from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
 
-ACK_FLUSHES_AT_ONCE = 3  # and one that began alone; flushes are short, so they need fewer turns than claims
+ACK_FLUSHES_AT_ONCE = 4  # flushes are short, so they need fewer turns than claims
 
 
 class Claiming:
@@ -86,7 +86,7 @@ class Acking:
             core,
             AckWriter(core, jitter=jitter, records=self.records),
             claiming.activity,
-            flushes_at_once=max(1, min(ACK_FLUSHES_AT_ONCE, config.pool_size // 2)),
+            flushes_at_once=min(ACK_FLUSHES_AT_ONCE, config.pool_size // 2 + 1),
             acked=claiming.readers.acked,
             settled=claiming.outstanding.remove,
         )

@@ -6,8 +6,8 @@ before it, but for a nack, which is final.
 
 A flush is of one project and shard.  One of them is in flight; what comes of it meanwhile goes with the next, so it
 writes as many in a statement as it has.  Those of other projects and shards run beside it, a few at once.  Projects
-take turns by the seconds that their flushes take (fair_turns.py), shards of one in the order in which they ask: one
-that had to wait for a lock would else not be written again until all others have taken as long.
+take turns by the seconds that their flushes take (turns.py), shards of one in the order in which they ask: one that
+had to wait for a lock would else not be written again until all others have taken as long.
 
 What may wait is bounded: by number, shared by project, and by time, for nobody waits longer than MAX_WAIT_SECONDS
 behind a flush.
@@ -15,7 +15,7 @@ A refusal is Unavailable: what was asked may be asked again without harm, done o
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -26,31 +26,31 @@ from broker.domain.journal import UNKNOWN, Told
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks, own
 from broker.runtime.ack_writer import AckWriter
 from broker.runtime.core import Core
-from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.turn_counts import TurnCounts
+from broker.runtime.turns import Turns
 from broker.store.log.delivery_attempts import MessageNames
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
 MOST_CHARGED_SECONDS = 0.02  # for a flush
+_STOPPED = "The broker stopped."
 _TOO_SLOW = "Acknowledgements take too long to be written; try again."
 
 
 @dataclass(eq=False, slots=True)
 class _Line:
-    """What waits of a project in a shard: so many `ids`.
+    """The acks of a project in a shard that wait: so many `ids`.
 
     `began`: when its flush did, or when it began to wait for its turn.
     """
 
     project: str
     shard_id: int
+    began: float
     open: Batch | None = None
     ids: int = 0
-    began: float = 0.0
-    stalled: asyncio.TimerHandle | None = None  # when what waits is refused
 
 
 class AckCoalescer:
@@ -66,22 +66,26 @@ class AckCoalescer:
         acked: Callable[[Iterable[MessageNames]], None] = lambda _: None,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
-        """`flushes_at_once`, each on a connection, 1 or more, beside one that began alone.
+        """`flushes_at_once`, each on a connection, 1 or more.
 
         `acked` is told what was acked, `settled` what was acked or nacked, once that is durable.
         """
-        self._turn_counts = TurnCounts(core.counters, "ack")
-        self._company = core.company
         self._acked = acked
         self._settled = settled
         self._writer = writer
         self._tasks = core.tasks
         self._activity = activity
         # That a flush waits for a lock shows too late: no project that has one ever takes the last, however short.
-        self._turns = FairTurns[_Line](flushes_at_once, long=0.0, most=MOST_CHARGED_SECONDS, company=self._company)
+        self._turns = Turns(
+            flushes_at_once,
+            long_seconds=0.0,
+            max_charged_seconds=MOST_CHARGED_SECONDS,
+            tenants=core.tenants,
+            counts=TurnCounts(core.counters, "ack"),
+        )
         self._waiting = _WaitingIds(MAX_WAITING_IDS)
         self._stopped = False
-        # Those that wait, or whose flush is in flight, by project and shard.
+        # By project and shard: those that wait, or whose flush is in flight.  Each has a task.
         self._lines: dict[tuple[str, int], _Line] = {}
 
     async def acknowledge(
@@ -137,6 +141,8 @@ class AckCoalescer:
             sizes[attempt.shard_id] = sizes.get(attempt.shard_id, 0) + len(ordinals)
         if not sizes:
             return {}
+        if self._stopped:
+            raise Unavailable(_STOPPED)
         now = asyncio.get_running_loop().time()
         for shard_id in sizes:
             line = self._lines.get((project, shard_id))
@@ -148,59 +154,55 @@ class AckCoalescer:
     def _batch(self, project: str, shard_id: int, size: int) -> Batch:
         line = self._lines.get((project, shard_id))
         if line is None:
-            line = self._lines[project, shard_id] = _Line(project, shard_id)
-            self._queue(line)
+            line = self._lines[project, shard_id] = _Line(project, shard_id, asyncio.get_running_loop().time())
+            self._start(line)
         if line.open is None:
             line.open = Batch(asyncio.get_running_loop().create_future())
         line.ids += size
         return line.open
 
-    def _queue(self, line: _Line) -> None:
-        """For a turn, which who is alone does not need; who has waited for too long gets none."""
-        loop = asyncio.get_running_loop()
-        line.began = loop.time()
-        if len(self._lines) == 1 and not self._stopped:
-            self._company.had_turn(line.project)
-            self._tasks.start(self._run(line, None), name="flush acks")
-            return
-        line.stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
-        self._turns.ask((line.project,), line)
-        self._begin_turns()
+    def _start(self, line: _Line) -> None:
+        self._tasks.start(self._run(line), name="flush acks")
 
-    def _begin_turns(self) -> None:
-        while not self._stopped and (turn := self._turns.begin()) is not None:
-            self._tasks.start(self._run(turn.item, turn), name="flush acks")
+    async def _run(self, line: _Line) -> None:
+        """Flush what waits in the line, a turn for each flush, until nothing is left."""
+        try:
+            while line.open is not None:
+                await self._run_once(line)
+        except asyncio.CancelledError:
+            self._stopped = True
+            if (batch := self._take(line)) is not None:
+                batch.fail(Unavailable(_STOPPED))
+            raise
+        finally:
+            if line.open is None:
+                del self._lines[line.project, line.shard_id]
+            else:  # the flush before failed in a way that nobody foresaw
+                self._start(line)
 
-    async def _run(self, line: _Line, turn: Turn[_Line] | None) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        waited = began - line.began
+    async def _run_once(self, line: _Line) -> None:
+        slot = self._turns.of(line.project)
+        if not slot.ask():
+            await self._in_time(line, slot.wait())
         try:
             batch = self._take(line)
             if batch is not None:
-                line.began = began
-                line.stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
-                await self._flush(line.shard_id, batch)
-        except asyncio.CancelledError:
-            self._stopped = True
-            raise
+                await self._in_time(line, self._flush(line.shard_id, batch))
         finally:
-            held = loop.time() - began
-            self._turn_counts.ended(line.project, waited=waited, held=held)
-            if turn is not None:
-                self._turns.end(turn, held)
-            if line.stalled is not None:
-                line.stalled.cancel()
-            if line.open is None:
-                del self._lines[line.project, line.shard_id]
-                self._begin_turns()
-            else:
-                self._queue(line)
+            slot.end()
+
+    async def _in_time(self, line: _Line, work: Awaitable[None]) -> None:
+        """Await a turn or a flush, and refuse what waits behind it once it has taken too long."""
+        loop = asyncio.get_running_loop()
+        line.began = loop.time()
+        stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
+        try:
+            await work
+        finally:
+            stalled.cancel()
 
     def _take(self, line: _Line) -> Batch | None:
-        """What waits; None: it was refused."""
-        if line.stalled is not None:
-            line.stalled.cancel()
+        """The acks that wait; None: they were refused."""
         batch, line.open = line.open, None
         if batch is not None:
             self._waiting.give_back(line.project, line.ids)
@@ -219,7 +221,7 @@ class AckCoalescer:
         except BrokerError as error:
             batch.fail(error)
         except asyncio.CancelledError:
-            batch.fail(Unavailable("The broker stopped."))
+            batch.fail(Unavailable(_STOPPED))
             raise
         except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
             batch.fail(fault)

@@ -51,7 +51,7 @@ class ClaimScheduler:
         self._waits = waits
         self._members: dict[int, Member] = {}  # by subscription
         self._lanes = Lanes()
-        self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS, company=core.company)
+        self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS, tenants=core.tenants)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
         self.transforms: DeliveryTransforms | None = None  # set by whoever connects the two

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from broker.runtime.company import Company
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.loop_turns import LoopTurns
 from broker.runtime.quotas import Quotas
@@ -10,6 +9,7 @@ from broker.runtime.resource_cache import ResourceCache
 from broker.runtime.running_processes import RunningProcesses
 from broker.runtime.storage_alarm import StorageAlarm
 from broker.runtime.tasks import Tasks
+from broker.runtime.tenants import Tenants
 from broker.runtime.wake_ups import WakeUps
 from broker.store.driver.database import Database
 from broker.store.log.attempt_ids import AttemptIds
@@ -31,7 +31,7 @@ class Core:
     tasks: Tasks  # work that outlives the call that started it
     states: StateChanges  # what the log reports as it begins and ends
     counters: Counters  # what metrics are made of
-    company: Company  # whether more than one project uses the process
+    tenants: Tenants  # whether more than one project uses the process
     loop_turns: LoopTurns  # turns for work that takes the event loop for long
     storage: StorageAlarm  # whether there is room for more messages
     processes: RunningProcesses

@@ -1,53 +1,57 @@
-"""Time that tenants share: whose turn is next, where so many turns are under way at once (M1).
+"""Fair turns: who is next where only so many turns may be under way at a time (M1).
 
-Next is who has the least *virtual time*: what he has used until now, in whatever unit turns are charged in.  First
-among projects, then among what the project has.  Who was not there for a while begins at the time of those who are,
-so nobody saves up a right to a rush; and who has used more than his part does not get rid of that by leaving for a
-moment.  (Start-time fair queueing: Goyal, Vin and Cheng, 1996.)
+The tenant with the least *virtual time* is next, which is what its turns have cost until now, in whatever unit
+they are charged.  The rule applies first among projects, then among what each project has.  A tenant that was
+away starts at the virtual time of those that are there, so nobody saves up a right to a rush, and a tenant that
+has used more than its part does not get rid of that by leaving for a moment.  (Start-time fair queueing:  Goyal,
+Vin and Cheng, 1996.)
 
-A turn is not cut short.  So a project whose turns are long does not take the last free slot beside others that it
-has: whoever comes finds it free.  And turns that are under way slow each other down, for they share processors: so
-a project has a few at once while another one has been there lately, and all when it is alone.
+A turn is not cut short.  Therefore a project whose turns are long does not take the last free slot beside others
+that it has, so that a newcomer finds it free.  Turns that are under way slow each other down, because they share
+processors: while several projects use the process, each has a third of the slots, and a project that has the
+process to itself has all of them.
 
-In a project what asks under URGENT, `("projects/p", URGENT, 17)`, has three of four turns while others of it wait.
-What projects get stays as it is, and nobody waits for ever (docs/decisions/0052-priority.md).
+Within a project, turns whose path has URGENT, as in `("projects/p", URGENT, 17)`, are three of four while others of
+the project wait.  The project's own part does not change, and nobody waits for ever
+(docs/decisions/0052-priority.md).
 
-    turns = FairTurns[str](at_once=6, long=0.02)
+    turns = FairTurns[str](slots=6, long=0.02)
     turns.ask(("projects/p", 17), "shard 17")    # any number; they wait
-    while (turn := turns.begin()) is not None:   # None: nobody waits, or nobody of those may have what is free
+    while (turn := turns.begin()) is not None:   # None: nobody waits, or nobody who waits may have a free slot
         ...                                      # start what turn.item says, and when that has ended:
         turns.end(turn, seconds)                 # then begin() again
 
-No clock, no tasks.  Each call costs O(log n) in the number of tenants that wait or are in debt, and nothing is kept
-of the others.
+`turns.py` is for code that awaits a turn.  This module has no clock and no tasks.  Each call costs O(log n) in the
+number of tenants that wait or are in debt, and nothing is kept of the others.
 """
 
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, TypeVar
 
-from broker.runtime.company import Company
+from broker.runtime.tenants import Tenants
 
-_CREEP = 1 / 8  # what those who are there keep of an equal part, at the least, though newcomers never end
+_CREEP = 1 / 8  # of an equal part: what tenants that stay keep at the least, though newcomers never end
 
-URGENT = ("urgent",)  # in a path, behind the project; nothing else is called so
-URGENT_TURNS = 3  # so many in a row, and one for the others, if there are any
+URGENT = ("urgent",)  # in a path, behind the project; compared by identity
+URGENT_TURNS = 3  # in a row, before one of the others, if any wait
 
 T = TypeVar("T")
 Path = tuple[Hashable, ...]
 
 
 @dataclass(eq=False, slots=True)
-class _Party(Generic[T]):
-    """A project, or one of what it has; the root is all projects.  A leaf has items, others have parties in them.
+class _Tenant(Generic[T]):
+    """A project, or one part of it; the root is all projects.  A leaf has turns, others have tenants in them.
 
-    `used`: the virtual time.  `expected`: what a turn is charged when it begins; what it cost is known at its end.
-    `entry`: its valid entry in a heap of its parent.  Of those within, `active` wait or have a turn, and newcomers
-    begin at the virtual time `start`.  `urgent` has turns before them, and `in_a_row` of them until now.
+    `used`: the virtual time.  `expected`: what a turn is charged when it begins, since its cost is known at its
+    end.  `entry`: its valid entry in a heap of its parent.  Of the tenants within, `active` ones wait or have a
+    turn, and newcomers begin at the virtual time `start`.  `urgent` has turns before the others, and had
+    `in_a_row` of them.
     """
 
     key: Hashable = None
@@ -56,190 +60,228 @@ class _Party(Generic[T]):
     waiting: int = 0
     under_way: int = 0
     entry: int = -1
-    items: deque[T] = field(default_factory=deque)
+    turns: "deque[Turn[T]]" = field(default_factory=deque)  # that wait
     start: float = 0.0
     active: int = 0
-    parties: "dict[Hashable, _Party[T]]" = field(default_factory=dict)
-    ready: "list[tuple[float, int, _Party[T]]]" = field(default_factory=list)  # heap of those that wait
-    in_debt: "list[tuple[float, int, _Party[T]]]" = field(default_factory=list)  # heap of those that do nothing
-    urgent: "_Party[T] | None" = None
+    tenants: "dict[Hashable, _Tenant[T]]" = field(default_factory=dict)
+    ready: "list[tuple[float, int, _Tenant[T]]]" = field(default_factory=list)  # heap of those that wait
+    in_debt: "list[tuple[float, int, _Tenant[T]]]" = field(default_factory=list)  # heap of those that do nothing
+    urgent: "_Tenant[T] | None" = None
     in_a_row: int = 0
 
 
 @dataclass(eq=False, slots=True)
 class Turn(Generic[T]):
-    """One that is under way.  `charged` so far, of each party from the root's down to the leaf."""
-
-    item: T
-    charged: list[tuple[_Party[T], float]]
-
-
-@dataclass(eq=False, slots=True)
-class _Lone(Generic[T]):
-    """The only one who asks: there is nothing to share.  `turn`: it is under way."""
+    """A turn that waits, or is under way.  `charged`: each tenant of its path, root first, and what it was
+    charged.
+    """
 
     path: Path
     item: T
-    turn: Turn[T] | None = None
+    begun: bool = False
+    charged: Sequence[tuple[_Tenant[T], float]] = ()
 
 
 class FairTurns(Generic[T]):
-    """Turns for items of type T, of whoever asks under a path: a project, and something in it."""
+    """Turns for items of type T, by path: a project, and what there is within it."""
 
-    def __init__(self, at_once: int, *, long: float, most: float = inf, company: Company | None = None) -> None:
-        """`at_once` turns, 1 or more; a third of them of one project while others are there as well, which
-        `company` knows; None: they never are.  A turn that costs `long` or more is a long one.
+    def __init__(
+        self, slots: int, *, long: float, max_charged: float = inf, tenants: Tenants | None = None
+    ) -> None:
+        """`slots`: how many turns are under way at a time, 1 or more.  A turn that costs `long` or more is long.
 
-        No turn is charged more than `most`: what lasts longer waits for a lock or the disk, which nobody has the
-        use of, and who paid for all of it would have no turn until each of the others has used as much.
+        While `tenants` says that several projects use the process, each has a third of the slots; None: it always
+        has all.  No turn is charged more than `max_charged`: one that lasts longer waits for a lock or the disk,
+        and a tenant that paid for all of that time would have no turn until each of the others has used as much.
         """
-        self._company = company
-        self._at_once = at_once
-        self._beside = max(at_once // 3, 1)
+        self._tenants = tenants
+        self._slots = slots
+        self._contended_slots = max(slots // 3, 1)
         self._long = long
-        self._most = most
-        self._root: _Party[T] = _Party()
+        self._max_charged = max_charged
+        self._root: _Tenant[T] = _Tenant()
         self._entries = itertools.count()
-        self._lone: _Lone[T] | None = None  # then there are no parties
+        # The only turn that waits or is under way: nothing is counted while there is no other, as nothing is
+        # shared.
+        self._lone: Turn[T] | None = None
 
     def __len__(self) -> int:
-        """How many wait."""
-        return self._root.waiting + (self._lone is not None and self._lone.turn is None)
+        """How many turns wait."""
+        return self._root.waiting + (self._lone is not None and not self._lone.begun)
 
     @property
     def under_way(self) -> int:
-        return self._root.under_way + (self._lone is not None and self._lone.turn is not None)
+        return self._root.under_way + (self._lone is not None and self._lone.begun)
 
-    def ask(self, path: Path, item: T) -> None:
-        """Wait for a turn, behind what waits under the same path.  All paths are of one length, 1 or more, but for
-        URGENT in them.
+    def ask(self, path: Path, item: T) -> Turn[T]:
+        """Wait for a turn, behind those that wait under the same path.  All paths have the same length, 1 or more,
+        apart from URGENT in them.
         """
-        if not self._root.parties:
-            if self._lone is None:
-                self._lone = _Lone(path, item)
-                return
+        turn = Turn(path, item)
+        if self._lone is not None:
             self._count_lone()
-        self._ask(path, item)
-
-    def _ask(self, path: Path, item: T) -> None:
-        party = self._root
-        party.waiting += 1
-        for key in path:
-            parent, known = party, party.parties.get(key)
-            party = parent.parties[key] = _Party(key) if known is None else known
-            party.waiting += 1
-            if key is URGENT:
-                parent.urgent = party
-                parent.active += party.waiting == 1 and not party.under_way
-            elif party.waiting == 1:
-                parent.active += not party.under_way
-                party.used = max(party.used, parent.start)
-                self._enter(parent.ready, party)
-        party.items.append(item)
+        elif not self._root.tenants:
+            self._lone = turn
+            return turn
+        self._queue(turn)
+        return turn
 
     def begin(self) -> Turn[T] | None:
-        """Whose turn it is; None if nobody waits, or nobody who may have a slot that is free."""
-        if self._lone is not None:
-            if self._lone.turn is not None:
-                return None
-            self._lone.turn = Turn(self._lone.item, [])
-            if self._company is not None:
-                self._company.had_turn(self._lone.path[0])
-            return self._lone.turn
-        return self._begin()
+        """Begin the next turn; None if nobody waits, or nobody who waits may have a free slot."""
+        lone = self._lone
+        if lone is None:
+            return self._begin_next()
+        if lone.begun:
+            return None
+        lone.begun = True
+        if self._tenants is not None:
+            self._tenants.note_turn(lone.path[0])
+        return lone
 
-    def _begin(self) -> Turn[T] | None:
-        free = self._at_once - self._root.under_way
+    def begin_alone(self, path: Path, item: T) -> Turn[T] | None:
+        """Ask for a turn and begin it, if no other waits or is under way; None: it has not been asked for."""
+        if self._lone is not None or self._root.tenants:
+            return None
+        turn = self._lone = Turn(path, item, True)
+        if self._tenants is not None:
+            self._tenants.note_turn(path[0])
+        return turn
+
+    def end(self, turn: Turn[T], cost: float) -> None:
+        """End a turn that is under way.  It did cost so much, 0 or more, in the unit of `long`."""
+        if self._lone is not None:  # no other has come meanwhile
+            self._lone = None
+            return
+        cost = min(cost, self._max_charged)
+        self._root.under_way -= 1
+        for (parent, _), (tenant, charged) in itertools.pairwise(turn.charged):
+            tenant.under_way -= 1
+            tenant.used += cost - charged
+            tenant.expected = max(cost, tenant.expected / 2)
+            if tenant is parent.urgent:
+                _leave_if_idle(parent, tenant)
+                continue
+            parent.start += cost * _CREEP / parent.active
+            if tenant.waiting:
+                self._enter(parent.ready, tenant)
+            elif not tenant.under_way:
+                parent.active -= 1
+                self._enter(parent.in_debt, tenant)
+            _forget_idle(parent)
+
+    def withdraw(self, turn: Turn[T]) -> None:
+        """Forget a turn that waits."""
+        if turn is self._lone:
+            self._lone = None
+            return
+        tenants = [self._root]
+        for key in turn.path:
+            tenants.append(tenants[-1].tenants[key])
+        tenants[-1].turns.remove(turn)
+        for tenant in tenants:
+            tenant.waiting -= 1
+        for parent, tenant in itertools.pairwise(tenants):
+            if tenant is parent.urgent:
+                _leave_if_idle(parent, tenant)
+                continue
+            if not tenant.waiting:
+                tenant.entry = -1
+                if not tenant.under_way:
+                    parent.active -= 1
+                    self._enter(parent.in_debt, tenant)
+            _forget_idle(parent)
+            _drop_void(parent)
+
+    def _count_lone(self) -> None:
+        """Count the lone turn as if it had been counted from the beginning."""
+        lone, self._lone = self._lone, None
+        assert lone is not None
+        self._queue(lone)
+        if lone.begun:
+            self._begin_next()
+
+    def _queue(self, turn: Turn[T]) -> None:
+        tenant = self._root
+        tenant.waiting += 1
+        for key in turn.path:
+            parent, known = tenant, tenant.tenants.get(key)
+            tenant = parent.tenants[key] = _Tenant(key) if known is None else known
+            tenant.waiting += 1
+            if key is URGENT:
+                parent.urgent = tenant
+                parent.active += tenant.waiting == 1 and not tenant.under_way
+            elif tenant.waiting == 1:
+                parent.active += not tenant.under_way
+                tenant.used = max(tenant.used, parent.start)
+                self._enter(parent.ready, tenant)
+        tenant.turns.append(turn)
+
+    def _begin_next(self) -> Turn[T] | None:
+        free = self._slots - self._root.under_way
         if free <= 0:
             return None
-        company = self._company
-        chosen = _least(self._root, below=self._beside if company is not None and company.is_there() else inf)
+        tenants = self._tenants
+        is_contended = tenants is not None and tenants.is_contended()
+        chosen = _least(self._root, below=self._contended_slots if is_contended else inf)
         if free == 1 and chosen is not None and chosen.under_way and chosen.expected >= self._long:
             chosen = _least(self._root, below=1)
         if chosen is None:
             return None
-        if company is not None:
-            company.had_turn(chosen.key)
-        party, charged = self._root, [(self._root, 0.0)]
+        if tenants is not None:
+            tenants.note_turn(chosen.key)
+        tenant, charged = self._root, [(self._root, 0.0)]
         while chosen is not None:
             charged.append((chosen, chosen.expected))
-            self._charge(party, chosen)
-            party, chosen = chosen, _next_of(chosen)
+            self._charge(tenant, chosen)
+            tenant, chosen = chosen, _next_of(chosen)
         self._root.waiting -= 1
         self._root.under_way += 1
-        return Turn(party.items.popleft(), charged)
+        turn = tenant.turns.popleft()
+        turn.begun, turn.charged = True, charged
+        return turn
 
-    def end(self, turn: Turn[T], cost: float) -> None:
-        """It has ended and did cost so much, 0 or more, in the unit of `long`."""
-        if self._lone is not None:  # it was alone until its end
-            self._lone = None
-            return
-        cost = min(cost, self._most)
-        self._root.under_way -= 1
-        for (parent, _), (party, charged) in itertools.pairwise(turn.charged):
-            party.under_way -= 1
-            party.used += cost - charged
-            party.expected = max(cost, party.expected / 2)
-            if party is parent.urgent:
-                _leave_if_idle(parent, party)
-                continue
-            parent.start += cost * _CREEP / parent.active
-            if party.waiting:
-                self._enter(parent.ready, party)
-            elif not party.under_way:
-                parent.active -= 1
-                self._enter(parent.in_debt, party)
-            _forget_idle(parent)
-
-    def _count_lone(self) -> None:
-        """It is alone no more: as if it had been counted from the beginning."""
-        lone, self._lone = self._lone, None
-        assert lone is not None
-        self._ask(lone.path, lone.item)
-        if lone.turn is not None:
-            begun = self._begin()
-            assert begun is not None
-            lone.turn.charged += begun.charged
-
-    def _charge(self, parent: _Party[T], party: _Party[T]) -> None:
-        """A turn within it begins."""
-        if party is not parent.urgent:  # whose time is none that newcomers could begin at
-            parent.start = max(parent.start, party.used)
-        party.used += party.expected
-        party.waiting -= 1
-        party.under_way += 1
-        if party.waiting and party is not parent.urgent:
-            self._enter(parent.ready, party)
+    def _charge(self, parent: _Tenant[T], tenant: _Tenant[T]) -> None:
+        """Count a turn within the tenant that begins."""
+        if tenant is not parent.urgent:  # newcomers do not begin at its time
+            parent.start = max(parent.start, tenant.used)
+        tenant.used += tenant.expected
+        tenant.waiting -= 1
+        tenant.under_way += 1
+        if tenant.waiting and tenant is not parent.urgent:
+            self._enter(parent.ready, tenant)
         else:
-            party.entry = -1
+            tenant.entry = -1
         _forget_idle(parent)
 
-    def _enter(self, heap: "list[tuple[float, int, _Party[T]]]", party: _Party[T]) -> None:
+    def _enter(self, heap: "list[tuple[float, int, _Tenant[T]]]", tenant: _Tenant[T]) -> None:
         """Any entry that it had before is void, and goes when it comes to the top."""
-        party.entry = next(self._entries)
-        heapq.heappush(heap, (party.used, party.entry, party))
+        tenant.entry = next(self._entries)
+        heapq.heappush(heap, (tenant.used, tenant.entry, tenant))
 
 
-def _least(parent: _Party[T], *, below: float = inf) -> _Party[T] | None:
-    """Who has used least of those that wait and have fewer than `below` turns, so it passes by as many as there are
-    slots.
+def _least(parent: _Tenant[T], *, below: float = inf) -> _Tenant[T] | None:
+    """The tenant that has used least of those that wait and have fewer than `below` turns.
+
+    It passes by no more tenants than there are slots.
     """
     passed = []
     chosen = None
     while parent.ready and chosen is None:
-        _, entry, party = parent.ready[0]
-        if entry == party.entry and party.under_way < below:
-            chosen = party
+        _, entry, tenant = parent.ready[0]
+        if entry == tenant.entry and tenant.under_way < below:
+            chosen = tenant
         else:
             passed.append(heapq.heappop(parent.ready))
-    for used, entry, party in passed:
-        if entry == party.entry:
-            heapq.heappush(parent.ready, (used, entry, party))
+    for used, entry, tenant in passed:
+        if entry == tenant.entry:
+            heapq.heappush(parent.ready, (used, entry, tenant))
     return chosen
 
 
-def _next_of(parent: _Party[T]) -> _Party[T] | None:
-    """Who is next in what begins a turn: what is urgent, but for the others' turn in four; None: it has items."""
+def _next_of(parent: _Tenant[T]) -> _Tenant[T] | None:
+    """The next tenant within one that begins a turn: the urgent one, but for one turn in four; None: it is a
+    leaf.
+    """
     urgent = parent.urgent
     others_wait = urgent is not None and parent.waiting >= urgent.waiting  # the one that begins waits no more
     if urgent is None or not urgent.waiting or (others_wait and parent.in_a_row >= URGENT_TURNS):
@@ -249,27 +291,34 @@ def _next_of(parent: _Party[T]) -> _Party[T] | None:
     return urgent
 
 
-def _leave_if_idle(parent: _Party[T], urgent: _Party[T]) -> None:
-    """Nothing is remembered of what is urgent: it owes the others nothing."""
+def _leave_if_idle(parent: _Tenant[T], urgent: _Tenant[T]) -> None:
+    """Forget an urgent tenant that does nothing: it owes the others nothing."""
     if not urgent.waiting and not urgent.under_way:
         parent.active -= 1
         parent.urgent = None
-        del parent.parties[urgent.key]
+        del parent.tenants[urgent.key]
         _forget_idle(parent)
 
 
-def _forget_idle(parent: _Party[T]) -> None:
-    """Who does nothing and has used no more than who is there now; if nobody is there, all."""
+def _forget_idle(parent: _Tenant[T]) -> None:
+    """Forget tenants that do nothing and have used no more than those that are there; all, if nobody is there."""
     if not parent.active:
-        parent.parties.clear()
+        parent.tenants.clear()
         parent.ready.clear()
         parent.in_debt.clear()
         parent.start, parent.urgent = 0.0, None
         return
     while parent.in_debt:
-        used, entry, party = parent.in_debt[0]
-        if entry == party.entry:
+        used, entry, tenant = parent.in_debt[0]
+        if entry == tenant.entry:
             if used > parent.start:
                 return
-            del parent.parties[party.key]
+            del parent.tenants[tenant.key]
         heapq.heappop(parent.in_debt)
+
+
+def _drop_void(parent: _Tenant[T]) -> None:
+    """Keep entries of turns that were withdrawn from piling up while no turn begins."""
+    if len(parent.ready) > 2 * len(parent.tenants):
+        parent.ready = [each for each in parent.ready if each[1] == each[2].entry]
+        heapq.heapify(parent.ready)

@@ -12,7 +12,7 @@ the order of its calls, because two flushes in flight never hold two of its requ
 order: a flush that PostgreSQL undid (Aborted) is sent again, perhaps behind the one that followed it.
 
 Of all shards a few are flushed at a time.  Once more want to be, projects take turns by the seconds that their
-flushes take (publish_turns.py), and no flush follows another.
+flushes take (turns.py), and no flush follows another.
 
 A publish is taken only if it is likely to be stored within MAX_WAIT_SECONDS.  What is expected is the time of a
 flush (an average, or how long the one in flight has taken already if that is more) times the full flushes that wait
@@ -33,10 +33,9 @@ from broker.domain.errors import Aborted, BrokerError, NotFound, ResourceExhaust
 from broker.domain.fair_stock import FairStock
 from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.core import Core
-from broker.runtime.fair_turns import Turn
-from broker.runtime.publish_turns import PublishTurns
 from broker.runtime.retrying import retrying
 from broker.runtime.turn_counts import TurnCounts
+from broker.runtime.turns import Slot, Turns
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.identities import Stored, append_new
 from broker.store.log.known_heads import KnownHeads
@@ -58,6 +57,8 @@ MAX_FLUSH_BYTES = 16_000_000
 MIN_FOLLOWING_MESSAGES = 100  # fewer are not worth a commit of their own (docs/decisions/0008)
 MAX_QUEUED_BYTES = 256_000_000  # in all shards; past it publishes are refused rather than memory used up
 LARGE_BYTES = 65_536  # requests beyond share them by project; small ones find what the shares leave
+LONG_SECONDS = 0.02  # a project whose flushes take so long leaves the last free turn to others
+MOST_CHARGED_SECONDS = 0.5  # for a flush
 MAX_WAIT_SECONDS = 3.0  # longer than a disk's usual bad moments; short against the patience of clients (60 s)
 _TOO_MANY = "Too many messages wait to be stored; slow down and try again."
 
@@ -84,10 +85,8 @@ class _ShardQueue:
     flushing: int = 0  # tasks in _run, at most two
     flushing_messages: int = 0  # in their flushes
     connection: HotConnection | None = None  # of the last flush, while any flush holds it
-    in_flight: int = 0  # flushes that share a turn, which ends with the last of them
-    turn: Turn[Any] | None = None
-    turn_began: float = 0.0
-    turn_waited: float = 0.0
+    in_flight: int = 0  # flushes that share `slot`, whose turn ends with the last of them
+    slot: Slot | None = None
 
 
 class PublishCoalescer:
@@ -105,8 +104,13 @@ class PublishCoalescer:
         self._heads = KnownHeads()
         self._queued_bytes = 0
         self._large = FairStock(MAX_QUEUED_BYTES)
-        self._turns = PublishTurns(shards_at_once, company=core.company)
-        self._turn_counts = TurnCounts(self._counters, "publish")
+        self._turns = Turns(
+            shards_at_once,
+            long_seconds=LONG_SECONDS,
+            max_charged_seconds=MOST_CHARGED_SECONDS,
+            tenants=core.tenants,
+            counts=TurnCounts(core.counters, "publish"),
+        )
 
     def publish(
         self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str
@@ -158,9 +162,9 @@ class PublishCoalescer:
         try:
             while queue.waiting and self._may_flush(queue, others=queue.flushing - 1):
                 if not queue.in_flight:
-                    queue.turn, queue.turn_began, queue.turn_waited = None, perf_counter(), 0.0
-                    if not self._turns.begin_at_once(queue.project):
-                        await self._wait_for_turn(queue)
+                    queue.slot = slot = self._turns.of(queue.project)
+                    if not slot.ask():
+                        await self._wait_for_turn(queue, slot)
                 queue.in_flight += 1
                 try:
                     size = queue.waiting_bytes
@@ -170,26 +174,20 @@ class PublishCoalescer:
                         await self._flush_next(shard_id, queue)
                 finally:
                     queue.in_flight -= 1
-                    if not queue.in_flight:
-                        self._end_turn(queue)
+                    if not queue.in_flight and queue.slot is not None:
+                        queue.slot.end()
         finally:
             queue.flushing -= 1
             if not queue.flushing and not queue.waiting:
                 self._queues.pop(shard_id, None)
 
-    def _end_turn(self, queue: _ShardQueue) -> None:
-        seconds = perf_counter() - queue.turn_began
-        self._turns.end(queue.turn, seconds)
-        self._turn_counts.ended(queue.project, waited=queue.turn_waited, held=seconds)
-
-    async def _wait_for_turn(self, queue: _ShardQueue) -> None:
+    async def _wait_for_turn(self, queue: _ShardQueue, slot: Slot) -> None:
+        """Wait for the turn, and refuse what waits for it once that has taken too long."""
         stalled = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
         try:
-            queue.turn = await self._turns.wait(queue.project)
+            await slot.wait()
         finally:
             stalled.cancel()
-        asked, queue.turn_began = queue.turn_began, perf_counter()
-        queue.turn_waited = queue.turn_began - asked
 
     async def _flush_next(self, shard_id: int, queue: _ShardQueue) -> None:
         publishes = _take(queue)
@@ -214,7 +212,7 @@ class PublishCoalescer:
             return True
         if others > 1 or queue.waiting_messages < max(MIN_FOLLOWING_MESSAGES, queue.flushing_messages):
             return False  # asked first: it is the answer to most publishes
-        if self._turns.any_waits:
+        if len(self._turns):
             return False  # a turn would never end if one flush followed the other
         return queue.connection is not None and queue.connection.can_be_followed
 

@@ -1,9 +1,9 @@
 """Where transforms run: a few processes of this one (transforms/sandbox.py), and whose turn it is in them.
 
-What waits of one topic or subscription goes to a sandbox together, up to a bound, and comes back as far as it got
-within a tenth of a second; the rest has another turn.  Projects take turns by the time that theirs take, and one
-whose turns are long leaves the last sandbox to others (fair_turns.py).  So whoever comes waits for one turn, not
-for what a function does that never ends.
+The messages of one topic or subscription that wait go to a sandbox together, up to a bound, and come back as far
+as it got within a tenth of a second; the rest has another turn.  Projects take turns by the time that theirs
+take, and one whose turns are long leaves the last sandbox to others (turns.py).  So a newcomer waits for one
+turn, and not for a function that never ends.
 
 A sandbox that dies had maybe one message to blame for it.  What it had is tried again one by one; what it dies of
 then has failed.
@@ -12,16 +12,17 @@ then has failed.
 import asyncio
 import signal
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from time import perf_counter
 
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.transforms import Transforms
-from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.process_apart import Died, ProcessApart
 from broker.runtime.tasks import Tasks
+from broker.runtime.turns import Turns
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import SANDBOX_DEATHS, TRANSFORM_SECONDS
 from broker.transforms.jobs import OUTCOMES, Check, Ending, Forget, Message, Outcome, Run, encode
@@ -64,8 +65,8 @@ class _Work:
 
 @dataclass(eq=False, slots=True)
 class _Line:
-    """What waits of a program.  It has one turn at a time.  `alone`: so many messages go one by one; `excused`: the
-    one that is next was there when a sandbox died of something else than its bound of time.
+    """The messages of a program that wait.  It has one turn at a time.  `alone`: so many go one by one; `excused`:
+    the next one was in a sandbox that died of something else than its bound of time.
     """
 
     program: Program
@@ -116,6 +117,7 @@ class _Line:
 class _Checking:
     """Whether transforms can be used."""
 
+    project: str
     body: bytes
     reason: asyncio.Future[str]
 
@@ -150,7 +152,7 @@ class Sandboxes:
             for _ in range(count)
         ]
         self._free = list(reversed(self._all))
-        self._turns = FairTurns[_Line | _Checking](count, long=LONG_SECONDS)
+        self._turns = Turns(count, long_seconds=LONG_SECONDS)
         self._lines: dict[str, _Line] = {}  # by program: those that wait, or have a turn
 
     @property
@@ -167,9 +169,8 @@ class Sandboxes:
         line = self._lines.get(program.name)
         if line is None:
             line = self._lines[program.name] = _Line(program)
-            self._turns.ask((program.project, program.name), line)
+            self._start(line)
         line.works.append(work)
-        self._serve_more()
         try:
             await asyncio.wait((work.done,), timeout=min(seconds, self._wait_seconds))
             if work.begun and not work.done.done():
@@ -185,8 +186,8 @@ class Sandboxes:
     async def check(self, project: str, transforms: Transforms, where: str) -> str:
         """What is wrong with their code, and where; "": nothing.  Raises Unavailable."""
         reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._turns.ask((project, "check"), _Checking(encode(Check(transforms, where)), reason))
-        self._serve_more()
+        checking = _Checking(project, encode(Check(transforms, where)), reason)
+        self._tasks.start(self._serve_check(checking), name="checks of transforms")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await reason
@@ -200,32 +201,46 @@ class Sandboxes:
 
     # --- turns ---------------------------------------------------------------------------------------------------
 
-    def _serve_more(self) -> None:
-        while self._free and (turn := self._turns.begin()) is not None:
-            self._tasks.start(self._serve(turn, self._free.pop()), name="transforms")
+    def _start(self, line: _Line) -> None:
+        self._tasks.start(self._serve(line), name="transforms")
 
-    async def _serve(self, turn: Turn[_Line | _Checking], sandbox: _Sandbox) -> None:
-        item, began = turn.item, perf_counter()
+    async def _serve(self, line: _Line) -> None:
+        """Run what waits in the line, a turn after the other, until nothing is left."""
+        program = line.program
         try:
-            if isinstance(item, _Checking):
-                await self._check(item, sandbox)
-            else:
-                await self._run(item, sandbox)
+            while True:
+                async with self._turns.of(program.project, (program.project, program.name)):
+                    with self._sandbox() as sandbox:
+                        await self._run(line, sandbox)
+                line.leave()
+                if not line.works:
+                    return
+        except BaseException as error:
+            line.fail(_for_callers(error))
+            raise
         finally:
-            seconds = perf_counter() - began
-            TRANSFORM_SECONDS.observe(self._counters.process, int(seconds * 1e6))
-            self._turns.end(turn, seconds)
-            self._free.append(sandbox)
-            if isinstance(item, _Line):
-                self._ask_again(item)
-            self._serve_more()
+            del self._lines[program.name]
 
-    def _ask_again(self, line: _Line) -> None:
-        line.leave()
-        if line.works:
-            self._turns.ask((line.program.project, line.program.name), line)
-        else:
-            del self._lines[line.program.name]
+    async def _serve_check(self, checking: _Checking) -> None:
+        try:
+            async with self._turns.of(checking.project, (checking.project, "check")):
+                with self._sandbox() as sandbox:
+                    await self._check(checking, sandbox)
+        except BaseException as error:
+            if not checking.reason.done():
+                checking.reason.set_exception(_for_callers(error))
+                checking.reason.exception()  # its caller may be gone
+            raise
+
+    @contextmanager
+    def _sandbox(self) -> Iterator[_Sandbox]:
+        """A free sandbox: there is one for each turn."""
+        sandbox, began = self._free.pop(), perf_counter()
+        try:
+            yield sandbox
+        finally:
+            self._free.append(sandbox)
+            TRANSFORM_SECONDS.observe(self._counters.process, int((perf_counter() - began) * 1e6))
 
     async def _check(self, checking: _Checking, sandbox: _Sandbox) -> None:
         try:
@@ -233,11 +248,6 @@ class Sandboxes:
             reason = outcomes[0].reason if outcomes else ""
         except Died:
             reason = DIED
-        except BaseException as error:
-            if not checking.reason.done():
-                checking.reason.set_exception(_for_callers(error))
-                checking.reason.exception()
-            raise
         if not checking.reason.done():
             checking.reason.set_result(reason)
 
@@ -255,10 +265,8 @@ class Sandboxes:
                 line.excused = True
                 return
             outcomes = [Outcome(Ending.FAILED, reason=DIED)]
-        except BaseException as error:
-            line.fail(_for_callers(error))
-            if not isinstance(error, BrokerError):
-                raise
+        except BrokerError as error:
+            line.fail(error)
             return
         line.alone, line.excused = max(line.alone - 1, 0), False
         line.give(outcomes)

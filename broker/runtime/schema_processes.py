@@ -1,7 +1,7 @@
 """The processes that compile schemas and check messages that could take long (payload_schemas/apart.py).
 
 There are two, each started when it is first needed, with one job at a time.  Projects take turns in each, by the
-time that their jobs take (fair_turns.py).
+time that their jobs take (turns.py).
 
 * The *quick* process ends a job that needs more than QUICK_SECONDS of processor time.  Schemas that are not proven
   share one turn between all projects, so a proven schema waits for one job of theirs at most.
@@ -10,19 +10,17 @@ time that their jobs take (fair_turns.py).
 domain/schema_costs.py says which schemas are proven, and which are slow.
 """
 
-import asyncio
 import signal
 from collections.abc import Callable
 from math import inf
-from time import monotonic, perf_counter
-from typing import Any
+from time import monotonic
 
-from broker.domain.errors import Unavailable
 from broker.domain.schema_costs import SchemaCosts
 from broker.payload_schemas.apart import ANSWERS, Answer, Bounded, Check, Job, encode
-from broker.runtime.fair_turns import FairTurns, Path, Turn
+from broker.runtime.fair_turns import Path
 from broker.runtime.process_apart import Died, ProcessApart
 from broker.runtime.turn_counts import TurnCounts
+from broker.runtime.turns import Turns
 from broker.telemetry.metrics.counters import Counters
 
 QUICK_SECONDS = 0.5  # of processor time, for a job of the quick process
@@ -101,58 +99,29 @@ class _SharedProcess:
 
     def __init__(self, job_seconds: float, wait_seconds: float, counts: TurnCounts, *, niceness: int) -> None:
         self._job_seconds = job_seconds
-        self._wait_seconds = wait_seconds
-        self._counts = counts
         self._process = ProcessApart(
             "broker.payload_schemas.apart", what="reads schemas", seconds=STUCK_SECONDS, niceness=niceness
         )
-        self._turns = FairTurns[asyncio.Future[Turn[Any]]](1, long=inf)
+        self._turns = Turns(
+            1,
+            long_seconds=inf,
+            max_wait_seconds=wait_seconds,
+            refusal="Too many messages wait to be checked against schemas; try again.",
+            counts=counts,
+        )
 
     async def run(
         self, project: str, path: Path, job: Job, *, unless: Callable[[], bool] = lambda: False
     ) -> Answer:
         """The answer, unless `unless()` when the turn has come.  Raises Died, Unavailable, _IsSlow."""
-        asked = perf_counter()
-        try:
-            turn = await self._turn(path)
-        except BaseException:
-            self._counts.waited(project, perf_counter() - asked)
-            raise
-        began = perf_counter()
-        try:
+        async with self._turns.of(project, path):
             if unless():
                 raise _IsSlow
-            return ANSWERS.decode(await self._process.ask(encode(Bounded(job, self._job_seconds))))
-        except Died:
-            await self._process.start()
-            raise
-        finally:
-            held = perf_counter() - began
-            self._counts.ended(project, waited=began - asked, held=held)
-            self._turns.end(turn, held)
-            self._begin()
-
-    async def _turn(self, path: Path) -> Turn[Any]:
-        begun: asyncio.Future[Turn[Any]] = asyncio.get_running_loop().create_future()
-        self._turns.ask(path, begun)
-        self._begin()
-        try:
-            async with asyncio.timeout(self._wait_seconds):
-                return await begun
-        except (TimeoutError, asyncio.CancelledError) as error:
-            if begun.done() and not begun.cancelled():  # both at once
-                self._turns.end(begun.result(), 0.0)
-                self._begin()
-            if isinstance(error, TimeoutError):
-                raise Unavailable("Too many messages wait to be checked against schemas; try again.") from None
-            raise
-
-    def _begin(self) -> None:
-        while (turn := self._turns.begin()) is not None:
-            if turn.item.done():  # its caller waits no more
-                self._turns.end(turn, 0.0)
-            else:
-                turn.item.set_result(turn)
+            try:
+                return ANSWERS.decode(await self._process.ask(encode(Bounded(job, self._job_seconds))))
+            except Died:
+                await self._process.start()
+                raise
 
     async def close(self) -> None:
         await self._process.end()

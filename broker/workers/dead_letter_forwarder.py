@@ -50,7 +50,7 @@ class DeadLetterForwarder:
         # Of subscriptions and shards that have something, by the seconds that batches take.
         self._turns = FairTurns[tuple[str, int]](1, long=inf)
         self._waiting: set[tuple[str, int]] = set()
-        self._counters, self._company, self._loop_turns = core.counters, core.company, core.loop_turns
+        self._counters, self._tenants, self._loop_turns = core.counters, core.tenants, core.loop_turns
         self._database = core.database
         self._clock = core.clock
         self._resources = core.resources
@@ -116,7 +116,7 @@ class DeadLetterForwarder:
                 fields=fields_of(subscription_name),
             )
             return 0, False
-        if more and self._company.is_there():
+        if more and self._tenants.is_contended():
             await asyncio.sleep(clock() - begun_at)
         return count, more
 
@@ -168,7 +168,7 @@ class DeadLetterForwarder:
                         shard_id=shard_id,
                         topic=topic,
                         now=self._clock.now(),
-                        part=BESIDE if self._company.is_there() else 1,
+                        part=BESIDE if self._tenants.is_contended() else 1,
                         most=most,
                         but=self._refused(subscription.subscription_id, shard_id),
                         tried=tried,

@@ -1,14 +1,13 @@
 """Ticks the schedules whose time has come (J2)."""
 
 import asyncio
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from broker.runtime.core import Core
-from broker.runtime.fair_turns import FairTurns, Turn
 from broker.runtime.next_due import NextDue
 from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.turn_counts import TurnCounts
+from broker.runtime.turns import Turns
 
 AT_ONCE = 3  # schedules that tick at the same time, each with a connection to the database
 LONG_SECONDS = (
@@ -22,15 +21,6 @@ _FIND_SECONDS = 0.02  # between two queries for projects with due schedules, whi
 _FIND_PART = 10  # and so many times what a query took
 _LONG = ""  # in place of a project
 _MAX_LONG = 10_000
-
-
-@dataclass(slots=True)
-class _Asking:
-    """A project that waits for a turn `since` then.  It has had due schedules without a break `busy_since` then."""
-
-    project: str
-    since: float
-    busy_since: float
 
 
 class ScheduleWorker:
@@ -47,9 +37,9 @@ class ScheduleWorker:
         self._next_tick = next_tick
         self._counts = TurnCounts(core.counters, "schedule")
         # While others use the process, a project that is behind with its ticks leaves half of the time to them.
-        self._company = core.company
-        self._turns = FairTurns[_Asking](AT_ONCE, long=LONG_SECONDS, most=MOST_CHARGED_SECONDS)
-        self._known: set[str] = set()  # projects that wait for a turn, or have one
+        self._tenants = core.tenants
+        self._turns = Turns(AT_ONCE, long_seconds=LONG_SECONDS, max_charged_seconds=MOST_CHARGED_SECONDS)
+        self._known: set[str] = set()  # projects that have a task, which waits for turns
         self._long: set[str] = set()  # projects whose last tick took long
         self._left: dict[str, float] = {}  # projects whose due schedules others have locked, until then
         self._find_at = 0.0
@@ -71,36 +61,37 @@ class ScheduleWorker:
         return max(first, now + timedelta(seconds=_NOT_YET_SECONDS)) if first <= now else first
 
     async def _tick_all(self) -> None:
-        under_way: set[asyncio.Task[None]] = set()
+        tasks: set[asyncio.Task[None]] = set()
         self._left.clear()
         try:
             while True:
-                await self._find(at_once=not under_way)
-                while (turn := self._turns.begin()) is not None:
-                    under_way.add(asyncio.ensure_future(self._have_turn(turn)))
-                if not under_way:
+                found = await self._find(at_once=not tasks)
+                for project in sorted(found, key=self._long.__contains__):  # quick ones take the first slots
+                    self._known.add(project)
+                    tasks.add(asyncio.ensure_future(self._tick_project(project)))
+                if not tasks:
                     return
-                done, under_way = await asyncio.wait(
-                    under_way, timeout=_FIND_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                )
+                seconds = max(self._find_at - asyncio.get_running_loop().time(), 0.0)
+                done, tasks = await asyncio.wait(tasks, timeout=seconds)
                 for task in done:
                     task.result()
         finally:
-            for task in under_way:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._known.clear()
 
-    async def _find(self, *, at_once: bool) -> None:
-        """Let projects that have come to have due schedules wait for a turn; `at_once`: there is nothing else."""
+    async def _find(self, *, at_once: bool) -> list[str]:
+        """Projects that have come to have due schedules; none before it is time to look, unless `at_once`."""
         time = asyncio.get_running_loop().time
         began = time()
         if not at_once and began < self._find_at:
-            return
+            return []
         self._left = {project: until for project, until in self._left.items() if began < until}
-        for project in await self._ticker.find_due_projects(known={*self._known, *self._left}):
-            self._ask(project)
+        found = await self._ticker.find_due_projects(known={*self._known, *self._left})
         ended = time()
         self._find_at = ended + max(_FIND_SECONDS, _FIND_PART * (ended - began))
+        return found
 
     def _learn(self, project: str, *, is_long: bool) -> None:
         if not is_long:
@@ -110,36 +101,27 @@ class ScheduleWorker:
             self._long.clear()
         self._long.add(project)
 
-    def _ask(self, project: str, *, busy_since: float | None = None) -> None:
-        now = asyncio.get_running_loop().time()
-        self._known.add(project)
-        path = (_LONG, project) if project in self._long else (project, "")
-        self._turns.ask(path, _Asking(project, now, now if busy_since is None else busy_since))
+    async def _tick_project(self, project: str) -> None:
+        """Tick what is due of the project, a schedule in each turn.
 
-    async def _have_turn(self, turn: Turn[_Asking]) -> None:
-        time, project = asyncio.get_running_loop().time, turn.item.project
-        began = time()
-        held, more = 0.0, False
-        try:
-            more = await self._ticker.tick_due(project) is not None
-            held = time() - began
-            self._learn(project, is_long=held >= LONG_SECONDS)
-            if more and began - turn.item.busy_since > BUSY_SECONDS:
-                await self._rest(project, held)
-        finally:
-            self._turns.end(turn, held)
-            if more:
-                self._counts.ended(project, waited=began - turn.item.since, held=held)
-                self._ask(project, busy_since=turn.item.busy_since)
-            else:
-                self._known.discard(project)
-                self._left[project] = time() + _NOT_YET_SECONDS
-
-    async def _rest(self, project: str, seconds: float) -> None:
-        """A project that is behind with its ticks leaves as much time to others, if any use the process.
-
-        A few ticks now and then are no use of the process that others would have to be bounded for.
+        A project that is behind with its ticks leaves as much time to others, if any use the process.  A few ticks
+        now and then are no use of the process that others would have to be bounded for.
         """
-        self._company.had_turn(project)
-        if self._company.is_there():
-            await asyncio.sleep(seconds)
+        time = asyncio.get_running_loop().time
+        busy_since = time()
+        more = True
+        while more:
+            path = (_LONG, project) if project in self._long else (project, "")
+            async with self._turns.of(project, path) as slot:
+                is_behind = time() - busy_since > BUSY_SECONDS
+                more = await self._ticker.tick_due(project) is not None
+                self._learn(project, is_long=slot.held >= LONG_SECONDS)
+                if more:
+                    self._counts.ended(project, waited=slot.waited, held=slot.held)
+                if more and is_behind:
+                    self._tenants.note_turn(project)
+                    slot.pause_seconds = slot.held if self._tenants.is_contended() else 0.0
+            if slot.pause_seconds:
+                await asyncio.sleep(slot.pause_seconds)
+        self._known.discard(project)
+        self._left[project] = time() + _NOT_YET_SECONDS

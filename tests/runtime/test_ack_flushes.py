@@ -27,7 +27,7 @@ async def acks(log: Log) -> AsyncIterator[AckCoalescer]:
     await clock.synchronise()
     core = make_core(log.database, clock, tasks)
     activity = SubscriptionActivity(log.database, clock)
-    yield AckCoalescer(core, AckWriter(core), activity, flushes_at_once=2)
+    yield AckCoalescer(core, AckWriter(core), activity, flushes_at_once=3)
     await tasks.close()
 
 

@@ -33,7 +33,7 @@ class Acks:
         self.records = DeliveryRecords(core)
         writer = AckWriter(core, records=self.records)
         activity = SubscriptionActivity(log.database, clock)
-        self._coalescer = AckCoalescer(core, writer, activity, flushes_at_once=2)
+        self._coalescer = AckCoalescer(core, writer, activity, flushes_at_once=3)
 
     async def acknowledge(self, name: AttemptName, *ordinals: int, told: Told = ME) -> None:
         await self._coalescer.acknowledge({name: set(ordinals)}, project="projects/p", told=told)

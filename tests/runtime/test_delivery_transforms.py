@@ -30,7 +30,7 @@ async def subscription(log: Log, long_poll: LongPoll, tasks: Tasks) -> AsyncIter
     clock = DatabaseClock(log.database)
     await clock.synchronise()
     core = make_core(log.database, clock, tasks)
-    acks = AckCoalescer(core, AckWriter(core), SubscriptionActivity(log.database, clock), flushes_at_once=2)
+    acks = AckCoalescer(core, AckWriter(core), SubscriptionActivity(log.database, clock), flushes_at_once=3)
     transforming = Transforming(core, acks, claims=(long_poll._scheduler,))
     yield replace(log.subscription, transforms=NO_TWO)
     await tasks.close()

@@ -44,7 +44,7 @@ class Parts:
         self.log = log
         self.publishes = PublishCoalescer(core, shards_at_once=shards_at_once)
         activity = SubscriptionActivity(log.database, clock)
-        self.acks = AckCoalescer(core, AckWriter(core), activity, flushes_at_once=2)
+        self.acks = AckCoalescer(core, AckWriter(core), activity, flushes_at_once=3)
 
     def publish(
         self, count: int = 1, *, size: int = 1, shard: int = 0, project: str = "projects/p"
@@ -264,7 +264,7 @@ async def test_an_ack_in_several_shards_is_answered_when_it_is_written_in_all(
     names = {AttemptName(subscription_id, shard_id + shard, 1, count=3): {0, 1} for shard in shards}
     async with parts.attempt_locked():
         ack = asyncio.create_task(parts.acks.acknowledge(names, project="projects/p"))
-        await eventually(lambda: _flushes() == 1)
+        await eventually(lambda: parts.acks._turns.under_way == 1)
         await until_waiting(parts.log.database)
         assert not ack.done()
     await ack
@@ -272,20 +272,15 @@ async def test_an_ack_in_several_shards_is_answered_when_it_is_written_in_all(
 
 
 async def test_a_project_whose_flushes_wait_for_locks_leaves_one_to_others(parts: Parts) -> None:
-    """The first began alone, and has no turn; of two turns the project gets one."""
+    """Of three turns the project gets two."""
     async with parts.attempts_locked():
         held = [parts.ack(shard=shard) for shard in range(4)]
         await until_waiting(parts.log.database, 2)
-        assert _flushes() == 2
+        assert parts.acks._turns.under_way == 2
         others = [parts.ack("projects/q")]
         await until_waiting(parts.log.database, 3)
-        assert _flushes() == 3
+        assert parts.acks._turns.under_way == 3
     await asyncio.gather(*held, *others)
-
-
-def _flushes() -> int:
-    """How many of acks are under way."""
-    return sum(task.get_name() == "flush acks" for task in asyncio.all_tasks())
 
 
 async def test_acks_that_come_beside_a_flush_of_their_shard_go_together(parts: Parts) -> None:

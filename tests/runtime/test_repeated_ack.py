@@ -19,7 +19,7 @@ async def test_a_repeated_ack_of_a_key_succeeds_beside_the_claim_that_lets_the_k
     await clock.synchronise()
     core = make_core(log.database, clock, tasks)
     activity = SubscriptionActivity(log.database, clock)
-    acks = AckCoalescer(core, AckWriter(core), activity, flushes_at_once=2)
+    acks = AckCoalescer(core, AckWriter(core), activity, flushes_at_once=3)
     await log.publish("a1", key="a")
     [run] = await log.pull(ordered=True, exactly_once=True)
     ack = {log.name(run): {0}}

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from broker.domain.errors import Unavailable
-from broker.runtime.company import Company
 from broker.runtime.resource_turns import MOST_PAUSE_SECONDS, ResourceTurns
+from broker.runtime.tenants import Tenants
 from tests.fixtures.broker import eventually
 
 GREEDY, GOOD = "projects/greedy", "projects/good"
@@ -76,10 +76,10 @@ async def test_a_call_that_reads_is_refused_while_its_project_has_no_room_for_an
 
 
 async def test_one_project_has_a_few_at_once_while_another_uses_the_process_for_whatever_it_is() -> None:
-    company = Company()
-    calls = Calls(ResourceTurns(at_once=8, company=company))
-    company.had_turn(GREEDY)
-    company.had_turn(GOOD)  # say a publish
+    tenants = Tenants()
+    calls = Calls(ResourceTurns(at_once=8, tenants=tenants))
+    tenants.note_turn(GREEDY)
+    tenants.note_turn(GOOD)  # say a publish
     greedy = [calls.call(GREEDY) for _ in range(40)]
     await settled()
     assert calls.begun == [GREEDY] * 2
@@ -88,10 +88,10 @@ async def test_one_project_has_a_few_at_once_while_another_uses_the_process_for_
 
 
 async def test_a_turn_ends_after_a_pause_while_another_project_uses_the_process() -> None:
-    company = Company(clock=lambda: 0.0)
-    calls, loop = Calls(ResourceTurns(at_once=8, company=company)), asyncio.get_running_loop()
-    company.had_turn(GREEDY)
-    company.had_turn(GOOD)
+    tenants = Tenants(clock=lambda: 0.0)
+    calls, loop = Calls(ResourceTurns(at_once=8, tenants=tenants)), asyncio.get_running_loop()
+    tenants.note_turn(GREEDY)
+    tenants.note_turn(GOOD)
     greedy = [calls.call(GREEDY) for _ in range(3)]
     await settled()
     await asyncio.sleep(MOST_PAUSE_SECONDS)  # the calls last at least so long, and so does the pause
@@ -104,9 +104,9 @@ async def test_a_turn_ends_after_a_pause_while_another_project_uses_the_process(
 
 
 async def test_who_is_alone_has_all_of_them_at_once() -> None:
-    company = Company()
-    calls = Calls(ResourceTurns(at_once=8, company=company))
-    company.had_turn(GREEDY)
+    tenants = Tenants()
+    calls = Calls(ResourceTurns(at_once=8, tenants=tenants))
+    tenants.note_turn(GREEDY)
     greedy = [calls.call(GREEDY) for _ in range(40)]
     await settled()
     assert calls.begun == [GREEDY] * 8
@@ -155,5 +155,5 @@ async def test_a_caller_that_leaves_gives_back_its_turn(moment: str) -> None:
     await settled()
     async with asyncio.timeout(5), turns.of(GREEDY):
         pass
-    assert turns._stock.total == 0
+    assert turns._capacity.total == 0
     assert turns._turns.under_way == len(turns._turns) == 0

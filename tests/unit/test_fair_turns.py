@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from broker.app.config import AppConfig
 from broker.app.messages import ACK_FLUSHES_AT_ONCE
-from broker.runtime import ack_coalescer, claim_scheduler, publish_turns, resource_turns
-from broker.runtime.company import Company
+from broker.runtime import ack_coalescer, claim_scheduler, publish_coalescer, resource_turns
 from broker.runtime.fair_turns import FairTurns, Turn
+from broker.runtime.tenants import Tenants
 
 LONG = 0.02
 
@@ -44,14 +44,16 @@ class Slots:
     long: float = LONG
     most: float = inf
     charge: Callable[[float], float] = lambda cost: cost
-    in_company: bool = False
+    contended: bool = False
     now: float = 0.0
     served: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
 
     def __post_init__(self) -> None:
-        company = Company(lambda: self.now) if self.in_company else None
-        self.turns = FairTurns[tuple[Tenant, int]](self.at_once, long=self.long, most=self.most, company=company)
+        tenants = Tenants(lambda: self.now) if self.contended else None
+        self.turns = FairTurns[tuple[Tenant, int]](
+            self.at_once, long=self.long, max_charged=self.most, tenants=tenants
+        )
         self._ends: list[tuple[float, int, float, Turn[tuple[Tenant, int]]]] = []
         self._begun = 0
 
@@ -106,10 +108,10 @@ costs = st.lists(st.floats(0.005, 0.5), min_size=1, max_size=5)
 
 @given(st.integers(1, 8), st.lists(st.tuples(costs, st.integers(1, 50)), min_size=2, max_size=8), st.booleans())
 def test_who_always_wants_gets_as_much_as_any_other_but_for_a_few_turns(
-    at_once: int, tenants: list[tuple[list[float], int]], in_company: bool
+    at_once: int, tenants: list[tuple[list[float], int]], contended: bool
 ) -> None:
     """However many turns the others ask for, and however long theirs take."""
-    slots = Slots(at_once, in_company=in_company)
+    slots = Slots(at_once, contended=contended)
     for number, (each, asks) in enumerate(tenants):
         slots.ask(Tenant(str(number), each, at_once=max(asks, at_once)))
     slots.run(8.0)
@@ -130,9 +132,9 @@ def test_whoever_comes_begins_at_once_though_another_has_long_turns_without_end(
 
 @given(st.integers(1, 8), st.integers(1, 60), costs, st.booleans())
 def test_whoever_comes_waits_for_one_turn_of_each_other_at_most(
-    at_once: int, others: int, each: list[float], in_company: bool
+    at_once: int, others: int, each: list[float], contended: bool
 ) -> None:
-    slots = Slots(at_once, in_company=in_company)
+    slots = Slots(at_once, contended=contended)
     for number in range(others):
         slots.ask(Tenant(str(number), each, at_once=20))
     slots.run(2.0)
@@ -160,7 +162,12 @@ def test_who_is_there_goes_on_though_newcomers_never_end() -> None:
 ENGINE = AppConfig(database_url="")
 RESOURCES = (resource_turns.LONG_SECONDS, resource_turns.MOST_CHARGED_SECONDS)
 KINDS = {  # of calls: as broker/app/messages.py and the parts have them, and about how long their turns take
-    "publish": (ENGINE.pool_size - 2, publish_turns.LONG_SECONDS, publish_turns.MOST_CHARGED_SECONDS, 0.005),
+    "publish": (
+        ENGINE.pool_size - 2,
+        publish_coalescer.LONG_SECONDS,
+        publish_coalescer.MOST_CHARGED_SECONDS,
+        0.005,
+    ),
     "pull": (ENGINE.pool_size - 2, claim_scheduler.LONG_SECONDS, inf, 0.005),
     "push": (2, claim_scheduler.LONG_SECONDS, inf, 0.010),
     "ack, extension": (ACK_FLUSHES_AT_ONCE, 0.0, ack_coalescer.MOST_CHARGED_SECONDS, 0.005),
@@ -185,7 +192,7 @@ _EACH_KIND = [
 def test_a_thousand_equal_tenants_get_equal_shares_of_each_kind_of_call(kind: str) -> None:
     """However many of them each has waiting."""
     at_once, long, most, usual = KINDS[kind]
-    slots = Slots(at_once, long, most, in_company=True)
+    slots = Slots(at_once, long, most, contended=True)
     for number in range(1_000):
         slots.ask(Tenant(str(number), [usual, usual / 10, usual / 2], at_once=1 + number % 20))
     slots.run(20 * 1_000 * usual / at_once)
@@ -225,13 +232,13 @@ def test_no_project_has_more_than_a_third_of_the_turns_at_once_while_another_is_
 ) -> None:
     """But for those that it had before the other came."""
     now = 0.0
-    company = Company(lambda: now)
-    turns = FairTurns[tuple[str, float]](at_once, long=LONG, company=company)
+    tenants = Tenants(lambda: now)
+    turns = FairTurns[tuple[str, float]](at_once, long=LONG, tenants=tenants)
     under_way = list[Turn[tuple[str, float]]]()
     for project, cost in asks:
         turns.ask((project,), (project, cost))
     while len(turns) or under_way:
-        before, alone = Counter(turn.item[0] for turn in under_way), not company.is_there()
+        before, alone = Counter(turn.item[0] for turn in under_way), not tenants.is_contended()
         turn = turns.begin()
         if turn is not None:
             under_way.append(turn)
@@ -244,7 +251,7 @@ def test_no_project_has_more_than_a_third_of_the_turns_at_once_while_another_is_
 
 
 def test_who_is_alone_again_has_all_turns_a_second_later() -> None:
-    slots = Slots(6, in_company=True)
+    slots = Slots(6, contended=True)
     slots.ask(Tenant("steady", [0.01], at_once=40))
     slots.run(0.1)
     assert slots.turns.under_way == 5  # one has just ended
@@ -337,7 +344,7 @@ def test_everybody_who_asks_has_his_turn_and_is_forgotten_then(
         had.append(turn.item)
         turns.end(turn, asks[turn.item][2])
     assert sorted(had) == list(range(len(asks)))
-    assert not turns._root.parties
+    assert not turns._root.tenants
 
 
 def test_tenants_that_are_invented_leave_nothing_behind_while_others_go_on() -> None:
@@ -350,13 +357,13 @@ def test_tenants_that_are_invented_leave_nothing_behind_while_others_go_on() -> 
     for _ in range(1_000):
         slots.begin()
         slots.end_invented()
-    assert len(slots.turns._root.parties) <= 3
+    assert len(slots.turns._root.tenants) <= 3
     assert len(slots.turns._root.ready) + len(slots.turns._root.in_debt) <= 10
 
 
 def test_who_had_to_wait_within_a_turn_pays_for_no_more_than_the_most() -> None:
     """Else it would have no turn until each of the others has used as much."""
-    turns = FairTurns[str](1, long=LONG, most=0.1)
+    turns = FairTurns[str](1, long=LONG, max_charged=0.1)
     turns.ask(("slow",), "slow")
     turns.ask(("busy",), "busy")
     first = turns.begin()
@@ -377,14 +384,14 @@ def test_who_comes_first_is_counted_as_if_others_had_been_there_already(
     at_once: int, wants: list[tuple[str, float]]
 ) -> None:
     """One who is alone is not counted, until somebody joins him: the order is that of a crowd."""
-    alone, in_company = FairTurns[str](at_once, long=LONG), FairTurns[str](at_once, long=LONG)
-    for turns in (alone, in_company):
+    alone, in_crowd = FairTurns[str](at_once, long=LONG), FairTurns[str](at_once, long=LONG)
+    for turns in (alone, in_crowd):
         turns.ask(("first",), "first")
-    in_company.ask(("first",), "again")
-    begun = [turns.begin() for turns in (alone, in_company)]
+    in_crowd.ask(("first",), "again")
+    begun = [turns.begin() for turns in (alone, in_crowd)]
     alone.ask(("first",), "again")
     orders = []
-    for turns, first in zip((alone, in_company), begun, strict=True):
+    for turns, first in zip((alone, in_crowd), begun, strict=True):
         assert first is not None
         assert (len(turns), turns.under_way) == (1, 1)
         for name, _ in wants:

@@ -123,7 +123,7 @@ def test_everybody_who_asks_has_his_turn_and_is_forgotten_then(asks: list[tuple[
         had.append(turn.item)
         turns.end(turn, LONG)
     assert sorted(had) == list(range(len(asks)))
-    assert (turns._root.parties, turns._root.active) == ({}, 0)
+    assert (turns._root.tenants, turns._root.active) == ({}, 0)
 
 
 def make_endpoint(each: Asks) -> Endpoint:

@@ -93,7 +93,7 @@ async def test_half_of_the_time_is_left_to_others_while_they_are_there(
     await forwarding.give_up("storm", 23)
     monkeypatch.setattr(company, "LATELY_SECONDS", inf)
     for project in ("projects/p", "projects/other"):
-        forwarding.broker.core.company.had_turn(project)
+        forwarding.broker.core.tenants.note_turn(project)
     assert await forwarding.run_once() == 23
     for (_, begun_at, ended_at), (_, next_at, _) in zip(forwarding.batches, forwarding.batches[1:], strict=False):
         assert next_at - ended_at >= ended_at - begun_at

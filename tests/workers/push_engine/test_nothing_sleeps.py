@@ -141,7 +141,7 @@ async def test_no_shard_of_a_topic_waits_for_all_that_is_in_another(
         if has_company:
             monkeypatch.setattr(company, "LATELY_SECONDS", inf)
             for project in ("projects/p", "projects/other"):
-                pushing.broker.core.company.had_turn(project)
+                pushing.broker.core.tenants.note_turn(project)
         await pushing.subscribe(extensions={"push": {"maxOutstandingRequests": 1}})
         pushing.far_side.answers = lambda _: 200
         keys: dict[int, str] = {}

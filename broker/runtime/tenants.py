@@ -1,13 +1,13 @@
-"""Whether a project has the process to itself, or others are there as well (M1)."""
+"""Whether several projects use the process at the moment (M1)."""
 
 from collections.abc import Callable, Hashable
 from time import monotonic
 
-LATELY_SECONDS = 1.0
+_LATELY_SECONDS = 1.0
 
 
-class Company:
-    """Of all turns of a process, whatever they are turns of: turns that are under way slow each other down."""
+class Tenants:
+    """Counts all turns of a process, of whatever kind: turns that are under way slow each other down."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         """`clock`: in seconds."""
@@ -15,13 +15,13 @@ class Company:
         self._latest: Hashable = None
         self._changed_at: float | None = None  # when a turn was another project's than the one before it
 
-    def had_turn(self, project: Hashable) -> None:
-        """A turn of a project begins; one that several share has "" in place of it, which says nothing."""
+    def note_turn(self, project: Hashable) -> None:
+        """A turn of a project begins; "" in place of the project says that several share the turn."""
         if project and project != self._latest:
             if self._latest is not None:
                 self._changed_at = self._clock()
             self._latest = project
 
-    def is_there(self) -> bool:
+    def is_contended(self) -> bool:
         """Whether turns of the last second were of more than one project."""
-        return self._changed_at is not None and self._clock() - self._changed_at < LATELY_SECONDS
+        return self._changed_at is not None and self._clock() - self._changed_at < _LATELY_SECONDS
