@@ -24,7 +24,7 @@ from broker.runtime.claim_levels import look_at_ages
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.core import Core
 from broker.runtime.delivery_transforms import DeliveryTransforms
-from broker.runtime.fair_turns import FairTurns
+from broker.runtime.fair_turns import FairTurns, TurnFor
 from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.turn_counts import ClaimCounts
@@ -51,7 +51,7 @@ class ClaimScheduler:
         self._waits = waits
         self._members: dict[int, Member] = {}  # by subscription
         self._lanes = Lanes()
-        self._turns = FairTurns[Lane](turns_at_once, long=LONG_SECONDS, tenants=core.tenants)
+        self._turns = FairTurns[TurnFor[Lane]](turns_at_once, long=LONG_SECONDS, tenants=core.tenants)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
         self.transforms: DeliveryTransforms | None = None  # set by whoever connects the two
@@ -142,7 +142,7 @@ class ClaimScheduler:
         if lane.queued or self._stopping:
             return
         lane.queued, lane.queued_at = True, asyncio.get_running_loop().time()
-        self._turns.ask(lane.path, lane)
+        self._turns.ask(TurnFor(lane.path, item=lane))
         self._serve_more()
 
     def _serve_more(self) -> None:

@@ -15,11 +15,11 @@ Within a project, turns whose path has URGENT, as in `("projects/p", URGENT, 17)
 the project wait.  The project's own part does not change, and nobody waits for ever
 (docs/decisions/0052-priority.md).
 
-    turns = FairTurns[str](slots=6, long=0.02)
-    turns.ask(("projects/p", 17), "shard 17")    # any number; they wait
-    while (turn := turns.begin()) is not None:   # None: nobody waits, or nobody who waits may have a free slot
-        ...                                      # start what turn.item says, and when that has ended:
-        turns.end(turn, seconds)                 # then begin() again
+    turns = FairTurns[TurnFor[str]](slots=6, long=0.02)
+    turns.ask(TurnFor(("projects/p", 17), item="shard 17"))    # any number; they wait
+    while (turn := turns.begin()) is not None:  # None: nobody waits, or nobody who waits may have a free slot
+        ...                                     # start what turn.item says, and when that has ended:
+        turns.end(turn, seconds)                # then begin() again
 
 `turns.py` is for code that awaits a turn.  This module has no clock and no tasks.  Each call costs O(log n) in the
 number of tenants that wait or are in debt, and nothing is kept of the others.
@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from broker.runtime.tenants import Tenants
 
@@ -45,7 +45,29 @@ Path = tuple[Hashable, ...]
 
 
 @dataclass(eq=False, slots=True)
-class _Tenant(Generic[T]):
+class Turn:
+    """A turn that waits, or is under way.
+
+    `charged`: each tenant of its path, root first, and what it was charged when the turn began.
+    """
+
+    path: Path
+    begun: bool = False
+    charged: "Sequence[tuple[_Tenant[Any], float]]" = ()
+
+
+@dataclass(eq=False, slots=True)
+class TurnFor(Turn, Generic[T]):
+    """A turn for something that does not await it."""
+
+    item: T = field(kw_only=True)
+
+
+A = TypeVar("A", bound=Turn)
+
+
+@dataclass(eq=False, slots=True)
+class _Tenant(Generic[A]):
     """A project, or one part of it; the root is all projects.  A leaf has turns, others have tenants in them.
 
     `used`: the virtual time.  `expected`: what a turn is charged when it begins, since its cost is known at its
@@ -60,30 +82,18 @@ class _Tenant(Generic[T]):
     waiting: int = 0
     under_way: int = 0
     entry: int = -1
-    turns: "deque[Turn[T]]" = field(default_factory=deque)  # that wait
+    turns: deque[A] = field(default_factory=deque)  # that wait
     start: float = 0.0
     active: int = 0
-    tenants: "dict[Hashable, _Tenant[T]]" = field(default_factory=dict)
-    ready: "list[tuple[float, int, _Tenant[T]]]" = field(default_factory=list)  # heap of those that wait
-    in_debt: "list[tuple[float, int, _Tenant[T]]]" = field(default_factory=list)  # heap of those that do nothing
-    urgent: "_Tenant[T] | None" = None
+    tenants: "dict[Hashable, _Tenant[A]]" = field(default_factory=dict)
+    ready: "list[tuple[float, int, _Tenant[A]]]" = field(default_factory=list)  # heap of those that wait
+    in_debt: "list[tuple[float, int, _Tenant[A]]]" = field(default_factory=list)  # heap of those that do nothing
+    urgent: "_Tenant[A] | None" = None
     in_a_row: int = 0
 
 
-@dataclass(eq=False, slots=True)
-class Turn(Generic[T]):
-    """A turn that waits, or is under way.  `charged`: each tenant of its path, root first, and what it was
-    charged.
-    """
-
-    path: Path
-    item: T
-    begun: bool = False
-    charged: Sequence[tuple[_Tenant[T], float]] = ()
-
-
-class FairTurns(Generic[T]):
-    """Turns for items of type T, by path: a project, and what there is within it."""
+class FairTurns(Generic[A]):
+    """Turns by path: a project, and what there is within it."""
 
     def __init__(
         self, slots: int, *, long: float, max_charged: float = inf, tenants: Tenants | None = None
@@ -99,11 +109,11 @@ class FairTurns(Generic[T]):
         self._contended_slots = max(slots // 3, 1)
         self._long = long
         self._max_charged = max_charged
-        self._root: _Tenant[T] = _Tenant()
+        self._root: _Tenant[A] = _Tenant()
         self._entries = itertools.count()
         # The only turn that waits or is under way: nothing is counted while there is no other, as nothing is
         # shared.
-        self._lone: Turn[T] | None = None
+        self._lone: A | None = None
 
     def __len__(self) -> int:
         """How many turns wait."""
@@ -113,45 +123,46 @@ class FairTurns(Generic[T]):
     def under_way(self) -> int:
         return self._root.under_way + (self._lone is not None and self._lone.begun)
 
-    def ask(self, path: Path, item: T) -> Turn[T]:
-        """Wait for a turn, behind those that wait under the same path.  All paths have the same length, 1 or more,
+    def ask(self, turn: A) -> None:
+        """Have a turn wait, behind those that wait under the same path.  All paths have the same length, 1 or more,
         apart from URGENT in them.
         """
-        turn = Turn(path, item)
         if self._lone is not None:
             self._count_lone()
         elif not self._root.tenants:
             self._lone = turn
-            return turn
+            return
         self._queue(turn)
-        return turn
 
-    def begin(self) -> Turn[T] | None:
+    def begin(self) -> A | None:
         """Begin the next turn; None if nobody waits, or nobody who waits may have a free slot."""
         lone = self._lone
         if lone is None:
             return self._begin_next()
         if lone.begun:
             return None
-        lone.begun = True
-        if self._tenants is not None:
-            self._tenants.note_turn(lone.path[0])
+        self._lone = None
+        self.begin_alone(lone)
         return lone
 
-    def begin_alone(self, path: Path, item: T) -> Turn[T] | None:
-        """Ask for a turn and begin it, if no other waits or is under way; None: it has not been asked for."""
+    def begin_alone(self, turn: A) -> bool:
+        """Begin a turn at once if no other waits or is under way; otherwise it has not been asked for."""
         if self._lone is not None or self._root.tenants:
-            return None
-        turn = self._lone = Turn(path, item, True)
-        if self._tenants is not None:
-            self._tenants.note_turn(path[0])
-        return turn
+            return False
+        self._lone = turn
+        turn.begun = True
+        if self._tenants is not None and self._tenants.latest != turn.path[0]:
+            self._tenants.note_turn(turn.path[0])
+        return True
 
-    def end(self, turn: Turn[T], cost: float) -> None:
-        """End a turn that is under way.  It did cost so much, 0 or more, in the unit of `long`."""
+    def end(self, turn: A, cost: float) -> bool:
+        """End a turn that is under way.  It did cost so much, 0 or more, in the unit of `long`.
+
+        Returns whether any waits.
+        """
         if self._lone is not None:  # no other has come meanwhile
             self._lone = None
-            return
+            return False
         cost = min(cost, self._max_charged)
         self._root.under_way -= 1
         for (parent, _), (tenant, charged) in itertools.pairwise(turn.charged):
@@ -168,8 +179,9 @@ class FairTurns(Generic[T]):
                 parent.active -= 1
                 self._enter(parent.in_debt, tenant)
             _forget_idle(parent)
+        return self._root.waiting > 0
 
-    def withdraw(self, turn: Turn[T]) -> None:
+    def withdraw(self, turn: A) -> None:
         """Forget a turn that waits."""
         if turn is self._lone:
             self._lone = None
@@ -200,7 +212,7 @@ class FairTurns(Generic[T]):
         if lone.begun:
             self._begin_next()
 
-    def _queue(self, turn: Turn[T]) -> None:
+    def _queue(self, turn: A) -> None:
         tenant = self._root
         tenant.waiting += 1
         for key in turn.path:
@@ -216,7 +228,7 @@ class FairTurns(Generic[T]):
                 self._enter(parent.ready, tenant)
         tenant.turns.append(turn)
 
-    def _begin_next(self) -> Turn[T] | None:
+    def _begin_next(self) -> A | None:
         free = self._slots - self._root.under_way
         if free <= 0:
             return None
@@ -240,7 +252,7 @@ class FairTurns(Generic[T]):
         turn.begun, turn.charged = True, charged
         return turn
 
-    def _charge(self, parent: _Tenant[T], tenant: _Tenant[T]) -> None:
+    def _charge(self, parent: _Tenant[A], tenant: _Tenant[A]) -> None:
         """Count a turn within the tenant that begins."""
         if tenant is not parent.urgent:  # newcomers do not begin at its time
             parent.start = max(parent.start, tenant.used)
@@ -253,13 +265,13 @@ class FairTurns(Generic[T]):
             tenant.entry = -1
         _forget_idle(parent)
 
-    def _enter(self, heap: "list[tuple[float, int, _Tenant[T]]]", tenant: _Tenant[T]) -> None:
+    def _enter(self, heap: "list[tuple[float, int, _Tenant[A]]]", tenant: _Tenant[A]) -> None:
         """Any entry that it had before is void, and goes when it comes to the top."""
         tenant.entry = next(self._entries)
         heapq.heappush(heap, (tenant.used, tenant.entry, tenant))
 
 
-def _least(parent: _Tenant[T], *, below: float = inf) -> _Tenant[T] | None:
+def _least(parent: _Tenant[A], *, below: float = inf) -> _Tenant[A] | None:
     """The tenant that has used least of those that wait and have fewer than `below` turns.
 
     It passes by no more tenants than there are slots.
@@ -278,7 +290,7 @@ def _least(parent: _Tenant[T], *, below: float = inf) -> _Tenant[T] | None:
     return chosen
 
 
-def _next_of(parent: _Tenant[T]) -> _Tenant[T] | None:
+def _next_of(parent: _Tenant[A]) -> _Tenant[A] | None:
     """The next tenant within one that begins a turn: the urgent one, but for one turn in four; None: it is a
     leaf.
     """
@@ -291,7 +303,7 @@ def _next_of(parent: _Tenant[T]) -> _Tenant[T] | None:
     return urgent
 
 
-def _leave_if_idle(parent: _Tenant[T], urgent: _Tenant[T]) -> None:
+def _leave_if_idle(parent: _Tenant[A], urgent: _Tenant[A]) -> None:
     """Forget an urgent tenant that does nothing: it owes the others nothing."""
     if not urgent.waiting and not urgent.under_way:
         parent.active -= 1
@@ -300,7 +312,7 @@ def _leave_if_idle(parent: _Tenant[T], urgent: _Tenant[T]) -> None:
         _forget_idle(parent)
 
 
-def _forget_idle(parent: _Tenant[T]) -> None:
+def _forget_idle(parent: _Tenant[A]) -> None:
     """Forget tenants that do nothing and have used no more than those that are there; all, if nobody is there."""
     if not parent.active:
         parent.tenants.clear()
@@ -317,7 +329,7 @@ def _forget_idle(parent: _Tenant[T]) -> None:
         heapq.heappop(parent.in_debt)
 
 
-def _drop_void(parent: _Tenant[T]) -> None:
+def _drop_void(parent: _Tenant[A]) -> None:
     """Keep entries of turns that were withdrawn from piling up while no turn begins."""
     if len(parent.ready) > 2 * len(parent.tenants):
         parent.ready = [each for each in parent.ready if each[1] == each[2].entry]

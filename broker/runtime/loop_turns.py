@@ -14,7 +14,7 @@ from math import inf
 from time import perf_counter
 from typing import Generic, TypeVar
 
-from broker.runtime.fair_turns import FairTurns, Turn
+from broker.runtime.fair_turns import FairTurns, TurnFor
 
 COST_OF_TURN = 50_000  # a step is followed by a turn of the loop for each of these: bytes, some 2 ns each
 MOST_TURNS = 16  # after a step, whatever it did cost; a small call needs ten or fewer
@@ -29,8 +29,8 @@ class SpacedSteps(Generic[T]):
     """Whose step is next, and when: one at a time, with turns of the loop between them.  No clock, no tasks."""
 
     def __init__(self) -> None:
-        self._turns: FairTurns[tuple[T, int]] = FairTurns(1, long=inf)
-        self._turn: Turn[tuple[T, int]] | None = None  # whose step was the last
+        self._turns: FairTurns[TurnFor[tuple[T, int]]] = FairTurns(1, long=inf)
+        self._turn: TurnFor[tuple[T, int]] | None = None  # whose step was the last
         self._idle = 0
         self._left = 0  # turns of the loop until there may be a step
 
@@ -41,7 +41,7 @@ class SpacedSteps(Generic[T]):
 
     def ask(self, who: Hashable, cost: int, item: T) -> T | None:
         """For a step of `who`, behind his others.  Returns the item if the step may be done at once."""
-        self._turns.ask((who,), (item, cost))
+        self._turns.ask(TurnFor((who,), item=(item, cost)))
         return self._begin() if self._turn is None else None
 
     def passed(self, *, idle: bool) -> T | None:

@@ -133,7 +133,7 @@ class PublishCoalescer:
         queue.waiting_messages += batch.count
         queue.waiting_bytes += batch.size
         self._queued_bytes += batch.size
-        if self._may_flush(queue, others=queue.flushing):
+        if not queue.flushing or self._may_follow(queue, others=queue.flushing):
             if not queue.flushing:
                 queue.answered_at = now
             queue.flushing += 1
@@ -160,7 +160,7 @@ class PublishCoalescer:
 
     async def _run(self, shard_id: int, queue: _ShardQueue) -> None:
         try:
-            while queue.waiting and self._may_flush(queue, others=queue.flushing - 1):
+            while queue.waiting and (queue.flushing == 1 or self._may_follow(queue, others=queue.flushing - 1)):
                 if not queue.in_flight:
                     queue.slot = slot = self._turns.of(queue.project)
                     if not slot.ask():
@@ -206,10 +206,8 @@ class PublishCoalescer:
             if sent:
                 _note_spent(publishes, sent)
 
-    def _may_flush(self, queue: _ShardQueue, *, others: int) -> bool:
-        """Whether a flush of what waits may be sent now, beside so many others in flight."""
-        if not others:
-            return True
+    def _may_follow(self, queue: _ShardQueue, *, others: int) -> bool:
+        """Whether a flush of what waits may be sent now, beside so many others in flight, 1 or more."""
         if others > 1 or queue.waiting_messages < max(MIN_FOLLOWING_MESSAGES, queue.flushing_messages):
             return False  # asked first: it is the answer to most publishes
         if len(self._turns):

@@ -12,15 +12,15 @@ class Tenants:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         """`clock`: in seconds."""
         self._clock = clock
-        self._latest: Hashable = None
+        self.latest: Hashable = None
         self._changed_at: float | None = None  # when a turn was another project's than the one before it
 
     def note_turn(self, project: Hashable) -> None:
         """A turn of a project begins; "" in place of the project says that several share the turn."""
-        if project and project != self._latest:
-            if self._latest is not None:
+        if project and project != self.latest:
+            if self.latest is not None:
                 self._changed_at = self._clock()
-            self._latest = project
+            self.latest = project
 
     def is_contended(self) -> bool:
         """Whether turns of the last second were of more than one project."""

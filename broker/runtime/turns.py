@@ -19,6 +19,7 @@ Four users of the rule do not await a slot, because nothing of theirs waits in a
 """
 
 import asyncio
+from collections.abc import Callable
 from math import inf
 from time import perf_counter
 from types import TracebackType
@@ -42,13 +43,15 @@ class Turns:
         refusal: str = "",
         tenants: Tenants | None = None,
         counts: TurnCounts | None = None,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """`slots`, `long_seconds`, `max_charged_seconds` and `tenants` are those of FairTurns.
+        """`slots`, `long_seconds`, `max_charged_seconds` and `tenants` are those of FairTurns; `clock`: in seconds.
 
         A caller that waits longer than `max_wait_seconds` gets Unavailable with the text `refusal`.
         """
         self.rule = FairTurns[Slot](slots, long=long_seconds, max_charged=max_charged_seconds, tenants=tenants)
         self.counts = counts
+        self.clock = clock
         self.max_wait_seconds = max_wait_seconds
         self.refusal = refusal
 
@@ -69,34 +72,23 @@ class Turns:
 
     def begin_waiting(self) -> None:
         """Begin the turns of slots that wait, as many as may have one now."""
-        while (turn := self.rule.begin()) is not None:
-            turn.item.begun()
+        while (slot := self.rule.begin()) is not None:
+            slot.began()
 
 
-class Slot:
+class Slot(Turn):
     """One turn, from asking for it to its end: `async with`, or `ask`, `wait` and `end`, each at most once."""
 
-    __slots__ = (
-        "_asked_at",
-        "_began_at",
-        "_ended",
-        "_ready",
-        "_turn",
-        "_turns",
-        "path",
-        "pause_seconds",
-        "project",
-    )
+    __slots__ = ("_asked_at", "_began_at", "_is_over", "_ready", "_turns", "pause_seconds", "project")
 
     def __init__(self, turns: Turns, project: str, path: Path) -> None:
+        self.path, self.begun, self.charged = path, False, ()
         self.project = project
-        self.path = path
         # After the end of the turn the slot stays taken for so long, which nobody is charged for.
         self.pause_seconds = 0.0
         self._turns = turns
-        self._turn: Turn[Slot] | None = None
-        self._ready: asyncio.Future[None] | None = None
-        self._ended = False
+        self._ready: asyncio.Future[None] | None = None  # while it waits
+        self._is_over = False
 
     async def __aenter__(self) -> "Slot":
         if not self.ask():
@@ -116,18 +108,16 @@ class Slot:
     @property
     def held(self) -> float:
         """The seconds since the turn began."""
-        return perf_counter() - self._began_at
+        return self._turns.clock() - self._began_at
 
     def ask(self) -> bool:
         """Ask for the turn.  Returns whether it has begun; otherwise `wait` for it."""
-        turns = self._turns
-        self._asked_at = self._began_at = perf_counter()
-        self._turn = turns.rule.begin_alone(self.path, self)
-        if self._turn is not None:
-            return True
-        self._turn = turns.rule.ask(self.path, self)
-        turns.begin_waiting()
-        return self._turn.begun
+        rule = self._turns.rule
+        self._asked_at = self._began_at = self._turns.clock()
+        if not rule.begin_alone(self):
+            rule.ask(self)
+            self._turns.begin_waiting()
+        return self.begun
 
     async def wait(self) -> None:
         """Wait until the turn begins.
@@ -135,9 +125,7 @@ class Slot:
         Raises Unavailable after the longest wait, and what `give_up` was called with.  After an error, cancellation
         included, the slot is not used any more.
         """
-        turn = self._turn
-        assert turn is not None
-        if turn.begun:
+        if self.begun:
             return
         loop, seconds = asyncio.get_running_loop(), self._turns.max_wait_seconds
         self._ready = loop.create_future()
@@ -148,6 +136,7 @@ class Slot:
             self._leave()
             raise
         finally:
+            self._ready = None
             if timer is not None:
                 timer.cancel()
 
@@ -156,43 +145,39 @@ class Slot:
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(error)
 
-    def begun(self) -> None:
-        """The turn begins: called by `Turns`."""
-        self._began_at = perf_counter()
+    def began(self) -> None:
+        """Note that the turn has begun; called by `Turns`."""
+        self._began_at = self._turns.clock()
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
     def end(self) -> None:
-        """End the turn.  A slot waits after that only if it is asked for anew, as another one."""
-        if self._ended:
+        """End the turn; a second call does nothing."""
+        if self._is_over:
             return
-        self._ended = True
-        held = perf_counter() - self._began_at
+        self._is_over = True
+        held = self._turns.clock() - self._began_at
         if (counts := self._turns.counts) is not None:
             counts.ended(self.project, waited=self._began_at - self._asked_at, held=held)
         if self.pause_seconds:
             asyncio.get_running_loop().call_later(self.pause_seconds, self._free, held)
-        else:
-            self._free(held)
+        elif self._turns.rule.end(self, held):
+            self._turns.begin_waiting()
 
     def _free(self, cost: float) -> None:
-        turns, turn = self._turns, self._turn
-        assert turn is not None
-        turns.rule.end(turn, cost)
-        if len(turns.rule):
-            turns.begin_waiting()
+        if self._turns.rule.end(self, cost):
+            self._turns.begin_waiting()
 
     def _leave(self) -> None:
-        """Leave without having had the turn, though it may have come at this moment."""
-        turns, turn = self._turns, self._turn
-        assert turn is not None
-        self._ended = True
+        """Leave without having used the turn, though it may have begun at this moment."""
+        turns = self._turns
+        self._is_over = True
         if turns.counts is not None:
-            turns.counts.waited(self.project, perf_counter() - self._asked_at)
-        if turn.begun:
+            turns.counts.waited(self.project, turns.clock() - self._asked_at)
+        if self.begun:
             self._free(0.0)
         else:
-            turns.rule.withdraw(turn)
+            turns.rule.withdraw(self)
             turns.begin_waiting()
 
     def _refuse(self) -> None:

@@ -16,7 +16,7 @@ from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.dead_letter_news import DeadLetterNews
-from broker.runtime.fair_turns import FairTurns
+from broker.runtime.fair_turns import FairTurns, TurnFor
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.store.log.dead_letter_work import find_dead_letter_work
 from broker.store.log.dead_letters import (
@@ -48,7 +48,7 @@ class DeadLetterForwarder:
         # By subscription, shard and sequence: until when a message is passed by.
         self._passed_by: dict[tuple[int, int, int], datetime] = {}
         # Of subscriptions and shards that have something, by the seconds that batches take.
-        self._turns = FairTurns[tuple[str, int]](1, long=inf)
+        self._turns = FairTurns[TurnFor[tuple[str, int]]](1, long=inf)
         self._waiting: set[tuple[str, int]] = set()
         self._counters, self._tenants, self._loop_turns = core.counters, core.tenants, core.loop_turns
         self._database = core.database
@@ -94,7 +94,7 @@ class DeadLetterForwarder:
     def _ask(self, work: tuple[str, int]) -> None:
         if work not in self._waiting:
             self._waiting.add(work)
-            self._turns.ask((project_of(work[0]), work), work)
+            self._turns.ask(TurnFor((project_of(work[0]), work), item=work))
 
     async def _forward_in_turn(self, subscription_name: str, shard_id: int) -> tuple[int, bool]:
         """A batch; beside other projects' calls half of the time is left to them."""

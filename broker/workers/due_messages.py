@@ -11,7 +11,7 @@ from broker.domain.message_id import message_id
 from broker.domain.names import project_of
 from broker.domain.timestamps import whole_milliseconds
 from broker.runtime.core import Core
-from broker.runtime.fair_turns import FairTurns
+from broker.runtime.fair_turns import FairTurns, TurnFor
 from broker.runtime.next_due import NextDue
 from broker.store.log.partitions import with_partitions
 from broker.store.log.scheduled_messages import (
@@ -49,7 +49,7 @@ class DueMessages:
         self._next_due = next_due
         self._counters = core.counters
         self._states = core.states
-        self._turns = FairTurns[int](1, long=inf)
+        self._turns = FairTurns[TurnFor[int]](1, long=inf)
         self._waiting: set[int] = set()  # shards that wait for a turn
         self._projects: dict[int, str] = {}  # by shard
 
@@ -82,7 +82,7 @@ class DueMessages:
             due = {shard.shard_id for shard in shards if shard.open and shard.due_at <= now} - self._waiting
             await self._learn_projects(due - self._projects.keys())
             for shard_id in sorted(due):
-                self._turns.ask((self._projects.get(shard_id, ""), shard_id), shard_id)
+                self._turns.ask(TurnFor((self._projects.get(shard_id, ""), shard_id), item=shard_id))
             self._waiting |= due
         return [shard.due_at for shard in shards if shard.open]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from broker.app.config import AppConfig
 from broker.app.messages import ACK_FLUSHES_AT_ONCE
 from broker.runtime import ack_coalescer, claim_scheduler, publish_coalescer, resource_turns
-from broker.runtime.fair_turns import FairTurns, Turn
+from broker.runtime.fair_turns import FairTurns, TurnFor
 from broker.runtime.tenants import Tenants
 
 LONG = 0.02
@@ -51,15 +51,15 @@ class Slots:
 
     def __post_init__(self) -> None:
         tenants = Tenants(lambda: self.now) if self.contended else None
-        self.turns = FairTurns[tuple[Tenant, int]](
+        self.turns = FairTurns[TurnFor[tuple[Tenant, int]]](
             self.at_once, long=self.long, max_charged=self.most, tenants=tenants
         )
-        self._ends: list[tuple[float, int, float, Turn[tuple[Tenant, int]]]] = []
+        self._ends: list[tuple[float, int, float, TurnFor[tuple[Tenant, int]]]] = []
         self._begun = 0
 
     def ask(self, tenant: Tenant) -> None:
         for n in range(tenant.at_once):
-            self.turns.ask((tenant.name, n), (tenant, n))
+            self.turns.ask(TurnFor((tenant.name, n), item=(tenant, n)))
 
     def begin(self) -> list[str]:
         """Returns whose turns have begun."""
@@ -80,7 +80,7 @@ class Slots:
         self.turns.end(turn, self.charge(cost))
         self.served[tenant.name] += cost  # type: ignore[assignment]
         if again:
-            self.turns.ask((tenant.name, n), (tenant, n))
+            self.turns.ask(TurnFor((tenant.name, n), item=(tenant, n)))
 
     def end_invented(self) -> None:
         """As `end`, but who is invented does not come again."""
@@ -233,10 +233,10 @@ def test_no_project_has_more_than_a_third_of_the_turns_at_once_while_another_is_
     """But for those that it had before the other came."""
     now = 0.0
     tenants = Tenants(lambda: now)
-    turns = FairTurns[tuple[str, float]](at_once, long=LONG, tenants=tenants)
-    under_way = list[Turn[tuple[str, float]]]()
+    turns = FairTurns[TurnFor[tuple[str, float]]](at_once, long=LONG, tenants=tenants)
+    under_way = list[TurnFor[tuple[str, float]]]()
     for project, cost in asks:
-        turns.ask((project,), (project, cost))
+        turns.ask(TurnFor((project,), item=(project, cost)))
     while len(turns) or under_way:
         before, alone = Counter(turn.item[0] for turn in under_way), not tenants.is_contended()
         turn = turns.begin()
@@ -289,35 +289,35 @@ def test_who_was_away_has_saved_up_nothing() -> None:
 
 def test_who_leaves_for_a_moment_after_each_turn_still_pays_for_it() -> None:
     """Its record is kept for as long as it has used more than the others."""
-    turns = FairTurns[str](1, long=LONG)
+    turns = FairTurns[TurnFor[str]](1, long=LONG)
     used = Counter[str]()
     for _ in range(3):
-        turns.ask(("steady", 0), "steady")
-    turns.ask(("greedy", 0), "greedy")
+        turns.ask(TurnFor(("steady", 0), item="steady"))
+    turns.ask(TurnFor(("greedy", 0), item="greedy"))
     for _ in range(1_000):
         turn = turns.begin()
         assert turn is not None
         cost = 1.0 if turn.item == "greedy" else 0.1
         turns.end(turn, cost)
         used[turn.item] += cost  # type: ignore[assignment]
-        turns.ask((turn.item, 0), turn.item)
+        turns.ask(TurnFor((turn.item, 0), item=turn.item))
     assert used["greedy"] <= used["steady"] + 2
 
 
 def test_within_a_project_turns_are_shared_in_the_same_way() -> None:
-    turns = FairTurns[str](1, long=LONG)
+    turns = FairTurns[TurnFor[str]](1, long=LONG)
     used = Counter[str]()
     costs = {"slow": 1.0, "quick": 0.1, "neighbour": 0.5}
     paths = {"slow": ("p", 1), "quick": ("p", 2), "neighbour": ("q", 1)}
     for name in costs:
-        turns.ask(paths[name], name)
-        turns.ask(paths[name], name)
+        turns.ask(TurnFor(paths[name], item=name))
+        turns.ask(TurnFor(paths[name], item=name))
     for _ in range(2_000):
         turn = turns.begin()
         assert turn is not None
         turns.end(turn, costs[turn.item])
         used[turn.item] += costs[turn.item]  # type: ignore[assignment]
-        turns.ask(paths[turn.item], turn.item)
+        turns.ask(TurnFor(paths[turn.item], item=turn.item))
     assert used["slow"] == pytest.approx(used["quick"], rel=0.05)
     assert used["neighbour"] == pytest.approx(used["slow"] + used["quick"], rel=0.05)
 
@@ -328,11 +328,11 @@ def test_within_a_project_turns_are_shared_in_the_same_way() -> None:
 def test_everybody_who_asks_has_his_turn_and_is_forgotten_then(
     asks: list[tuple[str, int, float]], at_once: int
 ) -> None:
-    turns = FairTurns[int](at_once, long=0.5)
+    turns = FairTurns[TurnFor[int]](at_once, long=0.5)
     had = []
     under_way = []
     for number, (project, consumer, _) in enumerate(asks):
-        turns.ask((project, consumer), number)
+        turns.ask(TurnFor((project, consumer), item=number))
         if number % 3 == 0 and (turn := turns.begin()) is not None:
             under_way.append(turn)
     while len(turns) or under_way:
@@ -363,18 +363,18 @@ def test_tenants_that_are_invented_leave_nothing_behind_while_others_go_on() -> 
 
 def test_who_had_to_wait_within_a_turn_pays_for_no_more_than_the_most() -> None:
     """Else it would have no turn until each of the others has used as much."""
-    turns = FairTurns[str](1, long=LONG, max_charged=0.1)
-    turns.ask(("slow",), "slow")
-    turns.ask(("busy",), "busy")
+    turns = FairTurns[TurnFor[str]](1, long=LONG, max_charged=0.1)
+    turns.ask(TurnFor(("slow",), item="slow"))
+    turns.ask(TurnFor(("busy",), item="busy"))
     first = turns.begin()
     assert first is not None
     assert first.item == "slow"
-    turns.ask(("slow",), "slow")
+    turns.ask(TurnFor(("slow",), item="slow"))
     turns.end(first, 60.0)
     between = 0
     while (turn := turns.begin()) is not None and turn.item == "busy":
         between += 1
-        turns.ask(("busy",), "busy")
+        turns.ask(TurnFor(("busy",), item="busy"))
         turns.end(turn, 0.01)
     assert between <= 11
 
@@ -384,18 +384,18 @@ def test_who_comes_first_is_counted_as_if_others_had_been_there_already(
     at_once: int, wants: list[tuple[str, float]]
 ) -> None:
     """One who is alone is not counted, until somebody joins him: the order is that of a crowd."""
-    alone, in_crowd = FairTurns[str](at_once, long=LONG), FairTurns[str](at_once, long=LONG)
+    alone, in_crowd = FairTurns[TurnFor[str]](at_once, long=LONG), FairTurns[TurnFor[str]](at_once, long=LONG)
     for turns in (alone, in_crowd):
-        turns.ask(("first",), "first")
-    in_crowd.ask(("first",), "again")
+        turns.ask(TurnFor(("first",), item="first"))
+    in_crowd.ask(TurnFor(("first",), item="again"))
     begun = [turns.begin() for turns in (alone, in_crowd)]
-    alone.ask(("first",), "again")
+    alone.ask(TurnFor(("first",), item="again"))
     orders = []
     for turns, first in zip((alone, in_crowd), begun, strict=True):
         assert first is not None
         assert (len(turns), turns.under_way) == (1, 1)
         for name, _ in wants:
-            turns.ask((name,), name)
+            turns.ask(TurnFor((name,), item=name))
         costs = dict(wants)
         turns.end(first, 0.25)
         order, under_way = [], []
@@ -408,3 +408,23 @@ def test_who_comes_first_is_counted_as_if_others_had_been_there_already(
         orders.append(order)
         assert (len(turns), turns.under_way) == (0, 0)
     assert orders[0] == orders[1]
+
+
+def test_a_project_whose_turn_is_withdrawn_waits_no_more() -> None:
+    turns = FairTurns[TurnFor[str]](2, long=LONG)
+    asked = [TurnFor((name,), item=name) for name in ("a", "b", "a", "b")]
+    for each in asked:
+        turns.ask(each)
+    assert [turn.item for _ in range(2) if (turn := turns.begin()) is not None] == ["a", "b"]
+    turns.withdraw(asked[2])
+    assert len(turns) == 1
+    turns.end(asked[1], 1.0)
+    assert turns.begin() is asked[3]
+    assert turns.begin() is None
+
+
+def test_a_lone_turn_that_is_withdrawn_is_not_begun() -> None:
+    turns = FairTurns[TurnFor[str]](1, long=LONG)
+    turns.ask(lone := TurnFor(("a",), item="a"))
+    turns.withdraw(lone)
+    assert (len(turns), turns.begin()) == (0, None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.domain.push_config import PushConfig, PushOptions
 from broker.domain.subscription import Extensions, Subscription
 from broker.runtime import fair_turns
-from broker.runtime.fair_turns import URGENT, URGENT_TURNS, FairTurns, Path, Turn
+from broker.runtime.fair_turns import URGENT, URGENT_TURNS, FairTurns, Path, TurnFor
 from broker.secrets.secrets import Secrets
 from broker.workers.push import urgent_first
 from broker.workers.push.endpoint import Endpoint
@@ -42,16 +42,16 @@ crowd = st.lists(who, min_size=2, max_size=16, unique=True)
 
 def served(asks: list[Asks], count: int, at_once: int, *, heeded: bool = True) -> list[Asks]:
     """Who has the next turns, all of which cost the same."""
-    turns, order, under_way = FairTurns[Asks](at_once, long=1.0), list[Asks](), list[Turn[Asks]]()
+    turns, order, under_way = FairTurns[TurnFor[Asks]](at_once, long=1.0), list[Asks](), list[TurnFor[Asks]]()
     for each in asks:
-        turns.ask(each.path(heeded=heeded), each)
+        turns.ask(TurnFor(each.path(heeded=heeded), item=each))
     while len(order) < count:
         while (turn := turns.begin()) is not None:
             under_way.append(turn)
             order.append(turn.item)
         turn = under_way.pop(0)
         turns.end(turn, LONG)
-        turns.ask(turn.item.path(heeded=heeded), turn.item)
+        turns.ask(TurnFor(turn.item.path(heeded=heeded), item=turn.item))
     return order
 
 
@@ -89,12 +89,12 @@ def test_what_is_urgent_has_three_turns_of_four_and_the_others_wait_no_longer_th
 
 
 def test_what_comes_and_is_urgent_waits_for_no_turn_of_three_hundred_others() -> None:
-    turns = FairTurns[str](1, long=1.0)
+    turns = FairTurns[TurnFor[str]](1, long=1.0)
     for number in range(300):
-        turns.ask(("p", number), "other")
+        turns.ask(TurnFor(("p", number), item="other"))
     turn = turns.begin()
     assert turn is not None
-    turns.ask(("p", URGENT, 1), "urgent")
+    turns.ask(TurnFor(("p", URGENT, 1), item="urgent"))
     turns.end(turn, LONG)
     first = turns.begin()
     assert first is not None
@@ -110,10 +110,10 @@ def test_without_the_fourth_turn_the_others_would_wait_for_ever(monkeypatch: pyt
 
 @given(st.lists(st.tuples(who, st.booleans()), max_size=60), st.integers(1, 4))
 def test_everybody_who_asks_has_his_turn_and_is_forgotten_then(asks: list[tuple[Asks, bool]], at_once: int) -> None:
-    turns = FairTurns[int](at_once, long=0.5)
-    had, under_way = list[int](), list[Turn[int]]()
+    turns = FairTurns[TurnFor[int]](at_once, long=0.5)
+    had, under_way = list[int](), list[TurnFor[int]]()
     for number, (each, begins) in enumerate(asks):
-        turns.ask(each.path(), number)
+        turns.ask(TurnFor(each.path(), item=number))
         if begins and (turn := turns.begin()) is not None:
             under_way.append(turn)
     while len(turns) or under_way:
