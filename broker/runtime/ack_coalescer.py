@@ -15,7 +15,7 @@ A refusal is Unavailable: what was asked may be asked again without harm, done o
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -29,7 +29,7 @@ from broker.runtime.core import Core
 from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.turn_counts import TurnCounts
-from broker.runtime.turns import Turns
+from broker.runtime.turns import Slot, Turns
 from broker.store.log.delivery_attempts import MessageNames
 
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
@@ -168,7 +168,14 @@ class AckCoalescer:
         """Flush what waits in the line, a turn for each flush, until nothing is left."""
         try:
             while line.open is not None:
-                await self._run_once(line)
+                slot = self._turns.of(line.project)
+                if not slot.ask():
+                    await self._wait_for_turn(line, slot)
+                try:
+                    if (batch := self._take(line)) is not None:
+                        await self._flush(line, batch)
+                finally:
+                    slot.end()
         except asyncio.CancelledError:
             self._stopped = True
             if (batch := self._take(line)) is not None:
@@ -180,26 +187,18 @@ class AckCoalescer:
             else:  # the flush before failed in a way that nobody foresaw
                 self._start(line)
 
-    async def _run_once(self, line: _Line) -> None:
-        slot = self._turns.of(line.project)
-        if not slot.ask():
-            await self._in_time(line, slot.wait())
+    async def _wait_for_turn(self, line: _Line, slot: Slot) -> None:
+        stalled = self._refuse_later(line)
         try:
-            batch = self._take(line)
-            if batch is not None:
-                await self._in_time(line, self._flush(line.shard_id, batch))
-        finally:
-            slot.end()
-
-    async def _in_time(self, line: _Line, work: Awaitable[None]) -> None:
-        """Await a turn or a flush, and refuse what waits behind it once it has taken too long."""
-        loop = asyncio.get_running_loop()
-        line.began = loop.time()
-        stalled = loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
-        try:
-            await work
+            await slot.wait()
         finally:
             stalled.cancel()
+
+    def _refuse_later(self, line: _Line) -> asyncio.TimerHandle:
+        """Refuse what waits in the line once the turn or the flush that begins now has taken too long."""
+        loop = asyncio.get_running_loop()
+        line.began = loop.time()
+        return loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
 
     def _take(self, line: _Line) -> Batch | None:
         """The acks that wait; None: they were refused."""
@@ -215,9 +214,10 @@ class AckCoalescer:
         if batch is not None:
             batch.fail(Unavailable(_TOO_SLOW))
 
-    async def _flush(self, shard_id: int, batch: Batch) -> None:
+    async def _flush(self, line: _Line, batch: Batch) -> None:
+        stalled = self._refuse_later(line)
         try:
-            answer = await retrying(lambda: self._writer.write(shard_id, batch), Aborted, Unavailable)
+            answer = await retrying(lambda: self._writer.write(line.shard_id, batch), Aborted, Unavailable)
         except BrokerError as error:
             batch.fail(error)
         except asyncio.CancelledError:
@@ -231,6 +231,8 @@ class AckCoalescer:
             self._acked(batch.acked(refused.out_of_order))
             self._settled(chain(batch.acked(refused.out_of_order), batch.nacked()))
             batch.done.set_result(answer)
+        finally:
+            stalled.cancel()
 
 
 class _WaitingIds:
