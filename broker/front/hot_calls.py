@@ -31,9 +31,9 @@ class _Project:
 class HotCalls:
     """Of one process, whichever door they come through.  Costs a question while a project is alone."""
 
-    def __init__(self, in_company: Callable[[], bool], at_once: int = AT_ONCE) -> None:
-        """`in_company()`: whether more than one project uses the process."""
-        self._in_company = in_company
+    def __init__(self, is_contended: Callable[[], bool], at_once: int = AT_ONCE) -> None:
+        """`is_contended()`: whether more than one project uses the process."""
+        self._is_contended = is_contended
         self._at_once = at_once
         self._projects: dict[str, _Project] = {}
 
@@ -42,7 +42,7 @@ class HotCalls:
     ) -> Callable[P, Awaitable[bytes]]:
         """`handler`, once a call of the resource's project may begin; Unavailable if that takes too long."""
 
-        async def call_in_company(*call: P.args, **options: P.kwargs) -> bytes:
+        async def call_beside_others(*call: P.args, **options: P.kwargs) -> bytes:
             name = project_within(resource_of(*call, **options))
             project = self._projects.get(name)
             if project is None:
@@ -63,7 +63,7 @@ class HotCalls:
                     del self._projects[name]
 
         def call_within_limits(*call: P.args, **options: P.kwargs) -> Awaitable[bytes]:
-            return (call_in_company if self._in_company() else handler)(*call, **options)
+            return (call_beside_others if self._is_contended() else handler)(*call, **options)
 
         return call_within_limits
 

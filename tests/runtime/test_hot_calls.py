@@ -14,8 +14,8 @@ GREEDY, GOOD = "projects/greedy/topics/t", "projects/good/topics/t"
 class Calls:
     """That are under way until they are told to end."""
 
-    def __init__(self, *, in_company: bool, at_once: int = 4) -> None:
-        self.hot_calls = HotCalls(lambda: in_company, at_once)
+    def __init__(self, *, contended: bool, at_once: int = 4) -> None:
+        self.hot_calls = HotCalls(lambda: contended, at_once)
         self._call = self.hot_calls.bounded(self._handle, lambda name: name)
         self.begun: list[str] = []
         self.ends: list[asyncio.Event] = []
@@ -39,7 +39,7 @@ async def settled() -> None:
 
 
 async def test_who_comes_begins_at_once_though_many_of_another_project_wait() -> None:
-    calls = Calls(in_company=True)
+    calls = Calls(contended=True)
     greedy = [calls.call(GREEDY) for _ in range(40)]
     await settled()
     assert calls.begun == [GREEDY] * 4
@@ -51,7 +51,7 @@ async def test_who_comes_begins_at_once_though_many_of_another_project_wait() ->
 
 
 async def test_who_is_alone_waits_for_nothing() -> None:
-    calls = Calls(in_company=False)
+    calls = Calls(contended=False)
     tasks = [calls.call(GREEDY) for _ in range(40)]
     await settled()
     assert calls.begun == [GREEDY] * 40
@@ -60,7 +60,7 @@ async def test_who_is_alone_waits_for_nothing() -> None:
 
 
 async def test_each_has_its_turn_in_the_order_in_which_they_came_and_nothing_is_kept_of_them() -> None:
-    calls = Calls(in_company=True, at_once=2)
+    calls = Calls(contended=True, at_once=2)
     tasks = [calls.call(f"projects/greedy/topics/{number}") for number in range(10)]
     await settled()
     tasks[1].cancel()  # one that is under way
@@ -76,7 +76,7 @@ async def test_each_has_its_turn_in_the_order_in_which_they_came_and_nothing_is_
 
 async def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot_calls, "MAX_WAIT_SECONDS", 0.0)
-    calls = Calls(in_company=True, at_once=1)
+    calls = Calls(contended=True, at_once=1)
     under_way, waits = calls.call(GREEDY), calls.call(GREEDY)
     with pytest.raises(Unavailable, match=r"Too many calls of projects/greedy are under way"):
         await waits
