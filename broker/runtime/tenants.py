@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from time import monotonic
 
-_LATELY_SECONDS = 1.0
+LATELY_SECONDS = 1.0
 
 
 class Tenants:
@@ -24,4 +24,4 @@ class Tenants:
 
     def is_contended(self) -> bool:
         """Whether turns of the last second were of more than one project."""
-        return self._changed_at is not None and self._clock() - self._changed_at < _LATELY_SECONDS
+        return self._changed_at is not None and self._clock() - self._changed_at < LATELY_SECONDS

@@ -10,7 +10,7 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.runtime import company
+from broker.runtime import tenants
 from broker.store.log import dead_letters
 from broker.workers import dead_letter_forwarder
 from tests.fixtures.broker import Rest
@@ -91,7 +91,7 @@ async def test_half_of_the_time_is_left_to_others_while_they_are_there(
     forwarding: _Forwarding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await forwarding.give_up("storm", 23)
-    monkeypatch.setattr(company, "LATELY_SECONDS", inf)
+    monkeypatch.setattr(tenants, "LATELY_SECONDS", inf)
     for project in ("projects/p", "projects/other"):
         forwarding.broker.core.tenants.note_turn(project)
     assert await forwarding.run_once() == 23
@@ -117,7 +117,7 @@ async def test_projects_take_turns_however_many_subscriptions_one_has(
     for number in range(6):
         await forwarding.give_up(f"storm-{number}", 10)
     await other.give_up("quiet", 10)
-    monkeypatch.setattr(company, "LATELY_SECONDS", inf)  # so batches are of one letter
+    monkeypatch.setattr(tenants, "LATELY_SECONDS", inf)  # so batches are of one letter
     assert await forwarding.run_once() == 70
     last = max(number for number, name in enumerate(forwarding.names) if name == "quiet")
     assert (len(forwarding.names), last < 45) == (70, True), forwarding.names

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from broker.domain.errors import Unavailable
-from broker.runtime import company
+from broker.runtime import tenants
 from broker.workers.push import endpoint, endpoints, pauses
 from tests.fixtures.broker import eventually, message
 from tests.fixtures.pusher import Pushing
@@ -129,17 +129,17 @@ async def test_the_retry_of_a_key_is_not_forgotten_for_a_new_message_of_it(pushi
     assert pushing.far_side.texts == ["1", "1", "2"]
 
 
-@pytest.mark.parametrize("has_company", [False, True])  # then it has one claim at once
+@pytest.mark.parametrize("is_contended", [False, True])  # then it has one claim at once
 async def test_no_shard_of_a_topic_waits_for_all_that_is_in_another(
-    database_url: str, monkeypatch: pytest.MonkeyPatch, has_company: bool
+    database_url: str, monkeypatch: pytest.MonkeyPatch, is_contended: bool
 ) -> None:
     """C3: one request at a time, and two shards take turns; what was claimed ahead goes first."""
     from tests.fixtures.pusher import running_pusher
 
     monkeypatch.setattr(endpoint, "_MAX_AHEAD", 100)  # else two claims may bring all 900
     async with running_pusher(database_url, shards_per_topic=2) as pushing:
-        if has_company:
-            monkeypatch.setattr(company, "LATELY_SECONDS", inf)
+        if is_contended:
+            monkeypatch.setattr(tenants, "LATELY_SECONDS", inf)
             for project in ("projects/p", "projects/other"):
                 pushing.broker.core.tenants.note_turn(project)
         await pushing.subscribe(extensions={"push": {"maxOutstandingRequests": 1}})
