@@ -10,14 +10,14 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from broker.domain.due_share import RETRY_SPACING
+from broker.domain.allocation import RETRY_SPACING
 from broker.domain.names import project_of
 from broker.domain.priority import MAX_LEVELS
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_levels import Levels, LevelsOfAll, level_in
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.fair_turns import URGENT
-from broker.store.claim.request import Claimant, Gone, Locked, More, Quiet
+from broker.store.claim.request import ClaimTarget, Gone, Locked, More, Quiet
 
 LanePath = tuple[str, *tuple[Hashable, ...]]  # whose project it is, and what in it
 _LOCKED = timedelta(milliseconds=20)  # after which a cursor that somebody else held is tried again
@@ -39,7 +39,7 @@ class Watch:
     `lane`: where it waits for the next turn; `home`: its project's.  `again`: something came while it was claimed
     for.  `due_at`: when to look for redeliveries; None: nothing is known of.  `level`: how urgent what is in the
     shard is (claim_levels.py).  `retried_until`: until then the shard has only messages that were just retried, as
-    far as is known (domain/due_share.py).
+    far as is known (domain/allocation.py).
     """
 
     member: "Member"
@@ -74,9 +74,9 @@ class Watch:
             for other in self.member.watches
         )
 
-    def restrained(self, claimant: Claimant, now: datetime) -> Claimant:
-        """The claimant, who leaves what was just retried in this shard while others may have something."""
-        return replace(claimant, leaves_just_retried=True) if self.others_go_first(now) else claimant
+    def restrained(self, target: ClaimTarget, now: datetime) -> ClaimTarget:
+        """The target, who leaves what was just retried in this shard while others may have something."""
+        return replace(target, leaves_just_retried=True) if self.others_go_first(now) else target
 
     def gives_way(self, now: datetime) -> bool:
         """Whether another shard may have something for its consumer, and goes first: it is looked at in a moment,
@@ -105,7 +105,7 @@ class Watch:
         """When to look for redeliveries next, after a claim, which `waits` for cursors or not; returns whether
         there may be something now.
         """
-        claimant, now = answer.claimant, answer.now
+        target, now = answer.target, answer.now
         if isinstance(answer.claimed.rest, Gone):  # which will be heard of
             self.due_at = None
             return False
@@ -115,18 +115,18 @@ class Watch:
             return waits
         only_retried = answer.claimed.only_just_retried and not self.again
         self.retried_until = now + RETRY_SPACING if only_retried else None
-        if claimant.looks_for_due and self.is_due(now):
+        if target.looks_for_due and self.is_due(now):
             self.due_at = None
         served = [bool(deliveries) or answer.transformed for deliveries in answer.claimed.deliveries]
         if any(served):
             # Should they not be settled they fall due then, which is not in the answer.
-            self.look_at(now + claimant.ack_deadline)
+            self.look_at(now + target.ack_deadline)
         if isinstance(answer.claimed.rest, More):
-            self.look_at(now if claimant.looks_for_due else None)
+            self.look_at(now if target.looks_for_due else None)
             return True
         assert isinstance(answer.claimed.rest, Quiet)
         self.look_at(answer.claimed.rest.until)
-        return all(served) and not claimant.wants_next  # then the claim has not asked what is next
+        return all(served) and not target.wants_next  # then the claim has not asked what is next
 
     def took(self, answer: Answer) -> None:
         """A claim has brought something, or nothing."""

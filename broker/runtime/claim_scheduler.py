@@ -29,7 +29,7 @@ from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.turn_counts import ClaimCounts
 from broker.store.claim.claim import claim_at_any_node
-from broker.store.claim.request import MAX_CLAIMANTS, Claimant, ClaimRequest, Locked, More
+from broker.store.claim.request import MAX_TARGETS, ClaimRequest, ClaimTarget, Locked, More
 
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
@@ -216,21 +216,21 @@ class ClaimScheduler:
             for watch in lane.watches.values():
                 watch.retried_until = None
                 self._look(watch)  # who is alone has another turn
-        claimants, giving_way = self._choose(lane)
+        targets, giving_way = self._choose(lane)
         lane.queued = False
         if lane.looks:
             self._queue(lane)
         if giving_way:
-            await self._add_old_ones(lane.shard_id, giving_way, claimants)
-        if claimants:
-            await self._claim(lane, claimants)
+            await self._add_old_ones(lane.shard_id, giving_way, targets)
+        if targets:
+            await self._claim(lane, targets)
 
-    def _choose(self, lane: Lane) -> tuple[dict[Watch, Claimant], list[Watch]]:
+    def _choose(self, lane: Lane) -> tuple[dict[Watch, ClaimTarget], list[Watch]]:
         """Who is claimed for in this turn; and who gives way, unless what waits there has waited too long."""
-        chosen: dict[Watch, Claimant] = {}
+        chosen: dict[Watch, ClaimTarget] = {}
         giving_way: list[Watch] = []
         now = self._clock.now()
-        while lane.looks and len(chosen) + len(giving_way) < MAX_CLAIMANTS:
+        while lane.looks and len(chosen) + len(giving_way) < MAX_TARGETS:
             watch = next(iter(lane.looks))
             del lane.looks[watch]
             gives_way = watch.gives_way(now)
@@ -243,19 +243,19 @@ class ClaimScheduler:
                 self._wait(watch)
         return chosen, giving_way
 
-    def _begin(self, watch: Watch, chosen: dict[Watch, Claimant], now: datetime) -> None:
+    def _begin(self, watch: Watch, chosen: dict[Watch, ClaimTarget], now: datetime) -> None:
         try:
-            claimant = watch.member.consumer.begin(now, due=watch.is_due(now))
+            target = watch.member.consumer.begin(now, due=watch.is_due(now))
         except Exception as error:  # a fault of its own is nobody else's
             self._fail(watch, None, error)
             return
-        if claimant is not None:
-            chosen[watch] = watch.restrained(claimant, now)
+        if target is not None:
+            chosen[watch] = watch.restrained(target, now)
         else:
             self._wait(watch)
 
     async def _add_old_ones(
-        self, shard_id: int, giving_way: Sequence[Watch], chosen: dict[Watch, Claimant]
+        self, shard_id: int, giving_way: Sequence[Watch], chosen: dict[Watch, ClaimTarget]
     ) -> None:
         now = self._clock.now()
         members = [watch.member for watch in giving_way]
@@ -285,25 +285,25 @@ class ClaimScheduler:
 
     # --- claims --------------------------------------------------------------------------------------------------
 
-    async def _claim(self, lane: Lane, claimants: Mapping[Watch, Claimant]) -> None:
-        left = dict(claimants)  # who has no answer yet
+    async def _claim(self, lane: Lane, targets: Mapping[Watch, ClaimTarget]) -> None:
+        left = dict(targets)  # who has no answer yet
         try:
-            await self._claim_for(lane, claimants, left)
-            for watch, claimant in tuple(left.items()):  # it failed, maybe because of one of them
-                await self._claim_for(lane, {watch: claimant}, left)
+            await self._claim_for(lane, targets, left)
+            for watch, target in tuple(left.items()):  # it failed, maybe because of one of them
+                await self._claim_for(lane, {watch: target}, left)
         except BaseException:
-            for watch, claimant in left.items():
-                self._fail(watch, claimant, Unavailable("The broker stops."))
+            for watch, target in left.items():
+                self._fail(watch, target, Unavailable("The broker stops."))
             raise
 
     async def _claim_for(
-        self, lane: Lane, claimants: Mapping[Watch, Claimant], left: dict[Watch, Claimant]
+        self, lane: Lane, targets: Mapping[Watch, ClaimTarget], left: dict[Watch, ClaimTarget]
     ) -> None:
         """In one transaction.  Takes from `left` who is answered: nobody, if it is worth to try each alone."""
         now, begun_at = self._clock.now(), asyncio.get_running_loop().time()
         request = ClaimRequest(
             shard_id=lane.shard_id,
-            claimants=list(claimants.values()),
+            targets=list(targets.values()),
             now=now,
             clock=self._clock.now,
             jitter=self._jitter(),
@@ -313,14 +313,14 @@ class ClaimScheduler:
         try:
             claimed = await retrying(lambda: claim_at_any_node(self._database, request, self._attempt_ids), Aborted)
         except Exception as error:
-            if len(claimants) == 1 or isinstance(error, Unavailable):
-                for watch in claimants:
+            if len(targets) == 1 or isinstance(error, Unavailable):
+                for watch in targets:
                     self._fail(watch, left.pop(watch), error)
             return
         self._counts.claimed(claimed.values())
-        for watch, claimant in claimants.items():
+        for watch, target in targets.items():
             del left[watch]
-            answer = Answer(lane.shard_id, claimant, claimed[claimant.subscription_id], now, begun_at)
+            answer = Answer(lane.shard_id, target, claimed[target.subscription_id], now, begun_at)
             subscription = watch.member.consumer.subscription
             if subscription.transforms and self.transforms is not None and any(answer.claimed.deliveries):
                 self._transforming += 1
@@ -328,13 +328,13 @@ class ClaimScheduler:
             else:
                 self._conclude(watch, answer)
 
-    def _fail(self, watch: Watch, claimant: Claimant | None, error: BaseException) -> None:
+    def _fail(self, watch: Watch, target: ClaimTarget | None, error: BaseException) -> None:
         """It may have been committed without our knowing: the next look learns when those messages fall due."""
         watch.go_alone(False)
         watch.due_at = self._clock.now() + timedelta(seconds=_FAILED_SECONDS * random.uniform(0.5, 1))  # noqa: S311
         watch.state = State.IDLE
         watch.member.held_up.pop(watch, None)  # if it was the answer that could not be taken
-        watch.member.consumer.fail(claimant, error)
+        watch.member.consumer.fail(target, error)
         self._set_alarm(watch.member)
 
     async def _transform(self, watch: Watch, answer: Answer, transforms: DeliveryTransforms) -> None:
@@ -342,10 +342,10 @@ class ClaimScheduler:
         try:
             transformed = await transforms.transformed(watch.member.consumer.subscription, answer)
         except asyncio.CancelledError:
-            self._fail(watch, answer.claimant, Unavailable("The broker stops."))
+            self._fail(watch, answer.target, Unavailable("The broker stops."))
             raise
         except Exception as error:
-            self._fail(watch, answer.claimant, error)
+            self._fail(watch, answer.target, error)
         else:
             self._conclude(watch, transformed)
         finally:
@@ -377,5 +377,5 @@ class ClaimScheduler:
         if not isinstance(rest, More):
             return isinstance(rest, Locked) and self._waits
         took = asyncio.get_running_loop().time() - answer.begun_at
-        may_be_long = watch.is_alone or answer.claimant.filter_path is not None
+        may_be_long = watch.is_alone or answer.target.filter_path is not None
         return may_be_long and took >= LONG_SECONDS

@@ -6,11 +6,11 @@ from typing import Protocol, Required, TypedDict, Unpack
 
 import msgspec
 
-from broker.domain.delivery import Demand
+from broker.domain.delivery import DeliveryRequest
 from broker.domain.ordered_run import Preferred
 from broker.domain.push_config import Digest
 from broker.domain.subscription import Subscription
-from broker.store.claim.request import Claimant, Claimed
+from broker.store.claim.request import Claimed, ClaimTarget
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -19,7 +19,7 @@ class Answer(msgspec.Struct, frozen=True):
     """
 
     shard_id: int
-    claimant: Claimant
+    target: ClaimTarget
     claimed: Claimed
     now: datetime
     begun_at: float
@@ -32,9 +32,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Terms(TypedDict, total=False):
-    """What a consumer says of itself: the fields of Claimant that its subscription does not decide."""
+    """What a consumer says of itself: the fields of ClaimTarget that its subscription does not decide."""
 
-    demands: Required[Sequence[Demand]]
+    requests: Required[Sequence[DeliveryRequest]]
     ack_deadline: Required[timedelta]
     exactly_once: bool
     max_run: int
@@ -44,9 +44,9 @@ class Terms(TypedDict, total=False):
     wants_next: bool
 
 
-def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms]) -> Claimant:
-    """The claimant that a consumer of the subscription is now; `now` is the database's time."""
-    return Claimant(
+def claim_target(subscription: Subscription, now: datetime, **terms: Unpack[Terms]) -> ClaimTarget:
+    """The target that a consumer of the subscription is now; `now` is the database's time."""
+    return ClaimTarget(
         subscription_id=subscription.subscription_id,
         retained_since=now - subscription.retention,
         retry_policy=subscription.retry_policy,
@@ -84,7 +84,7 @@ class Consumer(Protocol):
         """Whether it would take messages now.  When that becomes true, `ClaimScheduler.ready` is to be called."""
         ...
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
+    def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
         """What it wants now, or None if that is nothing; `due`: redeliveries may be due.  What it raises comes back
         to it by `fail`.
         """
@@ -94,7 +94,7 @@ class Consumer(Protocol):
         """This is what it gets, if anything, and why there is no more."""
         ...
 
-    def fail(self, claimant: Claimant | None, error: BaseException) -> None:
+    def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
         """Claiming has failed, or (None) it could not begin.  It is tried again soon, if it wants."""
         ...
 

@@ -18,7 +18,7 @@ from broker.runtime.claim_lanes import Member, State, Watch
 from broker.runtime.claim_levels import Levels, level_in
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.consumer import Answer
-from broker.store.claim.request import Claimant, Claimed, ClaimRequest, More, Quiet
+from broker.store.claim.request import Claimed, ClaimRequest, ClaimTarget, More, Quiet
 from tests.fixtures.broker import eventually
 from tests.runtime.test_claim_scheduler import Claims, Eater, played  # noqa: F401  (a fixture)
 
@@ -43,10 +43,10 @@ class Hasty(Eater):
     def wants(self) -> bool:
         return super().wants() and (self.at_once or not self.serving)
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
-        claimant = super().begin(now, due=due)
-        self.serving |= claimant is not None
-        return claimant
+    def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
+        target = super().begin(now, due=due)
+        self.serving |= target is not None
+        return target
 
     def accept(self, answer: Answer) -> None:
         self.serving = False
@@ -62,8 +62,8 @@ class There:
 
     def answer(self, request: ClaimRequest) -> Mapping[int, Claimed]:
         claimed = {}
-        for each in request.claimants:
-            count = min(each.demands[0].max_messages, self.counts.get(request.shard_id, 0))
+        for each in request.targets:
+            count = min(each.requests[0].max_messages, self.counts.get(request.shard_id, 0))
             messages: list[Any] = [None] * count
             deliveries = [Delivery(request.shard_id, 1, 1, messages)] if count else []
             if count:
