@@ -1,4 +1,4 @@
-"""Somebody for whom messages of one subscription are claimed: its pulls, or its endpoint (docs/claim.md)."""
+"""Consumers: the pulls of a subscription, or its endpoint, for which the scheduler claims (docs/claim.md)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,8 +14,10 @@ from broker.store.claim.request import Claimed, ClaimTarget
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a claim in a shard brought.  `now` is the database's time when it began, `begun_at` the event loop's.
-    `transformed`: it brought messages, which some may have been taken from since.
+    """The result of a claim in a shard for one consumer.
+
+    `now` is the database's time when it began, `begun_at` the event loop's.  `transformed`: it handed out messages,
+    some of which a transform may have removed since.
     """
 
     shard_id: int
@@ -27,12 +29,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Of its messages."""
+        """The number of messages."""
         return sum(len(delivery.messages) for deliveries in self.claimed.deliveries for delivery in deliveries)
 
 
 class Terms(TypedDict, total=False):
-    """What a consumer says of itself: the fields of ClaimTarget that its subscription does not decide."""
+    """The fields of a ClaimTarget that the consumer decides rather than its subscription."""
 
     requests: Required[Sequence[DeliveryRequest]]
     ack_deadline: Required[timedelta]
@@ -45,7 +47,7 @@ class Terms(TypedDict, total=False):
 
 
 def claim_target(subscription: Subscription, now: datetime, **terms: Unpack[Terms]) -> ClaimTarget:
-    """The target that a consumer of the subscription is now; `now` is the database's time."""
+    """The target for a consumer of the subscription; `now` is the database's time."""
     return ClaimTarget(
         subscription_id=subscription.subscription_id,
         retained_since=now - subscription.retention,
@@ -63,48 +65,51 @@ def claim_target(subscription: Subscription, now: datetime, **terms: Unpack[Term
 
 
 class Consumer(Protocol):
-    """What the scheduler asks and tells.  Each `begin` that wants something is followed by one `accept` or `fail`.
+    """The calls of the scheduler.  Each `begin` that returns a target is followed by one `accept` or `fail`.
 
     Several claims for one consumer may be under way, in different shards, if it wants so.
     """
 
     @property
     def subscription(self) -> Subscription:
-        """As it is known now; its topic may have got more shards than it had."""
+        """The subscription as it was last read; its topic may have got more shards since."""
         ...
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it is not known to take soon what it gets.  All that is in doubt in a shard is claimed for
-        together, whatever its project, and has turns like one project: project names cost nothing.
+        """Whether it may not take soon what it gets.
+
+        All subscriptions in doubt of a shard are claimed for together, whatever their projects, and have turns like
+        one project: otherwise a tenant could get more turns by using more project names.
         """
         ...
 
     def wants(self) -> bool:
-        """Whether it would take messages now.  When that becomes true, `ClaimScheduler.ready` is to be called."""
+        """Whether it would take messages now.  Call `ClaimScheduler.ready` when that becomes true."""
         ...
 
     def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
-        """What it wants now, or None if that is nothing; `due`: redeliveries may be due.  What it raises comes back
-        to it by `fail`.
+        """The target of a claim now, or None if it wants nothing; `due`: redeliveries may be due.
+
+        An exception is passed to its `fail`.
         """
         ...
 
     def accept(self, answer: Answer) -> None:
-        """This is what it gets, if anything, and why there is no more."""
+        """Take the messages of a claim, if any, and learn why there are no more."""
         ...
 
     def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
-        """Claiming has failed, or (None) it could not begin.  It is tried again soon, if it wants."""
+        """Learn that a claim has failed, or (None) could not begin.  It is tried again soon, if it wants."""
         ...
 
     def wakes_at(self, *, held_up: bool) -> float | None:
-        """When, by the event loop's time, `woken` is to be called though nothing has happened; None: never.
+        """The event loop's time at which to call `woken` though nothing has happened; None: never.
 
         `held_up`: there may be messages that it did not want.
         """
         ...
 
     def woken(self) -> None:
-        """The time has come."""
+        """Learn that this time has come."""
         ...

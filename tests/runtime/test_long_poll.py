@@ -13,7 +13,7 @@ import pytest
 from broker.domain.delivery import Delivery, DeliveryRequest
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
-from broker.runtime.claim_lanes import Member, Watch
+from broker.runtime.claim_groups import ScheduledConsumer, ShardSubscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import PullQueue, SubscriptionChanged
@@ -259,5 +259,9 @@ async def test_a_pull_that_is_answered_leaves_nothing_to_the_collector(
     [delivery] = await _pull(long_poll, log.subscription)
     assert delivery.messages
     await eventually(lambda: not long_poll._queues)
-    left = [type(each) for each in gc.get_objects() if isinstance(each, PullQueue | Member | Watch)]
+    left = [
+        type(each)
+        for each in gc.get_objects()
+        if isinstance(each, PullQueue | ScheduledConsumer | ShardSubscription)
+    ]
     assert left == []
