@@ -198,10 +198,11 @@ class _Claim:
         released = release_keys(request, states)
         await self._run([*released, *find_fresh(request, _places(states, ordered=True), self._bodies)])
         past = [state.place for state in states if state.place.is_past]
-        beyond = find_due_beyond(request, states)
-        for place in past:
-            place.passes = True
-        await self._run([*beyond, *find_fresh(request, past, self._bodies)])
+        if past or any(row.past for state in states for row in _rows(state)):
+            for place in past:
+                place.passes = True
+            beyond = find_due_beyond(request, states)
+            await self._run([*beyond, *find_fresh(request, past, self._bodies)])
 
     async def allocate(self) -> None:
         """Divide what was found between the targets, by number and by bytes."""
