@@ -11,7 +11,6 @@ them. docs/claim.md explains it all, and has the rules that lose or duplicate me
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
 from broker.domain.delivery import Delivery
@@ -303,9 +302,9 @@ def _more(state: TargetState) -> bool:
     return more_due or state.allocation.more or any(run.is_left for run in state.runs)
 
 
-def _rows(state: TargetState) -> Iterable[DueAttempt | OrderedRun]:
+def _rows(state: TargetState) -> list[DueAttempt | OrderedRun]:
     """The rows that were due."""
-    return chain[DueAttempt | OrderedRun](state.due, state.runs)
+    return [*state.due, *state.runs]
 
 
 def _only_just_retried(state: TargetState) -> bool:
