@@ -10,21 +10,20 @@ As long as the row is there, fresh messages of its key are passed by: they wait 
 cursor.  Rows come and go only under the cursor's lock, or a claim would pass a message that nobody looks for.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
 from itertools import chain, takewhile
 
-from broker.domain.delivery import Demand
+from broker.domain.message_range import MessageRange
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.stretch import Stretch
 
 Preferred = Callable[[str], int | None]
 
 
 def nobody(key: str) -> int | None:
-    """No demand is preferred for any ordering key."""
+    """Prefer no request for any ordering key."""
     return None
 
 
@@ -33,7 +32,7 @@ class Phase(Enum):
 
     DUE ──► EXHAUSTED    delivered as often as the dead-letter policy allows: the forwarder's
      ├────► DELAYED      its deadline has just passed, and its retry delay begins
-     ├────► READY        its next messages are in the log ──► OUT  a demand takes them
+     ├────► READY        its next messages are in the log ──► OUT  a request takes them
      ├────► LOST         what was asked for is gone, or past its time: the row is to be written anew without it
      └────► FREE         nothing came back, and nothing waits: the key comes free
     """
@@ -69,13 +68,13 @@ class OrderedRun:
     first_publish_time: datetime
     last_publish_time: datetime
     redriven: bool = False
-    is_just_retried: bool = False  # domain/due_share.py
+    is_just_retried: bool = False  # domain/allocation.py
     phase: Phase = Phase.DUE
     retimed: bool = False
     asked: Sequence[int] = ()
-    available: list[Stretch] = field(default_factory=list)
-    past: list[Stretch] = field(default_factory=list)
-    taken: Sequence[Stretch] = ()
+    available: list[MessageRange] = field(default_factory=list)
+    past: list[MessageRange] = field(default_factory=list)
+    taken: Sequence[MessageRange] = ()
     new_attempt_id: int = 0  # under which it is written anew
     were_out: int = 0  # messages whose ack deadline has passed
 
@@ -108,7 +107,7 @@ class OrderedRun:
         return [seq for seq in self.asked if seq not in existing]
 
     @property
-    def passed(self) -> list[Stretch]:
+    def passed(self) -> list[MessageRange]:
         """What is past its time and not in the row, nor waits for it, once that is written anew."""
         if not self.new_attempt_id:
             return []
@@ -151,8 +150,8 @@ class OrderedRun:
         else:
             self.phase = Phase.LOST if self.left or self.past else Phase.FREE
 
-    def take(self, messages: Sequence[Stretch]) -> None:
-        """A demand takes these, which are the first of what is available."""
+    def take(self, messages: Sequence[MessageRange]) -> None:
+        """Give these messages, the first that are available, to a request."""
         self.phase, self.taken = Phase.OUT, messages
 
     def behind(self) -> list[tuple[int, int]]:
@@ -161,103 +160,4 @@ class OrderedRun:
         return [(seq, number) for seq, number in zip(self.left, self.numbers, strict=True) if seq not in dropped]
 
 
-GivenRun = tuple[OrderedRun, Sequence[Stretch]]  # and which of its messages
-
-
-def give_runs(
-    offered: Iterable[GivenRun], demands: Sequence[Demand], preferred: Preferred = nobody
-) -> list[list[GivenRun]]:
-    """Give messages of runs to the demands; a run is never spread over two.
-
-    A run goes to the demand that its key is preferred at, if that has room, else to the first that has.
-    """
-    given: list[list[GivenRun]] = [[] for _ in demands]
-    counts = [demand.max_messages for demand in demands]
-    rooms = [demand.max_bytes for demand in demands]
-    turn = 0
-    for run, messages in offered:
-        wanted = preferred(run.ordering_key)
-        takers = [] if wanted is None else [wanted]
-        fitting: list[Stretch] = []
-        for taker in chain(takers, range(turn, len(demands))):
-            fitting = _fitting(messages, counts[taker], rooms[taker], empty=not given[taker])
-            if fitting:
-                break
-            if taker == turn:  # full
-                turn += 1
-        if fitting:
-            given[taker].append((run, fitting))
-            counts[taker] -= len(fitting)
-            rooms[taker] -= sum(message.size for message in fitting)
-    return given
-
-
-def _fitting(messages: Sequence[Stretch], count: int, room: int, *, empty: bool) -> list[Stretch]:
-    fitting: list[Stretch] = []
-    for message in messages[:count]:
-        room -= message.size
-        if room < 0 and (fitting or not empty):
-            break
-        fitting.append(message)
-    return fitting
-
-
-class _Sharing:
-    """Fresh messages being shared out, in the order of the log."""
-
-    def __init__(self, demands: Sequence[Demand], max_run: int, preferred: Preferred) -> None:
-        self.shares: list[list[Stretch]] = [[] for _ in demands]
-        self._demands = demands
-        self._rooms = [demand.max_bytes for demand in demands]
-        self._max_run = max_run
-        self._preferred = preferred
-        self._turn = 0
-        self._takers: dict[str, int] = {}  # key -> the number of the demand that has it
-        self._left: dict[str, int] = {}  # key -> how many more may go out: none behind one that waits
-
-    def consider(self, message: Stretch) -> bool:
-        """Give a message to a demand, or let it wait for its key.  False: nobody has room for it."""
-        key = message.ordering_key
-        if key is not None and key in self._takers:
-            taker = self._takers[key]
-            if not self._has_room(taker, message):
-                self._left[key] = 0
-        else:
-            free_taker = self._taker_for(key, message)
-            if free_taker is None:
-                return False
-            taker = free_taker
-            if key is not None:
-                self._takers[key], self._left[key] = taker, self._max_run
-        if key is None or self._left[key]:
-            self.shares[taker].append(message)
-            self._rooms[taker] -= message.size
-            if key is not None:
-                self._left[key] -= 1
-        return True
-
-    def _taker_for(self, key: str | None, message: Stretch) -> int | None:
-        wanted = None if key is None else self._preferred(key)
-        if wanted is not None and self._has_room(wanted, message):
-            return wanted
-        while self._turn < len(self._demands):
-            if self._has_room(self._turn, message):
-                return self._turn
-            self._turn += 1
-        return None
-
-    def _has_room(self, taker: int, message: Stretch) -> bool:
-        share = self.shares[taker]
-        return len(share) < self._demands[taker].max_messages and (not share or self._rooms[taker] >= message.size)
-
-
-def share_in_order(
-    demands: Sequence[Demand], fresh: Sequence[Stretch], max_run: int, preferred: Preferred = nobody
-) -> tuple[list[list[Stretch]], int]:
-    """Fresh messages (stretches of one) for each demand, and how many of them were considered.
-
-    A key goes to one demand only, up to `max_run` messages of it; its others wait in the log from now on.
-    """
-    sharing = _Sharing(demands, max_run, preferred)
-    considered = sum(1 for _ in takewhile(sharing.consider, fresh))
-    return sharing.shares, considered
+GivenRun = tuple[OrderedRun, Sequence[MessageRange]]  # and which of its messages

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from broker.domain.errors import FailedPrecondition, InvalidArgument
-from broker.domain.labels import check_labels
+from broker.domain.resource_limits import check_labels
 
 MAX_LIFE = timedelta(days=7)  # Google's spec
 MIN_LIFE = timedelta(hours=1)  # one that would live shorter is refused

@@ -5,22 +5,21 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from broker.domain.ack_deadline import check_ack_deadline
 from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at
 from broker.domain.journal import NO_JOURNAL, Journal, check_journal
-from broker.domain.kept import update_kept
-from broker.domain.labels import check_labels
+from broker.domain.kept import check_kept, update_kept
 from broker.domain.letter_standing import KEPT
+from broker.domain.names import check_name
 from broker.domain.pause import Pause, is_of_endpoint
 from broker.domain.priority import Priorities
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
+from broker.domain.resource_limits import check_ack_deadline, check_labels, check_retention
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.timestamps import whole_milliseconds
-from broker.domain.topic import check_retention
 from broker.domain.transforms import Transforms, check_transforms, is_at_work
 
 DEFAULT_ACK_DEADLINE_SECONDS = 10
@@ -304,22 +303,26 @@ def wanted_subscription(
     )
 
 
+def check_new_subscription(subscription: Subscription, *, min_delivery_attempts: int) -> None:
+    """Raises InvalidArgument for a name or for values that a new subscription cannot have."""
+    check_name(subscription.name, "subscriptions")
+    check_subscription(subscription, min_delivery_attempts=min_delivery_attempts)
+    if subscription.kept:
+        check_kept(subscription.kept)
+
+
 def check_subscription(subscription: Subscription, *, min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS) -> None:
     """Raises InvalidArgument for values out of Google's limits.
 
     `min_delivery_attempts` below Google's 5 is an extension that the operator allows (A5).
     """
     check_labels(subscription.labels)
-    check_push(
-        subscription.push_config,
-        subscription.extensions.push,
-        exactly_once=subscription.enable_exactly_once_delivery,
-        ordered=subscription.enable_message_ordering,
-    )
-    check_alerts(subscription.extensions.alerts)
-    check_journal(subscription.extensions.journal)
-    check_transforms(subscription.transforms)
-    _check_exports(subscription)
+    if subscription.push_config != PULL or subscription.extensions != NO_EXTENSIONS:
+        _check_extensions(subscription)
+    if subscription.transforms:
+        check_transforms(subscription.transforms)
+    if subscription.kept:
+        _check_exports(subscription)
     if subscription.expiration_ttl is not None:
         _check_expiration_ttl(subscription.expiration_ttl)  # first: a retention that is not given follows it
     check_retention(subscription.message_retention)
@@ -330,6 +333,18 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
         _check_retry_policy(subscription.retry_policy)
     if subscription.dead_letter_policy is not None:
         _check_dead_letter_policy(subscription.dead_letter_policy, min_delivery_attempts)
+
+
+def _check_extensions(subscription: Subscription) -> None:
+    """Raises InvalidArgument for how the subscription is pushed, and for what Google's have not."""
+    check_push(
+        subscription.push_config,
+        subscription.extensions.push,
+        exactly_once=subscription.enable_exactly_once_delivery,
+        ordered=subscription.enable_message_ordering,
+    )
+    check_alerts(subscription.extensions.alerts)
+    check_journal(subscription.extensions.journal)
 
 
 def _check_exports(subscription: Subscription) -> None:

@@ -6,19 +6,16 @@ from datetime import timedelta
 from typing import Any
 from zlib import crc32
 
-from broker.domain.durations import format_duration
-from broker.domain.errors import InvalidArgument
 from broker.domain.freeze import Freeze
 from broker.domain.kept import update_kept
-from broker.domain.labels import check_labels
 from broker.domain.message import NewMessage
 from broker.domain.priority import level_of
+from broker.domain.resource_limits import check_labels, check_retention
 from broker.domain.schema import SchemaSettings, check_settings
 from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions, check_extensions
 from broker.domain.transforms import Transforms, check_transforms, is_at_work
 
 DELETED_TOPIC = "_deleted-topic_"  # what a subscription shows once its topic is gone (Google's spec)
-MIN_RETENTION, MAX_RETENTION = timedelta(minutes=10), timedelta(days=31)  # Google's limits
 
 # Field mask path -> JSON name, for fields that are stored and given back without effect.
 KEPT_FIELDS = {
@@ -123,12 +120,3 @@ def check_topic(topic: Topic) -> None:
         check_settings(topic.schema_settings)
     check_transforms(topic.transforms)
     check_extensions(topic.extensions)
-
-
-def check_retention(retention: timedelta) -> None:
-    """Raises InvalidArgument unless the message retention is between 10 minutes and 31 days."""
-    if not MIN_RETENTION <= retention <= MAX_RETENTION:
-        raise InvalidArgument(
-            f"message_retention_duration out of bounds. You passed {format_duration(retention)} in the request, "
-            "but the value must be between 600s and 2678400s."
-        )

@@ -15,11 +15,6 @@ _MAX_SUBSCRIPTIONS = 10_000  # that are remembered
 Rank = tuple[float, int]
 
 
-def level_in(subscription: Subscription, shard_id: int) -> int:
-    """How urgent what is in one of its shards is; more than any level: it is not."""
-    return subscription.levels.get(shard_id, MAX_LEVELS)
-
-
 @dataclass(slots=True)
 class Levels:
     """Of one subscription.  `shares`: what each level has had, by its weight; `empty`: where nothing more was when
@@ -75,30 +70,27 @@ class Levels:
             self.old.add(level)
 
 
-class LevelsOfAll:
-    """Of one process: a subscription's are remembered when nobody pulls just now."""
+class AllLevels:
+    """The levels of the subscriptions of a process, which are also remembered while nobody pulls."""
 
     def __init__(self) -> None:
         self._levels: dict[int, Levels] = {}
 
-    def of(self, subscription: Subscription) -> Levels | None:
-        """None: all its shards are alike."""
-        if not subscription.levels:
-            return None
+    def of(self, subscription: Subscription) -> Levels:
         if len(self._levels) >= _MAX_SUBSCRIPTIONS:
             self._levels.clear()
         return self._levels.setdefault(subscription.subscription_id, Levels())
 
 
-async def look_at_ages(
+async def read_ages(
     database: Database, shard_id: int, waiting: Sequence[tuple[Subscription, Levels]], now: datetime
 ) -> None:
-    """How long what waits in a shard has waited, for each of these."""
+    """Read how long the messages of a shard have waited, for each of these subscriptions."""
     retained_since: Mapping[int, datetime] = {each.subscription_id: now - each.retention for each, _ in waiting}
     async with database.at_any_node(shard_id) as connection:
         since = await read_waiting_since(connection, shard_id=shard_id, retained_since=retained_since, now=now)
     for subscription, levels in waiting:
         known = subscription.priorities
         if known is not None and known.age is not None:
-            level = level_in(subscription, shard_id)
+            level = subscription.levels.get(shard_id, MAX_LEVELS)
             levels.waits(shard_id, level, since.get(subscription.subscription_id, now), known.age, now)

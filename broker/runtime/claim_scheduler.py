@@ -1,15 +1,15 @@
-"""When messages are claimed, and for whom: wakes, turns, alarms and retries, for pulls and pushes alike.
+"""Decides when to claim, and for which subscriptions: wake-ups, turns, alarms and retries of pulls and pushes.
 
-    a publish, a nack, a new consumer ──► look ──► turn of the lane ──► claim for all that want ──► accept
-                                           ▲                                  │
-                     an alarm rings ───────┤◄── an alarm is set ◄── Quiet ────┤
-                     somebody is ready ────┘◄── held up: wants nothing ◄ More ┘
+    a publish, a nack, a new consumer ──► queued ──► turn of the group ──► claim for all that want ──► accept
+                                             ▲                                  │
+                       an alarm rings ───────┤◄── an alarm is set ◄── Quiet ────┤
+                  a consumer is ready ───────┘◄── held up: wants nothing ◄ More ┘
 
-Turns are shared by project, and in a project by shard, by the seconds that claims take; there what is urgent goes
-first (fair_turns.py).  A claim serves all that a project wants from the shard, up to 1,000 subscriptions in one
-transaction; one whose claims take long has turns of its own.  Consumers in doubt (push endpoints that fail, are
-slow or are new) count as one project, so however many projects have such, whoever does well waits for one turn of
-them.  What happens while a claim is under way is looked at after it, so no wake-up is lost.
+Turns are shared by project, and in a project by shard, by the seconds that claims take; urgent subscriptions of a
+project go first (fair_turns.py).  A claim serves all that a project wants from the shard, up to 1,000 subscriptions
+in one transaction; a subscription whose claims take long has turns of its own.  Consumers in doubt (push endpoints
+that fail, are slow or are new) count as one project, so however many projects have such, the others wait for one
+turn of them.  A wake-up while a claim is under way is handled after it, so none is lost.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from broker.domain.errors import Aborted, Unavailable
-from broker.runtime.claim_lanes import Lane, Lanes, Member, State, Watch
-from broker.runtime.claim_levels import look_at_ages
+from broker.runtime.claim_groups import ClaimGroup, ClaimGroups, ScheduledConsumer, ShardSubscription, State
+from broker.runtime.claim_levels import read_ages
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.core import Core
 from broker.runtime.delivery_transforms import DeliveryTransforms
@@ -29,7 +29,7 @@ from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
 from broker.runtime.turn_counts import ClaimCounts
 from broker.store.claim.claim import claim_at_any_node
-from broker.store.claim.request import MAX_CLAIMANTS, Claimant, ClaimRequest, Locked, More
+from broker.store.claim.request import MAX_TARGETS, ClaimRequest, ClaimTarget, Locked, More
 
 _FAILED_SECONDS = 1.0  # after which, at most, a claim that failed is tried again
 _SHORTEST_ALARM_SECONDS = 0.001
@@ -40,8 +40,8 @@ class ClaimScheduler:
     """Claims for its consumers, of which a subscription has one at most."""
 
     def __init__(self, core: Core, *, jitter: Jitter, turns_at_once: int, waits: bool) -> None:
-        """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that somebody
-        else holds; otherwise it is tried again in a moment.
+        """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that another
+        transaction has locked; otherwise it is tried again in a moment.
         """
         self._counts = ClaimCounts(core.counters)
         self._database, self._clock, self._tasks = core.database, core.clock, core.tasks
@@ -49,100 +49,97 @@ class ClaimScheduler:
         self._jitter, self._loop_turns = jitter, core.loop_turns
         self._turns_at_once = turns_at_once
         self._waits = waits
-        self._members: dict[int, Member] = {}  # by subscription
-        self._lanes = Lanes()
-        self._turns = FairTurns[TurnFor[Lane]](turns_at_once, long=LONG_SECONDS, tenants=core.tenants)
+        self._scheduled: dict[int, ScheduledConsumer] = {}  # by subscription
+        self._groups = ClaimGroups()
+        self._turns = FairTurns[TurnFor[ClaimGroup]](turns_at_once, long=LONG_SECONDS, tenants=core.tenants)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
-        self.transforms: DeliveryTransforms | None = None  # set by whoever connects the two
+        self.transforms: DeliveryTransforms | None = None  # set when both have been built
         self._served = asyncio.Event()
         self._stopping = False
 
-    # --- what there may be to do ---------------------------------------------------------------------------------
+    # --- wake-ups -------------------------------------------------------------------------------------------------
 
     def add(self, consumer: Consumer) -> None:
-        """A consumer is new, or was changed, or wants more: look at everything."""
+        """Claim from all shards for a consumer that is new, was changed, or wants more."""
         subscription = consumer.subscription
-        member = self._members.get(subscription.subscription_id)
-        if member is None:
-            member = self._members[subscription.subscription_id] = Member(consumer)
-        if member.shard_ids != subscription.shard_ids:
-            self._lanes.watch(member)
-        if member.urgent != subscription.is_urgent:
-            self._lanes.move(member)
-        self._look_everywhere(member)
+        scheduled = self._scheduled.get(subscription.subscription_id)
+        if scheduled is None:
+            scheduled = self._scheduled[subscription.subscription_id] = ScheduledConsumer(consumer)
+        if scheduled.shard_ids != subscription.shard_ids:
+            self._groups.add(scheduled)
+        if scheduled.urgent != subscription.is_urgent:
+            self._groups.move(scheduled)
+        self._schedule_all(scheduled)
 
     def remove(self, consumer: Consumer) -> None:
-        """Nothing is claimed for a consumer any more; it gets what is being claimed."""
-        member = self._members.pop(consumer.subscription.subscription_id)
-        member.removed = True
-        self._lanes.forget(member)
-        if member.alarm is not None:
-            member.alarm.cancel()
+        """Claim nothing for a consumer any more; it gets the messages that are being claimed."""
+        scheduled = self._scheduled.pop(consumer.subscription.subscription_id)
+        scheduled.removed = True
+        self._groups.remove(scheduled)
+        if scheduled.alarm is not None:
+            scheduled.alarm.cancel()
 
     def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
-        """A shard was published to, or messages of a subscription are due; neither given: anything may be."""
+        """Claim: a shard was published to, or messages of a subscription are due; neither given: either may be."""
         if subscription_id is not None:
-            if subscription_id in self._members:
-                self._look_everywhere(self._members[subscription_id])
+            if subscription_id in self._scheduled:
+                self._schedule_all(self._scheduled[subscription_id])
         elif shard_id is not None:
-            for lane in self._lanes.of_shard(shard_id):
-                lane.woken = True
-                self._queue(lane)
+            for group in self._groups.of_shard(shard_id):
+                group.woken = True
+                self._queue(group)
         else:
-            for member in self._members.values():
-                self._look_everywhere(member)
+            for scheduled in self._scheduled.values():
+                self._schedule_all(scheduled)
 
     def ready(self, subscription_id: int) -> None:
-        """The consumer may want something that it did not want before."""
-        member = self._members.get(subscription_id)
-        if member is not None:
-            self._look_at_held_up(member)
-            self._wake_with(member)
+        """Claim for a consumer that may want messages that it did not want before."""
+        scheduled = self._scheduled.get(subscription_id)
+        if scheduled is not None:
+            self._schedule_held_up(scheduled)
+            self._wake_with(scheduled)
 
     def watched_shards(self) -> Collection[int]:
         """The shards that there is a consumer for."""
-        return self._lanes.shards
+        return self._groups.shards
 
     async def stop(self) -> None:
-        """Begin no claim any more, and wait for those under way."""
+        """Begin no more claims, and wait for those under way."""
         self._stopping = True
         while self._serving or self._transforming:
             self._served.clear()
             await self._served.wait()
 
-    def _look_everywhere(self, member: Member) -> None:
+    def _schedule_all(self, scheduled: ScheduledConsumer) -> None:
         now = self._clock.now()
-        for watch in member.in_turn():
-            watch.due_at = now  # a claim under way has looked at what was due before
-            self._look(watch)
+        for shard in scheduled.in_turn():
+            shard.due_at = now  # a claim under way has only found what was due before
+            self._schedule(shard)
 
-    def _look(self, watch: Watch) -> None:
-        self._mark(watch)
-        if watch.state is State.QUEUED:
-            self._queue(watch.lane)
-
-    def _mark(self, watch: Watch) -> None:
-        """To be claimed for in its lane's next turn, or after the claim that is under way."""
-        if watch.state is State.CLAIMING:
-            watch.again = True
-        elif watch.state is not State.QUEUED:
-            watch.member.held_up.pop(watch, None)
-            watch.state = State.QUEUED
-            in_doubt = watch.member.consumer.in_doubt
-            watch.go_with(self._lanes.doubtful(watch.shard_id) if in_doubt else watch.home)
-            watch.lane.looks[watch] = None
-
-    def _look_at_held_up(self, member: Member) -> None:
-        if member.held_up and member.consumer.wants():
-            for watch in member.next_held_up(self._clock.now()):
-                self._look(watch)
-
-    def _queue(self, lane: Lane) -> None:
-        if lane.queued or self._stopping:
+    def _schedule(self, shard: ShardSubscription) -> None:
+        """Claim for it in its group's next turn, or after the claim that is under way."""
+        if shard.state is State.CLAIMING:
+            shard.again = True
             return
-        lane.queued, lane.queued_at = True, asyncio.get_running_loop().time()
-        self._turns.ask(TurnFor(lane.path, item=lane))
+        if shard.state is not State.QUEUED:
+            shard.scheduled.held_up.pop(shard, None)
+            shard.state = State.QUEUED
+            in_doubt = shard.scheduled.consumer.in_doubt
+            shard.join(self._groups.doubtful(shard.shard_id) if in_doubt else shard.own_group)
+            shard.group.pending[shard] = None
+        self._queue(shard.group)
+
+    def _schedule_held_up(self, scheduled: ScheduledConsumer) -> None:
+        if scheduled.held_up and scheduled.consumer.wants():
+            for shard in scheduled.next_held_up(self._clock.now()):
+                self._schedule(shard)
+
+    def _queue(self, group: ClaimGroup) -> None:
+        if group.queued or self._stopping:
+            return
+        group.queued, group.queued_at = True, asyncio.get_running_loop().time()
+        self._turns.ask(TurnFor(group.path, item=group))
         self._serve_more()
 
     def _serve_more(self) -> None:
@@ -152,46 +149,41 @@ class ClaimScheduler:
 
     # --- alarms --------------------------------------------------------------------------------------------------
 
-    def _set_alarm(self, member: Member) -> None:
-        """For what is due next, too: when a claim for it has ended, however it did."""
-        if member.removed:
+    def _set_alarm(self, scheduled: ScheduledConsumer) -> None:
+        """Wake the consumer when it asks for it, or when there may be messages for it again."""
+        if scheduled.removed:
             return
-        self._wake_with(member)
+        self._wake_with(scheduled)
         now = self._clock.now()
-        dues = [watch.due_at for watch in member.watches if watch.due_at is not None and watch.state is State.IDLE]
-        dues += member.retries_at(now)
-        if member.levels is not None and (old_at := member.next_old_at(now)):
-            dues.append(old_at)
-        if dues:
-            seconds = (min(dues) - now).total_seconds()
-            self._wake_at(member, asyncio.get_running_loop().time() + seconds)
+        due_at = scheduled.next_due_at(now)
+        if due_at is not None:
+            self._wake_at(scheduled, asyncio.get_running_loop().time() + (due_at - now).total_seconds())
 
-    def _wake_with(self, member: Member) -> None:
-        """When the consumer says."""
-        at = member.consumer.wakes_at(held_up=bool(member.held_up))
+    def _wake_with(self, scheduled: ScheduledConsumer) -> None:
+        at = scheduled.consumer.wakes_at(held_up=bool(scheduled.held_up))
         if at is not None:
-            self._wake_at(member, at)
+            self._wake_at(scheduled, at)
 
-    def _wake_at(self, member: Member, at: float) -> None:
-        """An alarm that rings too early does no harm, so one that is set already is only ever brought forward."""
+    def _wake_at(self, scheduled: ScheduledConsumer, at: float) -> None:
+        """Set the alarm, or bring it forward: one that rings too early does no harm."""
         loop = asyncio.get_running_loop()
         at = max(at, loop.time() + _SHORTEST_ALARM_SECONDS)
-        if member.alarm is not None:
-            if member.alarm_at <= at:
+        if scheduled.alarm is not None:
+            if scheduled.alarm_at <= at:
                 return
-            member.alarm.cancel()
-        member.alarm, member.alarm_at = loop.call_at(at, self._ring, member), at
+            scheduled.alarm.cancel()
+        scheduled.alarm, scheduled.alarm_at = loop.call_at(at, self._ring, scheduled), at
 
-    def _ring(self, member: Member) -> None:
-        """Something is due, or the consumer may want something again."""
-        member.alarm = None
-        member.consumer.woken()
+    def _ring(self, scheduled: ScheduledConsumer) -> None:
+        """Claim what is due, and for a consumer that may want messages again."""
+        scheduled.alarm = None
+        scheduled.consumer.woken()
         now = self._clock.now()
-        for watch in member.watches:
-            if watch.state is State.IDLE and watch.is_due(now):
-                self._look(watch)
-        self._look_at_held_up(member)
-        self._set_alarm(member)
+        for shard in scheduled.shards:
+            if shard.state is State.IDLE and shard.is_due(now):
+                self._schedule(shard)
+        self._schedule_held_up(scheduled)
+        self._set_alarm(scheduled)
 
     # --- turns ---------------------------------------------------------------------------------------------------
 
@@ -209,173 +201,176 @@ class ClaimScheduler:
             self._serving -= 1
             self._served.set()
 
-    async def _serve(self, lane: Lane) -> None:
-        """One turn."""
-        if lane.woken:
-            lane.woken = False
-            for watch in lane.watches.values():
-                watch.retried_until = None
-                self._look(watch)  # who is alone has another turn
-        claimants, giving_way = self._choose(lane)
-        lane.queued = False
-        if lane.looks:
-            self._queue(lane)
+    async def _serve(self, group: ClaimGroup) -> None:
+        if group.woken:
+            group.woken = False
+            for shard in group.subscriptions.values():
+                shard.retried_until = None
+                self._schedule(shard)  # one that has turns of its own waits for its next
+        targets, giving_way = self._choose(group)
+        group.queued = False
+        if group.pending:
+            self._queue(group)
         if giving_way:
-            await self._add_old_ones(lane.shard_id, giving_way, claimants)
-        if claimants:
-            await self._claim(lane, claimants)
+            await self._add_old_ones(group.shard_id, giving_way, targets)
+        if targets:
+            await self._claim(group, targets)
 
-    def _choose(self, lane: Lane) -> tuple[dict[Watch, Claimant], list[Watch]]:
-        """Who is claimed for in this turn; and who gives way, unless what waits there has waited too long."""
-        chosen: dict[Watch, Claimant] = {}
-        giving_way: list[Watch] = []
+    def _choose(self, group: ClaimGroup) -> tuple[dict[ShardSubscription, ClaimTarget], list[ShardSubscription]]:
+        """The targets of this turn; and subscriptions that give way unless their messages have waited too long."""
+        chosen: dict[ShardSubscription, ClaimTarget] = {}
+        giving_way: list[ShardSubscription] = []
         now = self._clock.now()
-        while lane.looks and len(chosen) + len(giving_way) < MAX_CLAIMANTS:
-            watch = next(iter(lane.looks))
-            del lane.looks[watch]
-            gives_way = watch.gives_way(now)
-            watch.state, watch.again = State.CLAIMING, False
+        while group.pending and len(chosen) + len(giving_way) < MAX_TARGETS:
+            shard = next(iter(group.pending))
+            del group.pending[shard]
+            gives_way = shard.gives_way(now)
+            shard.state, shard.again = State.CLAIMING, False
             if not gives_way:
-                self._begin(watch, chosen, now)
-            elif (old_at := watch.old_at(now)) and old_at <= now:
-                giving_way.append(watch)
+                self._begin(shard, chosen, now)
+            elif (old_at := shard.old_at(now)) and old_at <= now:
+                giving_way.append(shard)
             else:
-                self._wait(watch)
+                self._wait(shard)
         return chosen, giving_way
 
-    def _begin(self, watch: Watch, chosen: dict[Watch, Claimant], now: datetime) -> None:
+    def _begin(self, shard: ShardSubscription, chosen: dict[ShardSubscription, ClaimTarget], now: datetime) -> None:
         try:
-            claimant = watch.member.consumer.begin(now, due=watch.is_due(now))
-        except Exception as error:  # a fault of its own is nobody else's
-            self._fail(watch, None, error)
+            target = shard.scheduled.consumer.begin(now, due=shard.is_due(now))
+        except Exception as error:  # which must not affect other consumers
+            self._fail(shard, None, error)
             return
-        if claimant is not None:
-            chosen[watch] = watch.restrained(claimant, now)
+        if target is not None:
+            chosen[shard] = shard.restrained(target, now)
         else:
-            self._wait(watch)
+            self._wait(shard)
 
     async def _add_old_ones(
-        self, shard_id: int, giving_way: Sequence[Watch], chosen: dict[Watch, Claimant]
+        self, shard_id: int, giving_way: Sequence[ShardSubscription], chosen: dict[ShardSubscription, ClaimTarget]
     ) -> None:
         now = self._clock.now()
-        members = [watch.member for watch in giving_way]
-        asked = [(each.consumer.subscription, each.levels) for each in members if each.levels is not None]
+        consumers = [shard.scheduled for shard in giving_way]
+        asked = [(each.consumer.subscription, each.levels) for each in consumers if each.levels is not None]
         try:
-            await look_at_ages(self._database, shard_id, asked, now)
+            await read_ages(self._database, shard_id, asked, now)
         except Exception as error:
-            for watch in giving_way:
-                self._fail(watch, None, error)
+            for shard in giving_way:
+                self._fail(shard, None, error)
             return
-        for watch in giving_way:
-            if watch.member.removed:
-                watch.state = State.IDLE
-            elif watch.gives_way(now):
-                self._wait(watch)
-                self._look_at_held_up(watch.member)  # what it gave way to may be done
+        for shard in giving_way:
+            if shard.scheduled.removed:
+                shard.state = State.IDLE
+            elif shard.gives_way(now):
+                self._wait(shard)
+                self._schedule_held_up(shard.scheduled)  # the shards that go first may have none left
             else:
-                self._begin(watch, chosen, now)
+                self._begin(shard, chosen, now)
 
-    def _wait(self, watch: Watch) -> None:
-        self._hold_up(watch)
-        self._set_alarm(watch.member)
+    def _wait(self, shard: ShardSubscription) -> None:
+        self._hold_up(shard)
+        self._set_alarm(shard.scheduled)
 
-    def _hold_up(self, watch: Watch) -> None:
-        watch.state = State.HELD_UP
-        watch.member.held_up[watch] = None
+    def _hold_up(self, shard: ShardSubscription) -> None:
+        shard.state = State.HELD_UP
+        shard.scheduled.held_up[shard] = None
 
     # --- claims --------------------------------------------------------------------------------------------------
 
-    async def _claim(self, lane: Lane, claimants: Mapping[Watch, Claimant]) -> None:
-        left = dict(claimants)  # who has no answer yet
+    async def _claim(self, group: ClaimGroup, targets: Mapping[ShardSubscription, ClaimTarget]) -> None:
+        left = dict(targets)  # without an answer yet
         try:
-            await self._claim_for(lane, claimants, left)
-            for watch, claimant in tuple(left.items()):  # it failed, maybe because of one of them
-                await self._claim_for(lane, {watch: claimant}, left)
+            await self._claim_for(group, targets, left)
+            for shard, target in tuple(left.items()):  # it failed, maybe because of one of them
+                await self._claim_for(group, {shard: target}, left)
         except BaseException:
-            for watch, claimant in left.items():
-                self._fail(watch, claimant, Unavailable("The broker stops."))
+            for shard, target in left.items():
+                self._fail(shard, target, Unavailable("The broker stops."))
             raise
 
     async def _claim_for(
-        self, lane: Lane, claimants: Mapping[Watch, Claimant], left: dict[Watch, Claimant]
+        self,
+        group: ClaimGroup,
+        targets: Mapping[ShardSubscription, ClaimTarget],
+        left: dict[ShardSubscription, ClaimTarget],
     ) -> None:
-        """In one transaction.  Takes from `left` who is answered: nobody, if it is worth to try each alone."""
+        """Claim in one transaction.
+
+        Takes the targets that have an answer from `left`: none, if each is to be tried alone.
+        """
         now, begun_at = self._clock.now(), asyncio.get_running_loop().time()
         request = ClaimRequest(
-            shard_id=lane.shard_id,
-            claimants=list(claimants.values()),
+            shard_id=group.shard_id,
+            targets=list(targets.values()),
             now=now,
             clock=self._clock.now,
             jitter=self._jitter(),
             skip_locked=not self._waits,
-            turn=partial(self._loop_turns.turn, lane.path[0]),
+            turn=partial(self._loop_turns.turn, group.path[0]),
         )
         try:
             claimed = await retrying(lambda: claim_at_any_node(self._database, request, self._attempt_ids), Aborted)
         except Exception as error:
-            if len(claimants) == 1 or isinstance(error, Unavailable):
-                for watch in claimants:
-                    self._fail(watch, left.pop(watch), error)
+            if len(targets) == 1 or isinstance(error, Unavailable):
+                for shard in targets:
+                    self._fail(shard, left.pop(shard), error)
             return
         self._counts.claimed(claimed.values())
-        for watch, claimant in claimants.items():
-            del left[watch]
-            answer = Answer(lane.shard_id, claimant, claimed[claimant.subscription_id], now, begun_at)
-            subscription = watch.member.consumer.subscription
+        for shard, target in targets.items():
+            del left[shard]
+            answer = Answer(group.shard_id, target, claimed[target.subscription_id], now, begun_at)
+            subscription = shard.scheduled.consumer.subscription
             if subscription.transforms and self.transforms is not None and any(answer.claimed.deliveries):
                 self._transforming += 1
-                self._tasks.start(self._transform(watch, answer, self.transforms), name="transforms of a claim")
+                self._tasks.start(self._transform(shard, answer, self.transforms), name="transforms of a claim")
             else:
-                self._conclude(watch, answer)
+                self._conclude(shard, answer)
 
-    def _fail(self, watch: Watch, claimant: Claimant | None, error: BaseException) -> None:
-        """It may have been committed without our knowing: the next look learns when those messages fall due."""
-        watch.go_alone(False)
-        watch.due_at = self._clock.now() + timedelta(seconds=_FAILED_SECONDS * random.uniform(0.5, 1))  # noqa: S311
-        watch.state = State.IDLE
-        watch.member.held_up.pop(watch, None)  # if it was the answer that could not be taken
-        watch.member.consumer.fail(claimant, error)
-        self._set_alarm(watch.member)
+    def _fail(self, shard: ShardSubscription, target: ClaimTarget | None, error: BaseException) -> None:
+        """Claim again soon: the claim may have committed though it failed, and the next finds when its messages are
+        due.
+        """
+        shard.go_alone(False)
+        shard.due_at = self._clock.now() + timedelta(seconds=_FAILED_SECONDS * random.uniform(0.5, 1))  # noqa: S311
+        shard.state = State.IDLE
+        shard.scheduled.held_up.pop(shard, None)  # if it was the answer that could not be taken
+        shard.scheduled.consumer.fail(target, error)
+        self._set_alarm(shard.scheduled)
 
-    async def _transform(self, watch: Watch, answer: Answer, transforms: DeliveryTransforms) -> None:
-        """First; it may take a while, in which others have their turns."""
+    async def _transform(self, shard: ShardSubscription, answer: Answer, transforms: DeliveryTransforms) -> None:
+        """Transform the messages before the consumer gets them; others have turns meanwhile."""
         try:
-            transformed = await transforms.transformed(watch.member.consumer.subscription, answer)
+            transformed = await transforms.transformed(shard.scheduled.consumer.subscription, answer)
         except asyncio.CancelledError:
-            self._fail(watch, answer.claimant, Unavailable("The broker stops."))
+            self._fail(shard, answer.target, Unavailable("The broker stops."))
             raise
         except Exception as error:
-            self._fail(watch, answer.claimant, error)
+            self._fail(shard, answer.target, error)
         else:
-            self._conclude(watch, transformed)
+            self._conclude(shard, transformed)
         finally:
             self._transforming -= 1
             self._served.set()
 
-    def _conclude(self, watch: Watch, answer: Answer) -> None:
-        """A claim is over: tell the consumer, and know when to look next."""
-        self._counts.ended(watch.member.consumer.subscription.name, answer.claimed)
-        watch.go_alone(self._goes_alone(watch, answer))
-        again = watch.note(answer, waits=self._waits) or watch.again
-        watch.took(answer)
-        watch.claimed_at = answer.begun_at
-        watch.state = State.IDLE
-        if again:
-            self._hold_up(watch)  # until the consumer has been asked
+    def _conclude(self, shard: ShardSubscription, answer: Answer) -> None:
+        """Give the consumer the answer of a claim, and decide when to claim again."""
+        self._counts.ended(shard.scheduled.consumer.subscription.name, answer.claimed)
+        shard.go_alone(self._goes_alone(shard, answer))
+        if shard.finish(answer, waits=self._waits):
+            self._hold_up(shard)  # until the consumer has been asked
         try:
-            watch.member.consumer.accept(answer)
+            shard.scheduled.consumer.accept(answer)
         except Exception as error:
-            self._fail(watch, None, error)
+            self._fail(shard, None, error)
             return
-        if not watch.member.removed:
-            self._look_at_held_up(watch.member)
-            self._set_alarm(watch.member)
+        if not shard.scheduled.removed:
+            self._schedule_held_up(shard.scheduled)
+            self._set_alarm(shard.scheduled)
 
-    def _goes_alone(self, watch: Watch, answer: Answer) -> bool:
-        """Whether the next claim for it would keep others waiting: for a cursor, or while a filter looks far."""
+    def _goes_alone(self, shard: ShardSubscription, answer: Answer) -> bool:
+        """Whether the next claim for it would keep others waiting: for a cursor, or for a filter that scans far."""
         rest = answer.claimed.rest
         if not isinstance(rest, More):
             return isinstance(rest, Locked) and self._waits
         took = asyncio.get_running_loop().time() - answer.begun_at
-        may_be_long = watch.is_alone or answer.claimant.filter_path is not None
+        may_be_long = shard.is_alone or answer.target.filter_path is not None
         return may_be_long and took >= LONG_SECONDS

@@ -1,4 +1,4 @@
-"""Somebody for whom messages of one subscription are claimed: its pulls, or its endpoint (docs/claim.md)."""
+"""Consumers: the pulls of a subscription, or its endpoint, for which the scheduler claims (docs/claim.md)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -6,20 +6,22 @@ from typing import Protocol, Required, TypedDict, Unpack
 
 import msgspec
 
-from broker.domain.delivery import Demand
+from broker.domain.delivery import DeliveryRequest
 from broker.domain.ordered_run import Preferred
 from broker.domain.push_config import Digest
 from broker.domain.subscription import Subscription
-from broker.store.claim.request import Claimant, Claimed
+from broker.store.claim.request import Claimed, ClaimTarget
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a claim in a shard brought.  `now` is the database's time when it began, `begun_at` the event loop's.
-    `transformed`: it brought messages, which some may have been taken from since.
+    """The result of a claim in a shard for one consumer.
+
+    `now` is the database's time when it began, `begun_at` the event loop's.  `transformed`: it handed out messages,
+    some of which a transform may have removed since.
     """
 
     shard_id: int
-    claimant: Claimant
+    target: ClaimTarget
     claimed: Claimed
     now: datetime
     begun_at: float
@@ -27,14 +29,14 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Of its messages."""
+        """The number of messages."""
         return sum(len(delivery.messages) for deliveries in self.claimed.deliveries for delivery in deliveries)
 
 
 class Terms(TypedDict, total=False):
-    """What a consumer says of itself: the fields of Claimant that its subscription does not decide."""
+    """The fields of a ClaimTarget that the consumer decides rather than its subscription."""
 
-    demands: Required[Sequence[Demand]]
+    requests: Required[Sequence[DeliveryRequest]]
     ack_deadline: Required[timedelta]
     exactly_once: bool
     max_run: int
@@ -44,9 +46,9 @@ class Terms(TypedDict, total=False):
     wants_next: bool
 
 
-def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms]) -> Claimant:
-    """The claimant that a consumer of the subscription is now; `now` is the database's time."""
-    return Claimant(
+def claim_target(subscription: Subscription, now: datetime, **terms: Unpack[Terms]) -> ClaimTarget:
+    """The target for a consumer of the subscription; `now` is the database's time."""
+    return ClaimTarget(
         subscription_id=subscription.subscription_id,
         retained_since=now - subscription.retention,
         retry_policy=subscription.retry_policy,
@@ -63,48 +65,51 @@ def claimant_of(subscription: Subscription, now: datetime, **terms: Unpack[Terms
 
 
 class Consumer(Protocol):
-    """What the scheduler asks and tells.  Each `begin` that wants something is followed by one `accept` or `fail`.
+    """The calls of the scheduler.  Each `begin` that returns a target is followed by one `accept` or `fail`.
 
     Several claims for one consumer may be under way, in different shards, if it wants so.
     """
 
     @property
     def subscription(self) -> Subscription:
-        """As it is known now; its topic may have got more shards than it had."""
+        """The subscription as it was last read; its topic may have got more shards since."""
         ...
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it is not known to take soon what it gets.  All that is in doubt in a shard is claimed for
-        together, whatever its project, and has turns like one project: project names cost nothing.
+        """Whether it may not take soon what it gets.
+
+        All subscriptions in doubt of a shard are claimed for together, whatever their projects, and have turns like
+        one project: otherwise a tenant could get more turns by using more project names.
         """
         ...
 
     def wants(self) -> bool:
-        """Whether it would take messages now.  When that becomes true, `ClaimScheduler.ready` is to be called."""
+        """Whether it would take messages now.  Call `ClaimScheduler.ready` when that becomes true."""
         ...
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
-        """What it wants now, or None if that is nothing; `due`: redeliveries may be due.  What it raises comes back
-        to it by `fail`.
+    def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
+        """The target of a claim now, or None if it wants nothing; `due`: redeliveries may be due.
+
+        An exception is passed to its `fail`.
         """
         ...
 
     def accept(self, answer: Answer) -> None:
-        """This is what it gets, if anything, and why there is no more."""
+        """Take the messages of a claim, if any, and learn why there are no more."""
         ...
 
-    def fail(self, claimant: Claimant | None, error: BaseException) -> None:
-        """Claiming has failed, or (None) it could not begin.  It is tried again soon, if it wants."""
+    def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
+        """Learn that a claim has failed, or (None) could not begin.  It is tried again soon, if it wants."""
         ...
 
     def wakes_at(self, *, held_up: bool) -> float | None:
-        """When, by the event loop's time, `woken` is to be called though nothing has happened; None: never.
+        """The event loop's time at which to call `woken` though nothing has happened; None: never.
 
         `held_up`: there may be messages that it did not want.
         """
         ...
 
     def woken(self) -> None:
-        """The time has come."""
+        """Learn that this time has come."""
         ...

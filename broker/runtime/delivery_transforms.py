@@ -30,7 +30,7 @@ from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.consumer import Answer
 from broker.runtime.sandboxes import Sandboxes
 from broker.runtime.transforms import Programs
-from broker.store.claim.request import Claimant
+from broker.store.claim.request import ClaimTarget
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import TRANSFORM_DROPS, TRANSFORM_FAILURES
 from broker.telemetry.state_changes import StateChanges
@@ -82,20 +82,20 @@ class DeliveryTransforms:
         """What is handed out of it, once it is written what became of the rest."""
         if not subscription.transforms_messages:
             return answer
-        kept = await self._transform(subscription, answer.claimant, answer.claimed.deliveries)
+        kept = await self._transform(subscription, answer.target, answer.claimed.deliveries)
         return replace(answer, claimed=replace(answer.claimed, deliveries=kept), transformed=True)
 
     async def _transform(
-        self, subscription: Subscription, claimant: Claimant, deliveries: Sequence[Sequence[Delivery]]
+        self, subscription: Subscription, target: ClaimTarget, deliveries: Sequence[Sequence[Delivery]]
     ) -> Sequence[Sequence[Delivery]]:
         messages = [
             _given(delivery.shard_id, message)
-            for of_demand in deliveries
-            for delivery in of_demand
+            for of_request in deliveries
+            for delivery in of_request
             for message in delivery.messages
         ]
         program = self._programs.of(subscription.name, subscription.transforms)
-        seconds = min(CLAIM_SECONDS, claimant.ack_deadline.total_seconds() / 2)
+        seconds = min(CLAIM_SECONDS, target.ack_deadline.total_seconds() / 2)
         try:
             outcomes: Sequence[Outcome] = await self._sandboxes.run(program, messages, seconds=seconds)
             endings = _Endings()
@@ -104,8 +104,8 @@ class DeliveryTransforms:
             outcomes, endings = (), _Endings(pause=_BUSY_SECONDS)
         each = iter(outcomes)
         kept = [
-            list(self._divide(subscription, of_demand, demand.max_bytes, each, endings))
-            for of_demand, demand in zip(deliveries, claimant.demands, strict=True)
+            list(self._divide(subscription, of_request, request.max_bytes, each, endings))
+            for of_request, request in zip(deliveries, target.requests, strict=True)
         ]
         if endings:
             await self._write(subscription, endings)
@@ -119,7 +119,7 @@ class DeliveryTransforms:
         outcomes: Iterator[Outcome],
         endings: _Endings,
     ) -> Iterator[Delivery]:
-        """Those that are handed out for one demand, with what is left of their messages."""
+        """Those that are handed out for one request, with what is left of their messages."""
         has_some = False
         for delivery in deliveries:
             name = attempt_name(subscription.subscription_id, delivery)

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from broker.domain.ack_id import attempt_name
-from broker.domain.delivery import Delivery, Demand
+from broker.domain.delivery import Delivery, DeliveryRequest
 from broker.domain.errors import BrokerError, Unavailable
 from broker.domain.fair_stock import FairStock, Over
 from broker.domain.journal import Told
@@ -68,7 +68,7 @@ class LongPoll:
     async def pull(
         self,
         subscription: Subscription,
-        demand: Demand,
+        request: DeliveryRequest,
         *,
         wait_seconds: float,
         hung_up: Callable[[], Awaitable[None]] | None = None,
@@ -87,7 +87,7 @@ class LongPoll:
             raise _too_many(over, wait=wait)
         try:
             loop = asyncio.get_running_loop()
-            pull = WaitingPull(demand, wait, loop.create_future(), loop.create_future(), terms)
+            pull = WaitingPull(request, wait, loop.create_future(), loop.create_future(), terms)
             deliveries = await self._pull(subscription, pull, wait_seconds, hung_up)
             if deliveries:
                 self._counts.sent(subscription.name, deliveries, self._clock.now())

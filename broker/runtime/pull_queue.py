@@ -13,13 +13,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery, DeliveryRequest
 from broker.domain.names import project_of
 from broker.domain.slow_readers import slow_readers
 from broker.domain.subscription import Subscription
-from broker.runtime.consumer import Answer, claimant_of
+from broker.runtime.consumer import Answer, claim_target
 from broker.runtime.key_owners import KeyOwners
-from broker.store.claim.request import Claimant, Gone, More, Quiet
+from broker.store.claim.request import ClaimTarget, Gone, More, Quiet
 
 MAX_CLAIM_MESSAGES = 4_000  # one claim serves so many messages at most; the pulls beyond wait for the next
 MAX_CLAIM_PULLS = 250  # and so many of them: with thousands each step of a claim has the event loop for long
@@ -55,7 +55,7 @@ class WaitingPull:
     caller takes what is being claimed, and waits for no more.
     """
 
-    demand: Demand
+    request: DeliveryRequest
     wait: bool
     answer: asyncio.Future[list[Delivery]]
     parked: asyncio.Future[None]
@@ -174,7 +174,7 @@ class PullQueue:
     def wants(self) -> bool:
         return bool(self.pulls) and not self.serving and self.subscription.pause is None
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
+    def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
         """For as many as one claim serves.  Redeliveries are looked for always: they may be another process's."""
         if not self.wants():
             return None
@@ -188,10 +188,10 @@ class PullQueue:
         ack_deadline = self.serving[0].terms.ack_deadline  # which is all of theirs
         if ack_deadline is None:
             ack_deadline = timedelta(seconds=subscription.ack_deadline_seconds)
-        return claimant_of(
+        return claim_target(
             subscription,
             now,
-            demands=demands_of(self.serving),
+            requests=requests_of(self.serving),
             ack_deadline=ack_deadline,
             exactly_once=subscription.enable_exactly_once_delivery,
             max_run=1 if subscription.extensions.one_per_ordering_key else MAX_MESSAGES_PER_ATTEMPT,
@@ -217,7 +217,7 @@ class PullQueue:
             self._put_back(hungry, answer)
         self._tell_if_idle()
 
-    def fail(self, claimant: Claimant | None, error: BaseException) -> None:
+    def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
         """End those that it was claimed for, and those that stand behind them."""
         served, self.serving = self.serving, []
         for pull in served:
@@ -289,18 +289,18 @@ def take(waiting: Line) -> list[WaitingPull]:
     messages = 0
     ack_deadline = waiting.first.terms.ack_deadline
     while waiting and len(taken) < MAX_CLAIM_PULLS and waiting.first.terms.ack_deadline == ack_deadline:
-        demand = waiting.first.demand
-        messages += min(demand.max_messages, part) if demand.evenly else demand.max_messages
+        request = waiting.first.request
+        messages += min(request.max_messages, part) if request.evenly else request.max_messages
         if taken and messages > MAX_CLAIM_MESSAGES:
             break
         taken.append(waiting.popleft())
     return taken
 
 
-def demands_of(pulls: Sequence[WaitingPull]) -> list[Demand]:
+def requests_of(pulls: Sequence[WaitingPull]) -> list[DeliveryRequest]:
     """What one claim is asked for, so that all get something: equal parts of the bytes, and of the messages for
     those who share evenly.
     """
     max_bytes = MAX_CLAIM_BYTES // len(pulls)
     part = max(1, MAX_CLAIM_MESSAGES // len(pulls))
-    return [pull.demand.within(part if pull.demand.evenly else None, max_bytes) for pull in pulls]
+    return [pull.request.within(part if pull.request.evenly else None, max_bytes) for pull in pulls]

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from broker.domain.ack_deadline import check_nack_delay, check_new_ack_deadline
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.dead_letter import NACK, REJECT
 from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from broker.domain.journal import NOBODY, Author, Told
 from broker.domain.names import leaf, project_of
+from broker.domain.resource_limits import check_nack_delay, check_new_ack_deadline
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import Subscription
 from broker.runtime.ack_batch import NewDeadline, RefusedAcks

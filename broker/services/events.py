@@ -31,6 +31,6 @@ class EventService:
             if project_of(topic) != project:
                 raise InvalidArgument(f"eventTopic must be a topic of {project} itself (eventTopic={topic[:200]}).")
         async with self._database.transaction() as connection:
-            if topic and await topics.lock_topic(connection, name=topic, share=True) is None:
+            if topic and await topics.share_topic(connection, name=topic) is None:
                 raise not_found("Event topic does not exist", topic, "topics")
             await events.write_event_topic(connection, project=project, topic=topic, now=self._clock.now())

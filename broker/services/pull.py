@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from msgspec.structs import replace
 
-from broker.domain.delivery import MAX_RESPONSE_BYTES, Delivery, Demand, demand_of
+from broker.domain.delivery import MAX_RESPONSE_BYTES, Delivery, DeliveryRequest, delivery_request
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
 from broker.domain.names import leaf, project_of
@@ -68,14 +68,14 @@ class PullService:
         ResourceExhausted (a quota).
         """
         subscription = await pullable(self._resources, subscription_name)
-        demand = demand_of(max_messages, max_bytes)
+        request = delivery_request(max_messages, max_bytes)
         if subscription.journal is not None:
-            demand = replace(demand, author=Author(principal, address))
+            request = replace(request, author=Author(principal, address))
         reading = self._readers.pulls(subscription.subscription_id, principal, address)
         wait_seconds = 0 if return_immediately else self._longest_wait(seconds_left)
         if not self._quotas.on:
-            return await self._pull(subscription, demand, wait_seconds, hung_up, reading)
-        demand = await self._within_quotas(subscription, principal, demand)
+            return await self._pull(subscription, request, wait_seconds, hung_up, reading)
+        request = await self._within_quotas(subscription, principal, request)
         deadline = time.monotonic() + wait_seconds
         if return_immediately:
             counted: AbstractContextManager[None] = nullcontext()
@@ -83,14 +83,14 @@ class PullService:
             counted = await self._quotas.connections.open(project_of(subscription_name))
         with counted:
             left = max(deadline - time.monotonic(), 0)
-            subscription, deliveries = await self._pull(subscription, demand, left, hung_up, reading)
+            subscription, deliveries = await self._pull(subscription, request, left, hung_up, reading)
         handed_out(self._quotas, subscription, principal, deliveries)
         return subscription, deliveries
 
     async def _pull(
         self,
         subscription: Subscription,
-        demand: Demand,
+        request: DeliveryRequest,
         wait_seconds: float,
         hung_up: Callable[[], Awaitable[None]],
         reading: Reading,
@@ -102,7 +102,7 @@ class PullService:
                 wait = max(deadline - time.monotonic(), 0)
                 with spending("messages"):
                     deliveries = await self._long_poll.pull(
-                        subscription, demand, wait_seconds=wait, hung_up=hung_up
+                        subscription, request, wait_seconds=wait, hung_up=hung_up
                     )
             except SubscriptionChanged:
                 self._resources.forget(subscription)
@@ -112,13 +112,15 @@ class PullService:
                 self._readers.handed_out(reading, deliveries)
                 return subscription, deliveries
 
-    async def _within_quotas(self, subscription: Subscription, principal: str, demand: Demand) -> Demand:
+    async def _within_quotas(
+        self, subscription: Subscription, principal: str, request: DeliveryRequest
+    ) -> DeliveryRequest:
         """Count a pull; what it may take of what it wants.  Raises QuotaExceeded."""
         project = project_of(subscription.name)
         gauge = self._quotas.subscribing(project, principal)
         now = await self._quotas.check(gauge, project)
         gauge.take(now, requests=1)
-        return demand.within(*gauge.left(now, messages=demand.max_messages, size=demand.max_bytes))
+        return request.within(*gauge.left(now, messages=request.max_messages, size=request.max_bytes))
 
     def _longest_wait(self, seconds_left: float | None) -> float:
         if seconds_left is None:

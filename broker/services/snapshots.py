@@ -6,10 +6,10 @@ from datetime import datetime
 
 from broker.domain.errors import AlreadyExists
 from broker.domain.field_mask import Update, check_field_mask
-from broker.domain.labels import check_labels
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.position import Position
+from broker.domain.resource_limits import check_labels
 from broker.domain.snapshot import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Snapshot, check_snapshot, first_expire_time
 from broker.domain.subscription import Subscription
 from broker.runtime.core import Core

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from broker.domain.ack_id import attempt_name
-from broker.domain.delivery import MAX_GRPC_RESPONSE_BYTES, MAX_MESSAGES_PER_ATTEMPT, Delivery, Demand
+from broker.domain.delivery import MAX_GRPC_RESPONSE_BYTES, MAX_MESSAGES_PER_ATTEMPT, Delivery, DeliveryRequest
 from broker.domain.errors import Aborted, NotFound, Unavailable
 from broker.domain.flow_control import FlowControl
 from broker.domain.journal import NOBODY, Author
@@ -143,7 +143,7 @@ class MessageStream:
                 return []
         return await self._parts.long_poll.pull(
             self.subscription,
-            Demand(max_messages=room, max_bytes=size, evenly=True, author=self.author),
+            DeliveryRequest(max_messages=room, max_bytes=size, evenly=True, author=self.author),
             wait_seconds=WAIT_SECONDS,
             terms=self._terms,
         )

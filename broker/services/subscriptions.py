@@ -6,7 +6,7 @@ from dataclasses import replace
 from broker.domain.errors import AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument, NotFound
 from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
-from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of, random_name
+from broker.domain.names import check_project, check_shape, leaf, not_found, project_of, random_name
 from broker.domain.page import Page, cut_page
 from broker.domain.push_config import PushConfig
 from broker.domain.subscription import (
@@ -14,6 +14,7 @@ from broker.domain.subscription import (
     MIN_DELIVERY_ATTEMPTS,
     MUTABLE_FIELDS,
     Subscription,
+    check_new_subscription,
     check_subscription,
 )
 from broker.filtering.changes import compiled_filter
@@ -90,22 +91,21 @@ class SubscriptionService:
         check_shape(wanted.topic, "topics")
         if not wanted.name:
             wanted = replace(wanted, name=random_name(beside=wanted.topic, collection="subscriptions"))
-        check_name(wanted.name, "subscriptions")
-        check_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
-        check_kept(wanted.kept)
-        await self._transforms.check(wanted.name, wanted.transforms)
-        wanted = replace(wanted, **compiled_filter(wanted.filter)._asdict())
+        check_new_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
+        if wanted.transforms:
+            await self._transforms.check(wanted.name, wanted.transforms)
+        if wanted.filter:
+            wanted = replace(wanted, **compiled_filter(wanted.filter)._asdict())
         async with self._database.transaction() as connection:
-            # Shared with other creations, but not with a deletion of the topic.
-            topic = await topics.lock_topic(connection, name=wanted.topic, share=True)
-            if topic is None:
+            topic_id = await topics.share_topic(connection, name=wanted.topic)
+            if topic_id is None:
                 raise not_found("Subscription topic does not exist", wanted.topic, "topics")
             await _require_dead_letter_topic(connection, wanted)
             await self._require_account(connection, wanted)
             subscription = await subscriptions.insert_subscription(
                 connection,
                 subscription=sealed(wanted, self._secrets),
-                topic_id=topic.topic_id,
+                topic_id=topic_id,
                 now=self._clock.now(),
             )
             if subscription is not None:

@@ -20,7 +20,7 @@ BANNED = {
     "dlq": "dead letter",
     "bookmark": "cursor",
     "watermark": "head, or floor",
-    "extent": "stretch",
+    "extent": "message range",
     "puller": "consumer",
     "tombstone": "settled",
 }

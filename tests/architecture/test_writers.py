@@ -9,7 +9,7 @@ LOADED = re.compile(r'statements\.(?:hot|load)\("(\w+)"\)')
 TABLE = re.compile(r"\bdelivery_attempts\.(?:insert|update|delete)\(|(?:insert|update|delete)\(delivery_attempts\)")
 
 WRITERS = {
-    "claim/ordered.py",
+    "claim/passed.py",
     "claim/write.py",
     "log/cursors.py",
     "log/dead_letters.py",

@@ -302,7 +302,8 @@ async def test_who_goes_on_from_the_catalog_to_shards_waits_until_nodes_have_hea
 
     async def subscribe() -> Log:
         async with database.transaction() as connection:
-            topic = await topics.lock_topic(connection, name=f"projects/p/topics/{name}", share=True)
+            await topics.share_topic(connection, name=f"projects/p/topics/{name}")
+            topic = await topics.find_topic(connection, name=f"projects/p/topics/{name}")
             assert topic is not None
             return Log(database, now, topic, await add_subscription(connection, topic, f"{name}-sub", now))
 

@@ -167,14 +167,14 @@ async def test_what_is_being_made_when_a_project_is_reset_is_waited_for(
     await rest.create_topic()
     await rest.create_subscription()
     async with brokers[0].core.database.transaction() as connection:
-        topic = await topics.lock_topic(connection, name=rest.topic(), share=True)
+        topic_id = await topics.share_topic(connection, name=rest.topic())
         known = await subscriptions.find_subscription(connection, name=rest.subscription())
-        assert topic is not None
+        assert topic_id is not None
         assert known is not None
         await subscriptions.insert_subscription(
             connection,
             subscription=replace(known, name=rest.subscription("made")),
-            topic_id=topic.topic_id,
+            topic_id=topic_id,
             now=brokers[0].core.clock.now(),
         )
         reset = asyncio.create_task(rest.ok("POST", f"{rest.project}:reset"))

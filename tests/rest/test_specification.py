@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import schemathesis
 
-from broker.domain import delivery, labels, page, publish_limits, topic
+from broker.domain import delivery, page, publish_limits, resource_limits
 from broker.domain.errors import InvalidArgument
 from broker.domain.names import check_name
 from broker.domain.payload import MAX_PAYLOAD_BYTES
@@ -82,10 +82,11 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"{publish_limits.MAX_REQUEST_BYTES:,} bytes" in schema("PublishRequest")["description"]
     received = schema("PullResponse")["properties"]["receivedMessages"]
     assert received["maxItems"] == delivery.MAX_MESSAGES_PER_ATTEMPT
-    assert schema("Labels")["maxProperties"] == labels.MAX_LABELS
+    assert schema("Labels")["maxProperties"] == resource_limits.MAX_LABELS
     assert schema("ListTopicsResponse")["properties"]["topics"]["maxItems"] == page.MAX_PAGE_SIZE
     assert f"{page.DEFAULT_PAGE_SIZE}, more than {page.MAX_PAGE_SIZE:,}" in PATHS["pageSize"]["description"]
-    retention = f"{topic.MIN_RETENTION.total_seconds():.0f}s to {topic.MAX_RETENTION.total_seconds():.0f}s"
+    least, most = resource_limits.MIN_RETENTION, resource_limits.MAX_RETENTION
+    retention = f"{least.total_seconds():.0f}s to {most.total_seconds():.0f}s"
     for resource in ("Topic", "Subscription"):
         assert retention in schema(resource)["properties"]["messageRetentionDuration"]["description"]
     assert f"{MAX_PAYLOAD_BYTES:,} bytes" in specification()["info"]["description"]

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from broker.domain.delivery import Delivery
-from broker.domain.priority import MIN_AGE, Priorities
+from broker.domain.priority import MAX_LEVELS, MIN_AGE, Priorities
 from broker.domain.subscription import Subscription
 from broker.runtime import claim_scheduler
-from broker.runtime.claim_lanes import Member, State, Watch
-from broker.runtime.claim_levels import Levels, level_in
+from broker.runtime.claim_groups import ScheduledConsumer, ShardSubscription, State
+from broker.runtime.claim_levels import Levels
 from broker.runtime.claim_scheduler import ClaimScheduler
 from broker.runtime.consumer import Answer
-from broker.store.claim.request import Claimant, Claimed, ClaimRequest, More, Quiet
+from broker.store.claim.request import Claimed, ClaimRequest, ClaimTarget, More, Quiet
 from tests.fixtures.broker import eventually
 from tests.runtime.test_claim_scheduler import Claims, Eater, played  # noqa: F401  (a fixture)
 
@@ -43,10 +43,10 @@ class Hasty(Eater):
     def wants(self) -> bool:
         return super().wants() and (self.at_once or not self.serving)
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
-        claimant = super().begin(now, due=due)
-        self.serving |= claimant is not None
-        return claimant
+    def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
+        target = super().begin(now, due=due)
+        self.serving |= target is not None
+        return target
 
     def accept(self, answer: Answer) -> None:
         self.serving = False
@@ -62,8 +62,8 @@ class There:
 
     def answer(self, request: ClaimRequest) -> Mapping[int, Claimed]:
         claimed = {}
-        for each in request.claimants:
-            count = min(each.demands[0].max_messages, self.counts.get(request.shard_id, 0))
+        for each in request.targets:
+            count = min(each.requests[0].max_messages, self.counts.get(request.shard_id, 0))
             messages: list[Any] = [None] * count
             deliveries = [Delivery(request.shard_id, 1, 1, messages)] if count else []
             if count:
@@ -124,8 +124,10 @@ async def test_while_a_claim_of_what_is_urgent_is_under_way_nothing_else_is_clai
 @pytest.mark.parametrize(
     "rule_out",
     [
-        lambda patch: patch.setattr(Watch, "gives_way", lambda self, now: False),
-        lambda patch: patch.setattr(Watch, "may_have_something", lambda self, now: self.state is State.QUEUED),
+        lambda patch: patch.setattr(ShardSubscription, "gives_way", lambda self, now: False),
+        lambda patch: patch.setattr(
+            ShardSubscription, "may_have_messages", lambda self, now: self.state is State.QUEUED
+        ),
     ],
     ids=["nobody gives way", "a claim under way does not count"],
 )
@@ -166,13 +168,13 @@ async def test_it_would_not_if_nobody_gave_way(
     played: Claims,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Watch, "gives_way", lambda self, now: False)
-    monkeypatch.setattr(Member, "next_held_up", lambda self, now: sorted(self.held_up, key=_plain_first))
+    monkeypatch.setattr(ShardSubscription, "gives_way", lambda self, now: False)
+    monkeypatch.setattr(ScheduledConsumer, "next_held_up", lambda self, now: sorted(self.held_up, key=_plain_first))
     assert (await _urgent_while_nothing_is_wanted(played))[0] == PLAIN
 
 
-def _plain_first(watch: Watch) -> int:
-    return watch.shard_id
+def _plain_first(shard: ShardSubscription) -> int:
+    return shard.shard_id
 
 
 # --- whoever begins sees all that was published before ---------------------------------------------------------
@@ -199,13 +201,13 @@ async def test_it_would_not_if_it_looked_only_where_something_is_known_of(
     played: Claims,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def look(scheduler: ClaimScheduler, member: Member) -> None:
-        known = [watch for watch in member.watches if watch.state is not State.IDLE or not watch.claimed_at]
-        for watch in known:
-            scheduler._look(watch)
-        scheduler._look_at_held_up(member)
+    def look(scheduler: ClaimScheduler, scheduled: ScheduledConsumer) -> None:
+        known = [shard for shard in scheduled.shards if shard.state is not State.IDLE or not shard.claimed_at]
+        for shard in known:
+            scheduler._schedule(shard)
+        scheduler._schedule_held_up(scheduled)
 
-    monkeypatch.setattr(ClaimScheduler, "_look_everywhere", look)
+    monkeypatch.setattr(ClaimScheduler, "_schedule_all", look)
     assert await _unheard(played) == [PLAIN]
 
 
@@ -221,9 +223,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         shard_ids.append(shard_id)
         for subscription, levels in waiting:
             since = now - AGE if shard_id == PLAIN else now
-            levels.waits(shard_id, level_in(subscription, shard_id), since, AGE, now)
+            levels.waits(shard_id, subscription.levels.get(shard_id, MAX_LEVELS), since, AGE, now)
 
-    monkeypatch.setattr(claim_scheduler, "look_at_ages", look)
+    monkeypatch.setattr(claim_scheduler, "read_ages", look)
     return shard_ids
 
 
@@ -266,9 +268,9 @@ async def _grows_old(played: Claims, monkeypatch: pytest.MonkeyPatch) -> list[in
     async def look(_: Any, shard_id: int, waiting: Sequence[tuple[Subscription, Levels]], now: datetime) -> None:
         first.append(now)
         for subscription, levels in waiting:
-            levels.waits(shard_id, level_in(subscription, shard_id), first[0], MIN_AGE, now)
+            levels.waits(shard_id, subscription.levels.get(shard_id, MAX_LEVELS), first[0], MIN_AGE, now)
 
-    monkeypatch.setattr(claim_scheduler, "look_at_ages", look)
+    monkeypatch.setattr(claim_scheduler, "read_ages", look)
     there = begin(played, {PLAIN: 1, URGENT: 2})
     eater = Hasty(1, appetite=0, at_once=True, priorities=Priorities(3, age=MIN_AGE))
     played.scheduler.add(eater)
@@ -294,5 +296,5 @@ async def test_it_would_not_without_an_alarm(
     played: Claims,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Member, "next_old_at", lambda self, now: None)
+    monkeypatch.setattr(ScheduledConsumer, "next_old_at", lambda self, now: None)
     assert PLAIN not in await _grows_old(played, monkeypatch)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.domain.delivery import Delivery, Demand
+from broker.domain.delivery import Delivery, DeliveryRequest
 from broker.domain.errors import Aborted, Internal, Unavailable
 from broker.domain.push_config import PushConfig, PushOptions
 from broker.domain.subscription import Extensions, Subscription
@@ -23,13 +23,13 @@ from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import PullTerms
 from broker.runtime.tasks import Tasks
 from broker.store.claim import claim as claiming
-from broker.store.claim.request import Claimant, Claimed, ClaimRequest, Locked, More, Quiet, Rest
+from broker.store.claim.request import Claimed, ClaimRequest, ClaimTarget, Locked, More, Quiet, Rest
 from tests.fixtures.broker import eventually
 from tests.fixtures.claims import pull_claims
 from tests.fixtures.log import Log, add_subscription
 
 SHARD = 1
-TEN = Demand(max_messages=10, max_bytes=1_000_000)
+TEN = DeliveryRequest(max_messages=10, max_bytes=1_000_000)
 
 
 # --- with a real log --------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ async def test_one_claim_serves_the_pulls_of_all_subscriptions_that_a_publish_wa
     await log.publish("a")
     long_poll._scheduler.wake(log.shard_id, None)
     assert await asyncio.gather(*pulls) == [[b"a"]] * 20
-    assert [len(request.claimants) for request in claims] == [20]
+    assert [len(request.targets) for request in claims] == [20]
 
 
 async def test_long_steps_of_a_claim_are_its_projects(
@@ -176,14 +176,14 @@ class Eater:
     def wants(self) -> bool:
         return self.appetite > 0
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
+    def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
         if not self.wants():
             return None
         self.asked_for_due.append(due)
-        demand = Demand(max_messages=self.appetite, max_bytes=1_000)
-        return Claimant(
+        request = DeliveryRequest(max_messages=self.appetite, max_bytes=1_000)
+        return ClaimTarget(
             subscription_id=self.number,
-            demands=(demand,),
+            requests=(request,),
             ack_deadline=timedelta(seconds=60),
             retained_since=now,
             filter_path=self.filter_path,
@@ -197,7 +197,7 @@ class Eater:
         self.appetite -= sum(len(delivery.messages) for delivery in deliveries)
         self.rests.append(answer.claimed.rest)
 
-    def fail(self, claimant: Claimant | None, error: BaseException) -> None:
+    def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
         self.failures.append(error)
 
     def wakes_at(self, *, held_up: bool) -> float | None:
@@ -219,7 +219,7 @@ class Claims:
 
     @property
     def groups(self) -> list[list[int]]:
-        return [[each.subscription_id for each in request.claimants] for request in self.requests]
+        return [[each.subscription_id for each in request.targets] for request in self.requests]
 
 
 def nothing(rest: Rest) -> Claimed:
@@ -227,7 +227,7 @@ def nothing(rest: Rest) -> Claimed:
 
 
 def quiet(request: ClaimRequest) -> dict[int, Claimed]:
-    return {each.subscription_id: nothing(Quiet()) for each in request.claimants}
+    return {each.subscription_id: nothing(Quiet()) for each in request.targets}
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ async def test_a_cursor_that_is_locked_is_waited_for_by_a_claim_for_it_alone(pla
     def locked(request: ClaimRequest) -> Mapping[int, Claimed]:
         if request.waits:
             return quiet(request)
-        return {each.subscription_id: nothing(Locked()) for each in request.claimants}
+        return {each.subscription_id: nothing(Locked()) for each in request.targets}
 
     played.answer = locked
     eaters = [Eater(number) for number in (1, 2, 3)]
@@ -320,7 +320,7 @@ async def test_a_cursor_that_is_locked_is_waited_for_by_a_claim_for_it_alone(pla
 
 async def test_of_a_claim_that_fails_each_is_tried_alone(played: Claims) -> None:
     def poisoned(request: ClaimRequest) -> Mapping[int, Claimed]:
-        if any(each.subscription_id == 2 for each in request.claimants):
+        if any(each.subscription_id == 2 for each in request.targets):
             raise Internal("for the test")
         return quiet(request)
 
@@ -357,7 +357,7 @@ async def test_while_one_has_more_the_others_get_their_turns(log: Log, tasks: Ta
         rest = More() if len(played.requests) < 50 else Quiet()
         return {
             each.subscription_id: nothing(rest if each.subscription_id == 1 else Quiet())
-            for each in request.claimants
+            for each in request.targets
         }
 
     played.answer = endless
@@ -376,8 +376,7 @@ async def test_a_neighbour_is_claimed_for_at_once_though_a_projects_claims_take_
     monkeypatch.setattr(played.scheduler._turns, "_long", 0.0)  # any claim is a long one
     shards = range(100, 140)
     played.answer = lambda request: {
-        each.subscription_id: nothing(Quiet() if request.shard_id == SHARD else More())
-        for each in request.claimants
+        each.subscription_id: nothing(Quiet() if request.shard_id == SHARD else More()) for each in request.targets
     }
     for shard_id in shards:
         played.scheduler.add(Eater(shard_id, 10**9, (shard_id,), project="greedy"))
@@ -424,7 +423,7 @@ async def test_who_looks_far_through_a_filter_has_turns_of_his_own_until_he_has_
 
     def far(request: ClaimRequest) -> Mapping[int, Claimed]:
         rest = More() if len(played.requests) < 4 else Quiet()
-        return {each.subscription_id: nothing(rest if each.filter_path else Quiet()) for each in request.claimants}
+        return {each.subscription_id: nothing(rest if each.filter_path else Quiet()) for each in request.targets}
 
     played.answer = far
     for eater in (Eater(1, filter_path="$.a"), Eater(2)):
@@ -456,7 +455,7 @@ async def test_whoever_wants_something_gets_his_turn_whatever_the_others_do(
     log: Log, tasks: Tasks, played: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Crowded shards and lonely ones, where there is always more, wake-ups at random, and one claim at a time."""
-    monkeypatch.setattr(claim_scheduler, "MAX_CLAIMANTS", 3)
+    monkeypatch.setattr(claim_scheduler, "MAX_TARGETS", 3)
     for seed in range(20):
         played.requests.clear()
         played.scheduler = pull_claims(log.database, StandingClock(), tasks, turns_at_once=1)
@@ -478,7 +477,7 @@ async def _take_turns(played: Claims, dice: random.Random) -> None:
         if dice.random() < 0.2:
             played.scheduler.wake(None, dice.choice(eaters).number)
         rest = More() if len(played.requests) < enough else Quiet()
-        return {each.subscription_id: nothing(rest) for each in request.claimants}
+        return {each.subscription_id: nothing(rest) for each in request.targets}
 
     played.answer = always_more
     for eater in eaters:
@@ -488,7 +487,7 @@ async def _take_turns(played: Claims, dice: random.Random) -> None:
     turns = played.requests[:enough]
     assert {request.shard_id for request in turns} == set(crowds)
     for shard_id, count in crowds.items():
-        served = [{each.subscription_id for each in turn.claimants} for turn in turns if turn.shard_id == shard_id]
+        served = [{each.subscription_id for each in turn.targets} for turn in turns if turn.shard_id == shard_id]
         claims_for_all = -(-count // 3)
         for number in range(len(served) - claims_for_all):
             assert len(set().union(*served[number : number + claims_for_all])) == count

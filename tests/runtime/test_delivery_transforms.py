@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from broker.app.messages import Transforming
-from broker.domain.delivery import Demand
+from broker.domain.delivery import DeliveryRequest
 from broker.domain.subscription import Subscription
 from broker.domain.transforms import JavascriptUdf, Transform
 from broker.runtime.ack_coalescer import AckCoalescer
@@ -45,7 +45,7 @@ async def test_a_pull_whose_messages_were_all_dropped_hears_of_what_is_due_later
     [delivery] = await log.pull()
     await log.modify_ack_deadline(delivery, None, log.start + 3 * SECOND)
     await log.publish("two")
-    terms, most = PullTerms(timedelta(seconds=600)), Demand(max_messages=10, max_bytes=1_000_000)
+    terms, most = PullTerms(timedelta(seconds=600)), DeliveryRequest(max_messages=10, max_bytes=1_000_000)
     async with asyncio.timeout(20):
         pulled = await long_poll.pull(subscription, most, wait_seconds=60, terms=terms)
     assert [message.data for each in pulled for message in each.messages] == [b"one"]

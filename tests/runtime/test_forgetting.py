@@ -54,7 +54,7 @@ async def test_streams_that_have_ended_leave_nothing_behind(log: Log) -> None:
     assert not outstanding._left
     await eventually(lambda: not tasks._running)
     assert not long_poll._queues
-    assert not claims._members
+    assert not claims._scheduled
     assert not claims.watched_shards()
     await tasks.close()
 

@@ -10,10 +10,10 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from broker.domain.delivery import Delivery, Demand
+from broker.domain.delivery import Delivery, DeliveryRequest
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
-from broker.runtime.claim_lanes import Member, Watch
+from broker.runtime.claim_groups import ScheduledConsumer, ShardSubscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import PullQueue, SubscriptionChanged
@@ -31,8 +31,8 @@ UNFORESEEN = timedelta(days=365 * 3000)
 
 
 async def _pull(long_poll: LongPoll, subscription: Subscription) -> list[Delivery]:
-    demand = Demand(max_messages=10, max_bytes=1_000_000)
-    return await long_poll.pull(subscription, demand, wait_seconds=60, hung_up=_never)
+    request = DeliveryRequest(max_messages=10, max_bytes=1_000_000)
+    return await long_poll.pull(subscription, request, wait_seconds=60, hung_up=_never)
 
 
 async def _never() -> None:
@@ -84,7 +84,7 @@ async def test_pulls_that_wait_leave_places_to_other_subscriptions_and_projects(
     await asyncio.sleep(0)
     assert not pulls[-1].done()
     assert not pulls[-2].done()
-    at_once = await long_poll.pull(greedy, Demand(max_messages=1, max_bytes=1), wait_seconds=0)
+    at_once = await long_poll.pull(greedy, DeliveryRequest(max_messages=1, max_bytes=1), wait_seconds=0)
     assert at_once == [], "who does not wait takes nobody's place"
     long_poll.stop_waiting()
     await asyncio.gather(*pulls, return_exceptions=True)
@@ -177,7 +177,7 @@ async def test_a_pull_that_is_cancelled_while_it_waits_for_its_last_claim_takes_
         waits.set()
         await gone.wait()
 
-    one = Demand(max_messages=1, max_bytes=1_000_000)
+    one = DeliveryRequest(max_messages=1, max_bytes=1_000_000)
     leaving = asyncio.create_task(long_poll.pull(log.subscription, one, wait_seconds=60, hung_up=hung_up))
     await waits.wait()
     async with open_transaction(log.database) as holding:
@@ -199,7 +199,7 @@ async def test_a_pull_that_is_cancelled_again_and_again_takes_nothing_from_the_o
     log: Log, long_poll: LongPoll
 ) -> None:
     await log.publish("a", "b")
-    one = Demand(max_messages=1, max_bytes=1_000_000)
+    one = DeliveryRequest(max_messages=1, max_bytes=1_000_000)
     async with open_transaction(log.database) as holding:
         await execute(holding, "SELECT 1 FROM cursors FOR UPDATE")
         leaving = asyncio.create_task(long_poll.pull(log.subscription, one, wait_seconds=60))
@@ -259,5 +259,9 @@ async def test_a_pull_that_is_answered_leaves_nothing_to_the_collector(
     [delivery] = await _pull(long_poll, log.subscription)
     assert delivery.messages
     await eventually(lambda: not long_poll._queues)
-    left = [type(each) for each in gc.get_objects() if isinstance(each, PullQueue | Member | Watch)]
+    left = [
+        type(each)
+        for each in gc.get_objects()
+        if isinstance(each, PullQueue | ScheduledConsumer | ShardSubscription)
+    ]
     assert left == []

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from broker.domain.delivery import Demand
+from broker.domain.delivery import DeliveryRequest
 from broker.domain.errors import Unavailable
 from broker.domain.journal import Journal, JournalMode
 from broker.runtime.readiness import check_ready
 from broker.store.claim.claim import claim_messages
-from broker.store.claim.request import Claimant, ClaimRequest
+from broker.store.claim.request import ClaimRequest, ClaimTarget
 from broker.store.driver.connection_parameters import connection_parameters, each_host, in_any_order
 from broker.store.driver.database import DATABASE, NODES, Database
 from broker.store.driver.hot_connection import HotConnection, NeedsCoordinator
@@ -62,14 +62,14 @@ async def test_a_claim_that_meets_what_expired_changes_nothing_there(log: Log) -
 
 async def test_a_claim_for_a_journal_locks_nothing_there(log: Log) -> None:
     await log.publish("a")
-    claimant = Claimant(
+    target = ClaimTarget(
         subscription_id=log.subscription.subscription_id,
-        demands=[Demand(max_messages=1, max_bytes=1_000)],
+        requests=[DeliveryRequest(max_messages=1, max_bytes=1_000)],
         ack_deadline=ACK_DEADLINE,
         retained_since=log.start - MINUTE,
         journal=Journal(mode=JournalMode.ALL),
     )
-    request = ClaimRequest(shard_id=log.shard_id, claimants=[claimant], now=log.start)
+    request = ClaimRequest(shard_id=log.shard_id, targets=[target], now=log.start)
     async with at_worker(log) as worker:
         with pytest.raises(NeedsCoordinator):
             await claim_messages(worker, request, log.attempt_ids)

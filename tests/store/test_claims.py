@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from broker.domain.retry_policy import RetryPolicy
-from broker.store.claim import bodies
+from broker.store.claim import fresh
+from broker.store.claim.claim import MANY, TURN_COST
 from broker.store.claim.request import Gone, Quiet
-from broker.store.claim.round_trip import COST, MANY
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.store.query_plans.recorder import Recorder
 
@@ -234,8 +234,8 @@ async def test_a_body_that_does_not_come_along_with_the_look_is_read_at_the_end(
         recorder = Recorder(connection)
         claimed = await log.claim(1, 1, max_bytes=10, connection=recorder)  # type: ignore[arg-type]
     assert [texts(deliveries) for deliveries in claimed.deliveries] == [["a" * 100], ["b" * 100]]
-    assert bodies._READ_BATCHES in recorder.sent
-    assert recorder.sent[bodies._READ_BATCHES]["first_batches"] == [2]
+    assert fresh._READ_BATCHES in recorder.sent
+    assert recorder.sent[fresh._READ_BATCHES]["first_batches"] == [2]
 
 
 async def test_a_claim_at_one_place_reads_its_bodies_as_it_looks(log: Log) -> None:
@@ -245,7 +245,7 @@ async def test_a_claim_at_one_place_reads_its_bodies_as_it_looks(log: Log) -> No
         recorder = Recorder(connection)
         claimed = await log.claim(connection=recorder)  # type: ignore[arg-type]
     assert texts(claimed.deliveries[0]) == ["a", "b", "c"]
-    assert bodies._READ_BATCHES not in recorder.sent
+    assert fresh._READ_BATCHES not in recorder.sent
     assert recorder.round_trips == 2
 
 
@@ -263,4 +263,4 @@ async def test_many_messages_that_come_again_are_taken_up_in_turns_of_the_event_
     assert not costs, "fewer are taken up sooner than anybody could wait for it"
     await log.nack(delivery)
     assert len((await log.pull(1_000, turn=turn))[0].messages) == 1_000 - MANY
-    assert costs == [COST * (1_000 - MANY)] * 3
+    assert costs == [TURN_COST * (1_000 - MANY)] * 3

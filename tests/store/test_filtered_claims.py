@@ -163,6 +163,6 @@ async def test_places_with_filters_of_each_kind_are_looked_at_in_one_claim(push_
     await push_log.subscribe(4 - len(push_log.ids))
     await publish_orders(push_log.log, 1, 101)
     paths: list[dict[str, str | None]] = [LARGE, {}, {"filter_path": PROD}, {**LARGE, "body_path": None}]
-    claimed = await push_log.claim_for(*[push_log.claimant(n, **path) for n, path in enumerate(paths)])
+    claimed = await push_log.claim_for(*[push_log.target(n, **path) for n, path in enumerate(paths)])
     found = [[json.loads(text)["total"] for text in texts(one.deliveries)] for one in claimed]
     assert found == [[101], [1, 101], [], [1, 101]]

@@ -9,7 +9,7 @@ import pytest
 from broker.domain.ack_id import attempt_name
 from broker.domain.delivery import Delivery
 from broker.domain.journal import BUCKET, NO_JOURNAL, Event, Journal, JournalMode, Told, rows_of, without
-from broker.store.claim import expired
+from broker.store.claim import passed
 from broker.store.driver.database import Database
 from broker.store.engine.engine import CITUS, Engine
 from broker.store.log import journal
@@ -194,6 +194,4 @@ async def test_a_claim_with_nothing_past_its_retention_asks_for_nothing_more(log
         recorder = Recorder(session)
         await log.pull(1, connection=recorder)  # type: ignore[arg-type]
         await log.pull(now=log.start + ACK_DEADLINE, connection=recorder)  # type: ignore[arg-type]
-    assert not {expired._INSERT_EXPIRED, expired._INSERT_EXPIRED_OF_KEYS, journal._INSERT_JOURNAL} & {
-        *recorder.sent
-    }
+    assert not {passed._INSERT_EXPIRED, passed._INSERT_EXPIRED_OF_KEYS, journal._INSERT_JOURNAL} & {*recorder.sent}

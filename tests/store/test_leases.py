@@ -49,7 +49,7 @@ async def test_a_claim_that_waits_for_its_lock_shortens_no_lease(
 
 async def test_nor_does_one_for_push(push_log: PushLog) -> None:
     await push_log.log.publish("a")
-    await push_log.claim_for(push_log.claimant(0), clock=lambda: push_log.start + _WAIT)
+    await push_log.claim_for(push_log.target(0), clock=lambda: push_log.start + _WAIT)
     assert await _leases(push_log.log) == [_WAIT + ACK_DEADLINE]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.domain import due_share
+from broker.domain import allocation
 from broker.domain.delivery import Delivery
-from broker.store.claim import share
+from broker.store.claim import allocate
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.fixtures.push_log import PushLog
@@ -107,7 +107,7 @@ async def test_it_would_take_half_if_what_was_just_retried_did_not_wait(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.store.claim.due.RETRY_SPACING", timedelta(0))
-    monkeypatch.setattr(due_share, "RETRY_SPACING", timedelta(0))
+    monkeypatch.setattr(allocation, "RETRY_SPACING", timedelta(0))
     await log.publish(*poison(10), *HEALTHY)
     with pytest.raises(AssertionError):
         await consumer(log, pause=SECOND / 1000).until_acked(HEALTHY, within=len(HEALTHY) + 20)
@@ -127,8 +127,10 @@ async def test_they_would_not_if_the_turn_were_not_kept_in_the_cursor(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for another process, which knows nothing but the cursor."""
-    real = share.share_of_due
-    monkeypatch.setattr(share, "share_of_due", lambda *given, **named: real(*given, **named | {"due_first": True}))
+    real = allocate.allocate_due
+    monkeypatch.setattr(
+        allocate, "allocate_due", lambda *given, **named: real(*given, **named | {"due_first": True})
+    )
     with pytest.raises(AssertionError):
         await claims_of_one_alternate(log)
 

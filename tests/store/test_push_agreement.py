@@ -81,8 +81,8 @@ class Twins:
         """For the chosen subscriptions; every second delivery is acked."""
         numbers = [n for n in range(len(self.members)) if chosen[n % len(chosen)]]
         one_by_one = [await self._pull(number) for number in numbers]
-        demands = [self._demand(number) for number in numbers]
-        together = await self.push_log.claim_for(*demands, now=self.now)
+        requests = [self._request(number) for number in numbers]
+        together = await self.push_log.claim_for(*requests, now=self.now)
         for number, pulled, pushed in zip(numbers, one_by_one, together, strict=True):
             assert shape(pushed.deliveries) == shape(pulled)
             await self._acknowledge(number, pulled)
@@ -103,9 +103,9 @@ class Twins:
             retention=member.retention,
         )
 
-    def _demand(self, number: int) -> Any:
+    def _request(self, number: int) -> Any:
         member = self.members[number]
-        return self.push_log.claimant(
+        return self.push_log.target(
             len(self.members) + number,
             max_messages=member.max_messages,
             filter_path=member.filter_path,

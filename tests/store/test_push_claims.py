@@ -7,9 +7,9 @@ import pytest
 
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
+from broker.store.claim import allocate, fresh
 from broker.store.claim import claim as claims
-from broker.store.claim import fresh, share
-from broker.store.claim.request import MAX_CLAIMANTS, ClaimRequest, Gone, Locked, Quiet
+from broker.store.claim.request import MAX_TARGETS, ClaimRequest, Gone, Locked, Quiet
 from tests.fixtures.log import ACK_DEADLINE, Log, texts
 from tests.fixtures.push_log import PushLog, contents
 from tests.store.interleavings.steps import open_transaction
@@ -45,8 +45,8 @@ async def test_subscriptions_at_different_places_each_get_what_is_before_them(pu
 async def test_each_subscription_has_a_filter_and_the_cursors_pass_what_does_not_match(push_log: PushLog) -> None:
     await push_log.publish("1", "2", env="prod")
     await push_log.publish("3", env="test")
-    demands = [push_log.claimant(number, filter_path=path) for number, path in enumerate((PROD, TEST, None))]
-    claimed = await push_log.claim_for(*demands)
+    targets = [push_log.target(number, filter_path=path) for number, path in enumerate((PROD, TEST, None))]
+    claimed = await push_log.claim_for(*targets)
     assert contents(claimed) == [["1", "2"], ["3"], ["1", "2", "3"]]
     assert await push_log.next_seqs() == [4, 4, 4]
     assert not any(one.more for one in claimed)
@@ -54,8 +54,8 @@ async def test_each_subscription_has_a_filter_and_the_cursors_pass_what_does_not
 
 async def test_windows_differ_where_the_place_is_the_same(push_log: PushLog) -> None:
     await push_log.publish(*"abcd")
-    demands = [push_log.claimant(number, max_messages=window) for number, window in enumerate((1, 4, 3))]
-    claimed = await push_log.claim_for(*demands)
+    targets = [push_log.target(number, max_messages=window) for number, window in enumerate((1, 4, 3))]
+    claimed = await push_log.claim_for(*targets)
     assert contents(claimed) == [["a"], [*"abcd"], [*"abc"]]
     assert [one.more for one in claimed] == [True, False, True]
     assert contents(await push_log.claim()) == [[*"bcd"], [], ["d"]]
@@ -64,8 +64,8 @@ async def test_windows_differ_where_the_place_is_the_same(push_log: PushLog) -> 
 async def test_a_byte_budget_ends_a_share_and_a_message_larger_than_it_goes_alone(push_log: PushLog) -> None:
     await push_log.publish("x" * 5000, "small", "y" * 1000, "z" * 1000)
     budgets = (1000, 7000, 100_000)
-    demands = [push_log.claimant(number, max_bytes=budget) for number, budget in enumerate(budgets)]
-    claimed = await push_log.claim_for(*demands)
+    targets = [push_log.target(number, max_bytes=budget) for number, budget in enumerate(budgets)]
+    claimed = await push_log.claim_for(*targets)
     assert [[len(text) for text in one] for one in contents(claimed)] == [
         [5000],
         [5000, 5, 1000],
@@ -77,7 +77,7 @@ async def test_a_byte_budget_ends_a_share_and_a_message_larger_than_it_goes_alon
 async def test_bodies_of_one_claim_are_bounded_and_what_does_not_fit_stays(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share, "MAX_BYTES", 5000)
+    monkeypatch.setattr(allocate, "MAX_BYTES", 5000)
     await push_log.publish("x" * 3000)
     await push_log.claim(1)
     await push_log.publish("y" * 3000)
@@ -92,7 +92,7 @@ async def test_bodies_of_one_claim_are_bounded_and_what_does_not_fit_stays(
 async def test_a_message_larger_than_all_bodies_of_a_claim_goes_alone(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share, "MAX_BYTES", 1000)
+    monkeypatch.setattr(allocate, "MAX_BYTES", 1000)
     await push_log.publish("x" * 3000, "y")
     assert [len(text) for text in await push_log.texts(max_bytes=1000)] == [3000]
     assert await push_log.texts(max_bytes=1000) == ["y"]
@@ -103,8 +103,8 @@ async def test_messages_past_the_retention_are_not_delivered(push_log: PushLog) 
     later = push_log.start + timedelta(minutes=9)
     await push_log.publish("new", now=later)
     since = later - timedelta(minutes=5)
-    demands = [push_log.claimant(0, retained_since=since), push_log.claimant(1)]
-    assert contents(await push_log.claim_for(*demands, now=later)) == [["new"], ["old", "new"]]
+    targets = [push_log.target(0, retained_since=since), push_log.target(1)]
+    assert contents(await push_log.claim_for(*targets, now=later)) == [["new"], ["old", "new"]]
     assert (await push_log.next_seqs())[:2] == [3, 3]
 
 
@@ -186,9 +186,9 @@ async def test_a_subscription_that_is_claimed_for_by_somebody_else_is_locked_and
 
 async def test_a_claim_for_nobody_is_empty_and_one_for_too_many_is_refused(push_log: PushLog) -> None:
     assert await push_log.claim_for() == []
-    claimants = [push_log.claimant(0)] * (MAX_CLAIMANTS + 1)
+    targets = [push_log.target(0)] * (MAX_TARGETS + 1)
     with pytest.raises(ValueError, match="1001"):
-        ClaimRequest(shard_id=1, now=push_log.start, claimants=claimants)
+        ClaimRequest(shard_id=1, now=push_log.start, targets=targets)
 
 
 async def test_a_claim_that_finds_nothing_writes_nothing(push_log: PushLog) -> None:

@@ -19,8 +19,8 @@ def digest(max_messages: int = 1000, max_bytes: int = 10_000_000, seconds: int =
 
 async def test_a_digest_waits_until_enough_messages_do(push_log: PushLog) -> None:
     await push_log.publish("a", "b")
-    demands = [push_log.claimant(0, digest=digest(3)), push_log.claimant(1, digest=digest(2)), push_log.claimant(2)]
-    claimed = await push_log.claim_for(*demands)
+    targets = [push_log.target(0, digest=digest(3)), push_log.target(1, digest=digest(2)), push_log.target(2)]
+    claimed = await push_log.claim_for(*targets)
     assert contents(claimed) == [[], ["a", "b"], ["a", "b"]]
     assert claimed[0] == One((), Quiet(push_log.start + 60 * SECOND))
     await push_log.publish("c")
@@ -79,8 +79,8 @@ async def test_a_digest_is_seen_to_be_full_however_many_places_there_are(
     await push_log.publish("b")
     await push_log.claim(1)
     await push_log.publish(*"cdef")
-    demands = [push_log.claimant(number, digest=digest(4)) for number in range(3)]
-    claimed = await push_log.claim_for(*demands)
+    targets = [push_log.target(number, digest=digest(4)) for number in range(3)]
+    claimed = await push_log.claim_for(*targets)
     assert contents(claimed) == [[*"bcde"], [], []]
     assert [one.more for one in claimed[1:]] == [True, True]
-    assert contents(await push_log.claim_for(*demands[1:])) == [[*"cdef"], []]
+    assert contents(await push_log.claim_for(*targets[1:])) == [[*"cdef"], []]

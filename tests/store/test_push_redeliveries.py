@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from broker.domain.retry_policy import RetryPolicy
+from broker.store.claim import allocate
 from broker.store.claim import due as due_rows
-from broker.store.claim import share
 from broker.store.claim.request import Quiet
 from tests.fixtures.log import ACK_DEADLINE, SECOND, texts
 from tests.fixtures.push_log import One, PushLog, contents
@@ -31,8 +31,8 @@ async def test_who_does_not_look_for_redeliveries_gets_none_and_knows_of_none(pu
     await push_log.publish("a")
     await push_log.claim()
     later = push_log.start + ACK_DEADLINE
-    demands = [push_log.claimant(0, looks_for_due=False), push_log.claimant(1)]
-    assert contents(await push_log.claim_for(*demands, now=later)) == [[], ["a"]]
+    targets = [push_log.target(0, looks_for_due=False), push_log.target(1)]
+    assert contents(await push_log.claim_for(*targets, now=later)) == [[], ["a"]]
     [claimed] = await push_log.claim(0, looks_for_due=False, now=later + SECOND)
     assert claimed == One((), Quiet())
     assert await push_log.texts(0, now=later + 3600 * SECOND) == ["a"]
@@ -169,7 +169,7 @@ async def test_redeliveries_that_have_no_room_in_a_claim_stay_due(
         await push_log.claim(1 if text == "x" else 0, max_messages=1, looks_for_due=False)
     for claimed in await push_log.claim(0, 1, now=push_log.start + SECOND):
         assert not claimed.deliveries
-    monkeypatch.setattr(share, "MAX_BYTES", 3200)
+    monkeypatch.setattr(allocate, "MAX_BYTES", 3200)
     later = push_log.start + ACK_DEADLINE
     seen: list[str] = []
     for _ in range(4):

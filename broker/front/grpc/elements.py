@@ -11,9 +11,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from broker.domain.ack_id import MAX_ACK_IDS
 from broker.domain.errors import InvalidArgument
-from broker.domain.labels import MAX_LABELS
 from broker.domain.policy import MAX_MEMBERS, MAX_TESTED
 from broker.domain.publish_limits import MAX_ATTRIBUTES, MAX_MESSAGES
+from broker.domain.resource_limits import MAX_LABELS
 from broker.domain.transforms import MAX_TRANSFORMS
 from broker.front.grpc.wire import LENGTH, Buffer, count_varints, fields
 from broker.front.steps import LONG_BODY, Steps

@@ -1,25 +1,24 @@
-"""Fresh messages: those that a subscription's cursor has not passed yet.
+"""Fresh messages: those that the cursor of a subscription has not passed yet, and the bodies of all messages.
 
-Cursors at the same position, with the same filter and retention, have the same fresh messages before them.
-Those are looked for once, and shared out once to all that would take equally much: on most shards the cursors of
-all push subscriptions stand at the head, so that a publish is looked up once however many there are.
+Cursors at the same position, with the same filter and retention, have the same fresh messages before them.  Those
+are looked up once, and allocated once to all targets that would take equally many: on most shards the cursors of
+all push subscriptions are at the head, so a publish is looked up once however many subscriptions there are.  The
+body of each batch is read once, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
 from broker.domain.comparing import BODY_COUNTS_FOR
-from broker.domain.delivery import MESSAGE_OVERHEAD
-from broker.domain.push_config import Digest
-from broker.domain.stretch import Stretch, count_of, drop_last, just_past, size_of
-from broker.store.claim.bodies import Bodies
-from broker.store.claim.request import MAX_BYTES, Claimant, ClaimRequest
-from broker.store.claim.round_trip import RoundTrip
+from broker.domain.delivery import MESSAGE_OVERHEAD, StoredMessage
+from broker.domain.message_range import MessageRange, count_of, drop_last, just_past
+from broker.store.claim.request import MAX_BYTES, ClaimRequest, ClaimTarget, Query
 from broker.store.driver import statements
+from broker.store.log.stored_messages import only_message, stored_messages
 
 _expires_at = attrgetter("expires_at")
 
@@ -27,45 +26,33 @@ _READ_FRESH_BATCHES = statements.hot("read_fresh_batches")
 _FIND_FRESH_BATCHES = statements.hot("find_fresh_batches")
 _FIND_FRESH_MESSAGES = statements.hot("find_fresh_messages")
 _FIND_FRESH_MESSAGES_BY_BODY = statements.hot("find_fresh_messages_by_body")
+_READ_BATCHES = statements.hot("read_batches")
 
 MAX_SCANNED = 10_000  # messages that one claim scans, at all places together: some 10 ms
-MAX_READ_BYTES = 4_000_000  # of bodies, at all places together: some 40 ms; at each one more
+MAX_READ_BYTES = 4_000_000  # of bodies, at all places together: some 40 ms; at each place one more
 
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Messages from the cursor on.  `end` is just past the last one scanned; `all_seen`: there were no more.
+    """Messages from the cursor on.
 
-    `past`: those among them whose time is over.
+    `end` is just past the last message that was scanned; `all_seen`: there were no more.  `past`: the messages
+    among them that have expired.
     """
 
-    stretches: Sequence[Stretch] = ()
+    ranges: Sequence[MessageRange] = ()
     end: tuple[datetime, int] | None = None
     all_seen: bool = True
-    past: Sequence[Stretch] = ()
-
-    @property
-    def is_past(self) -> bool:
-        """All that was found is, and there is more behind it."""
-        return bool(self.past) and not self.stretches and not self.all_seen
-
-    def position_after(self, rest: Sequence[Stretch]) -> tuple[datetime, int] | None:
-        """Where the cursor goes when all but `rest` is taken (None: it stays).
-
-        Just past the last message scanned, or to the first that is left: nothing before that matches.
-        """
-        if not rest:
-            return self.end
-        return rest[0].publish_time, rest[0].first_seq
+    past: Sequence[MessageRange] = ()
 
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A position in the log with a filter, and the most that any of the claimants there would take.
+    """A position in the log with a filter, and the most that any of the targets there would take.
 
-    It is where the cursor of the subscription `at` stands.  `fresh` is None until it was looked at; it stays so if
-    the claim had no room for it.  `passes`: what stands there is past its time, so it is looked at further than
-    anybody would take.  `portions`: what claimants that are alike get, by appetite.
+    It is where the cursor of the subscription `at` stands.  `fresh` is None until the place was looked up; it stays
+    so if the claim had no room for it.  `passes`: all messages that were found there have expired, so the claim
+    scans more than any target would take.  `allocations`: what targets that are alike get, by appetite.
     """
 
     at: int
@@ -76,99 +63,74 @@ class Place:
     max_messages: int = 0
     max_bytes: int = 0
     largest_digest: int = 0
-    scanned: int = 0  # how many messages may be
+    scanned: int = 0  # the most messages to scan
     fresh: Fresh | None = None
     passes: bool = False
     appetites: set[Any] = field(default_factory=set)
-    portions: dict[Any, Any] = field(default_factory=dict)
+    allocations: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def takes_all(self) -> bool:
-        """Every message matches."""
+        """Whether every message matches."""
         return self.filter_path is None and not self.ordered
 
     @property
     def wanted(self) -> int:
-        """How many messages are looked for, where all match."""
+        """How many messages to look up, where all match."""
         return self.scanned if self.passes else min(self.max_messages, self.scanned)
 
     @property
     def is_past(self) -> bool:
-        """It was looked at, and all that was found is past its time, with more behind it."""
-        return self.fresh is not None and self.fresh.is_past
+        """Whether all messages that were found have expired, and there are more behind them."""
+        fresh = self.fresh
+        return fresh is not None and bool(fresh.past) and not fresh.ranges and not fresh.all_seen
 
-    @property
-    def brings_bodies(self) -> bool:
-        """Where it is looked at alone."""
-        return not (self.largest_digest or self.passes)
-
-    def add(self, claimant: Claimant) -> None:
-        appetite = claimant.appetite
+    def add(self, target: ClaimTarget) -> None:
+        """Look up as much as this target would take, too."""
+        appetite = target.appetite
         if appetite in self.appetites:
             return
         self.appetites.add(appetite)
-        digest = claimant.digest
-        # What a digest leaves behind has to be judged as well: may it go at once, or when?
-        messages = claimant.max_messages + (digest.max_messages if digest else 0)
+        digest = target.digest
+        # The messages that a digest leaves behind have to be judged as well: can they be delivered at once, or
+        # when?
+        messages = target.max_messages + (digest.max_messages if digest else 0)
         self.max_messages = max(self.max_messages, messages)
-        self.max_bytes = max(self.max_bytes, claimant.max_bytes + (digest.max_bytes if digest else 0))
+        self.max_bytes = max(self.max_bytes, target.max_bytes + (digest.max_bytes if digest else 0))
         self.largest_digest = max(self.largest_digest, digest.max_messages if digest else 0)
 
-    def claimable(self, digest: Digest | None, now: datetime) -> Sequence[Stretch]:
-        """The fresh messages that may go out now."""
-        if self.fresh is None or not may_go(digest, self.fresh.stretches, now):
-            return ()
-        return self.fresh.stretches
 
-
-def may_go(digest: Digest | None, waiting: Sequence[Stretch], now: datetime) -> bool:
-    """Whether what waits fills a digest, or its oldest has waited for long enough."""
-    if digest is None or not waiting:
-        return True
-    return (
-        count_of(waiting) >= digest.max_messages
-        or waiting[0].publish_time + digest.max_delay <= now
-        or size_of(waiting) >= digest.max_bytes
-    )
-
-
-def place_of(claimant: Claimant, since: datetime) -> Place:
+def place_of(target: ClaimTarget, since: datetime) -> Place:
     """The place of one subscription alone, whose cursor is at this time or later."""
-    filter_path, body_path = claimant.paths_from(since)
-    place = Place(
-        claimant.subscription_id,
-        claimant.retained_since,
-        filter_path,
-        body_path,
-        claimant.ordered,
-    )
-    place.add(claimant)
+    filter_path, body_path = target.paths_from(since)
+    place = Place(target.subscription_id, target.retained_since, filter_path, body_path, target.ordered)
+    place.add(target)
     return place
 
 
-def shared_places(claimants: Iterable[tuple[Claimant, tuple[datetime, int]]]) -> Iterator[Place]:
-    """The place of each claimant, whose cursor is at a known position; some share one.
+def shared_places(targets: Iterable[tuple[ClaimTarget, tuple[datetime, int]]]) -> Iterator[Place]:
+    """The place of each target, whose cursor is at a known position; some targets share one.
 
-    Ordered subscriptions share none: what waits for its key is different for each.
+    Ordered subscriptions share none: each has other messages that wait for their key.
     """
     known: dict[tuple[Any, ...], Place] = {}
-    for claimant, position in claimants:
-        since = max(position[0], claimant.retained_since)
-        alone = claimant.subscription_id if claimant.ordered else None
-        key = (position, since, *claimant.paths_from(position[0]), alone)
+    for target, position in targets:
+        since = max(position[0], target.retained_since)
+        alone = target.subscription_id if target.ordered else None
+        key = (position, since, *target.paths_from(position[0]), alone)
         place = known.get(key)
         if place is None:
-            place = known[key] = place_of(claimant, position[0])
+            place = known[key] = place_of(target, position[0])
         else:
-            place.add(claimant)
+            place.add(target)
         yield place
 
 
-def with_room(wanted: Iterable[Place]) -> list[Place]:
-    """The places that one claim looks at.
+def _with_room(wanted: Iterable[Place]) -> list[Place]:
+    """The places that one claim looks up.
 
-    Each gets an equal share of MAX_SCANNED; a place with a digest as many as make it full, for fewer would look
-    as if it were not.  Where that is too much in all the last places have to wait.
+    Each gets an equal share of MAX_SCANNED; a place with a digest enough messages to fill it, since with fewer it
+    would seem not to be full.  Where that is too much in all, the last places have to wait.
     """
     distinct = list(dict.fromkeys(wanted))
     share = max(MAX_SCANNED // max(len(distinct), 1), 1)
@@ -184,39 +146,49 @@ def with_room(wanted: Iterable[Place]) -> list[Place]:
     return chosen
 
 
-def look_at(trip: RoundTrip, request: ClaimRequest, places: Iterable[Place], bodies: Bodies) -> None:
-    """Look for what is fresh at these places.  At one alone where all matches the bodies come along."""
-    chosen = with_room(places)
+# --- fresh messages -----------------------------------------------------------------------------------------------
+
+
+def find_fresh(request: ClaimRequest, places: Iterable[Place], bodies: "Bodies") -> list[Query]:
+    """Find the fresh messages at these places.
+
+    At one place alone where every message matches the bodies are read at once.
+    """
+    chosen = _with_room(places)
     by_batch = [place for place in chosen if place.takes_all]
-    if len(chosen) == 1 and by_batch and by_batch[0].brings_bodies:
-        [place] = by_batch
-        trip.add(
-            (_READ_FRESH_BATCHES, _at_one(request, place)),
-            take=lambda rows: _take_bodies(request, place, rows, bodies),
-        )
-    elif by_batch:
+    if len(chosen) == 1 and by_batch and not (by_batch[0].largest_digest or by_batch[0].passes):
+        return [_read_batches(request, by_batch[0], bodies)]
+    queries = []
+    if by_batch:
         limits = {"limits": [place.wanted + 1 for place in by_batch]}  # one more shows whether there are others
-        wanted = {**_at(request, by_batch), **limits}
-        trip.add((_FIND_FRESH_BATCHES, wanted), take=lambda rows: _take_batches(request, by_batch, rows))
+        asked = {**_at(request, by_batch), **limits}
+        queries.append(Query((_FIND_FRESH_BATCHES, asked), lambda rows: _take_batches(request, by_batch, rows)))
     by_message = [place for place in chosen if not place.takes_all and place.body_path is None]
     if by_message:
-        wanted = _by_message(request, by_message)
-        trip.add((_FIND_FRESH_MESSAGES, wanted), take=lambda rows: _take_messages(request, by_message, rows))
+        asked = _by_message(request, by_message)
+        queries.append(Query((_FIND_FRESH_MESSAGES, asked), lambda rows: _take_messages(request, by_message, rows)))
     by_body = [place for place in chosen if place.body_path is not None]
     if by_body:
         reads = {"body_paths": [place.body_path for place in by_body], "max_read": MAX_READ_BYTES // len(by_body)}
-        wanted = _by_message(request, by_body) | reads
-        trip.add((_FIND_FRESH_MESSAGES_BY_BODY, wanted), take=lambda rows: _take_messages(request, by_body, rows))
+        asked = _by_message(request, by_body) | reads
+        take = lambda rows: _take_messages(request, by_body, rows)  # noqa: E731
+        queries.append(Query((_FIND_FRESH_MESSAGES_BY_BODY, asked), take))
+    return queries
 
 
-def _at_one(request: ClaimRequest, place: Place) -> dict[str, Any]:
-    return {
+def _read_batches(request: ClaimRequest, place: Place, bodies: "Bodies") -> Query:
+    def take(rows: Sequence[Any]) -> None:
+        place.fresh = _of_batches(request, rows, place.wanted)
+        bodies.add([row for row in rows if row.data is not None])
+
+    asked = {
         "shard_id": request.shard_id,
         "subscription_id": place.at,
         "since": place.since,
         "max_messages": place.wanted + 1,
         "max_bytes": min(place.max_bytes, MAX_BYTES),
     }
+    return Query((_READ_FRESH_BATCHES, asked), take)
 
 
 def _at(request: ClaimRequest, places: Sequence[Place]) -> dict[str, Any]:
@@ -246,17 +218,12 @@ def _take_batches(request: ClaimRequest, places: Sequence[Place], rows: Iterable
         place.fresh = _of_batches(request, of_place, place.wanted)
 
 
-def _take_bodies(request: ClaimRequest, place: Place, rows: Sequence[Any], bodies: Bodies) -> None:
-    place.fresh = _of_batches(request, rows, place.wanted)
-    bodies.add([row for row in rows if row.data is not None])
-
-
 def _of_batches(request: ClaimRequest, rows: Sequence[Any], wanted: int) -> Fresh:
-    """Whole batches; of the last one no more than are wanted."""
+    """Whole batches; of the last one no more messages than are wanted."""
     if not rows:
         return Fresh()
-    stretches = [
-        Stretch(
+    ranges = [
+        MessageRange(
             row.first_seq,
             row.count,
             row.publish_time,
@@ -267,18 +234,18 @@ def _of_batches(request: ClaimRequest, rows: Sequence[Any], wanted: int) -> Fres
         )
         for row in rows
     ]
-    beyond = count_of(stretches) - wanted
-    drop_last(stretches, beyond)
-    return _sorted_out(request, Fresh(stretches, just_past(stretches[-1]), all_seen=beyond <= 0))
+    beyond = count_of(ranges) - wanted
+    drop_last(ranges, beyond)
+    return _without_expired(request, Fresh(ranges, just_past(ranges[-1]), all_seen=beyond <= 0))
 
 
-def _sorted_out(request: ClaimRequest, found: Fresh) -> Fresh:
-    """What is past its time apart from what may go out."""
-    if not any(map(_expires_at, found.stretches)):
+def _without_expired(request: ClaimRequest, found: Fresh) -> Fresh:
+    """Set the expired messages apart."""
+    if not any(map(_expires_at, found.ranges)):
         return found
     at = request.handed_out_at()
-    past = [stretch for stretch in found.stretches if stretch.is_past(at)]
-    return replace(found, stretches=[each for each in found.stretches if not each.is_past(at)], past=past)
+    past = [each for each in found.ranges if each.is_past(at)]
+    return replace(found, ranges=[each for each in found.ranges if not each.is_past(at)], past=past)
 
 
 def _take_messages(request: ClaimRequest, places: Sequence[Place], rows: Iterable[Any]) -> None:
@@ -287,10 +254,86 @@ def _take_messages(request: ClaimRequest, places: Sequence[Place], rows: Iterabl
             place.fresh = Fresh()
             continue
         last = of_place[-1]
-        stretches = [
-            Stretch(row.seq, 1, row.publish_time, row.batch, row.size, row.ordering_key, row.expires_at)
+        ranges = [
+            MessageRange(row.seq, 1, row.publish_time, row.batch, row.size, row.ordering_key, row.expires_at)
             for row in of_place
             if row.matches
         ]
-        found = Fresh(stretches, (last.publish_time, last.seq + 1), all_seen=last.is_end)
-        place.fresh = _sorted_out(request, found)
+        found = Fresh(ranges, (last.publish_time, last.seq + 1), all_seen=last.is_end)
+        place.fresh = _without_expired(request, found)
+
+
+# --- bodies -------------------------------------------------------------------------------------------------------
+
+
+class Bodies:
+    """Batches that were read, as messages."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, Any] = {}  # by the last sequence, which names a batch in its shard
+        self._batches: dict[int, list[StoredMessage]] = {}
+        self._runs: dict[int, list[StoredMessage] | None] = {}
+
+    def add(self, rows: Iterable[Any]) -> None:
+        """Keep batches as read_batches.sql and read_fresh_batches.sql return them."""
+        self._rows.update({row.batch: row for row in rows})
+
+    def missing(self, runs: Iterable[Sequence[MessageRange]], shard_id: int) -> list[Query]:
+        """Read the batches of these messages that are not here yet, range by range."""
+        distinct = {id(run): run for run in runs}.values()
+        missing = [each for each in chain.from_iterable(distinct) if each.batch not in self._rows]
+        if not missing:
+            return []
+        ranges = list(_without_gaps(sorted(missing, key=attrgetter("first_seq"))))
+        asked = {
+            "shard_id": shard_id,
+            "first_publish_times": [first.publish_time for first, _ in ranges],
+            "first_batches": [first.batch for first, _ in ranges],
+            "last_publish_times": [last.publish_time for _, last in ranges],
+            "last_batches": [last.batch for _, last in ranges],
+        }
+        return [Query((_READ_BATCHES, asked), self.add)]
+
+    def of(self, ranges: Sequence[MessageRange]) -> list[StoredMessage] | None:
+        """The messages, the same list for the same ranges; None if one of them is not in the log any more."""
+        run = id(ranges)
+        if run not in self._runs:
+            self._runs[run] = self._read(ranges)
+        return self._runs[run]
+
+    def _read(self, ranges: Sequence[MessageRange]) -> list[StoredMessage] | None:
+        messages: list[StoredMessage] = []
+        for each in ranges:
+            row = self._rows.get(each.batch)
+            if row is None:
+                return None
+            if len(row.data) == 1:
+                messages.append(only_message(row))
+                continue
+            batch = self._batch(row)
+            start = each.first_seq - (each.batch - len(batch) + 1)
+            messages += batch[start : start + each.length] if each.length < len(batch) else batch
+        return messages
+
+    def _batch(self, row: Any) -> list[StoredMessage]:
+        if row.batch not in self._batches:
+            first_seq = row.batch - len(row.data) + 1
+            self._batches[row.batch] = stored_messages(
+                first_seq, row.publish_time, row.ordering_key, row.attributes, row.data, row.shared, row.id_seqs
+            )
+        return self._batches[row.batch]
+
+
+def _without_gaps(ranges: Iterable[MessageRange]) -> Iterator[tuple[MessageRange, MessageRange]]:
+    """The first and the last of each sequence of batches without a gap."""
+    first: MessageRange | None = None
+    last: MessageRange | None = None
+    for each in ranges:
+        if first is None or last is None:
+            first = each
+        elif each.batch != last.batch and each.first_seq != last.batch + 1:
+            yield first, last
+            first = each
+        last = each
+    if first is not None and last is not None:
+        yield first, last

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from broker.domain.message_range import MessageRange
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.sequences import from_bits, from_multirange, to_bits
-from broker.domain.stretch import Stretch
 
 # The floor stays this far behind: a nack, or whatever else makes messages due, may carry a time that is a little
 # old when it commits, for it has waited for a lock, or its process's clock is behind.
@@ -20,7 +20,7 @@ class DueAttempt:
 
     `failure`: how the attempt ended, where that is of interest.  `redriven`: its messages are delivered however old
     they are.
-    `is_just_retried`: as domain/due_share.py has it.
+    `is_just_retried`: as domain/allocation.py has it.
     `ready`: they may go out now: their attempts are not used up, and no retry delay has just begun.
     """
 
@@ -41,7 +41,7 @@ class DueAttempt:
     ready: bool = False
     asked: list[int] = field(default_factory=list)
     gone: Sequence[int] = ()  # of these, what the log has no more, or the filter leaves out now
-    past: Sequence[Stretch] = ()  # and what is past its time
+    past: Sequence[MessageRange] = ()  # and what is past its time
     were_out: int = 0  # messages whose ack deadline has passed
 
     @property

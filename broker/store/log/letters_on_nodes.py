@@ -23,17 +23,12 @@ _LENGTH = Struct("!i").pack
 _encode_json = msgspec.json.Encoder().encode
 
 
-def of_letters_alone(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What is asked of read_letters.sql but for messages."""
-    return {name: value for name, value in asked.items() if name not in _OF_MESSAGES}
-
-
 async def read_on_nodes(connection: HotConnection, asked: Mapping[str, Any]) -> list[Any]:
     """As read_letters.sql: first which letters there are, then of each shard what its log has of them.
 
     A letter without a message is one that the log has no more.
     """
-    [letters] = await connection.run((_READ_LETTERS_ALONE, of_letters_alone(asked)))
+    [letters] = await connection.run((_READ_LETTERS_ALONE, dict(asked)))
     messages = {(row.shard_id, row.seq): row for row in await _match(connection, asked, letters)}
     is_any = asked["filter_path"] is None and asked["body_path"] is None
     rows = []

@@ -36,7 +36,6 @@ from broker.store.log.chosen_letters import (
 )
 from broker.store.log.journal import journal_statement
 from broker.store.log.letter_groups import Group, Recipient, offer, read_groups
-from broker.store.log.letters_on_nodes import of_letters_alone
 from broker.store.log.lost_letters import put_back
 from broker.store.log.pending_rows import Pending, PendingRows
 from broker.store.log.piles import Pile, lock_holding, lock_letters, lock_piles
@@ -155,8 +154,7 @@ async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Any, 
 
     Raises FailedPrecondition.
     """
-    asked = of_letters_alone(_asked(step))
-    _, rows = await connection.run((HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, asked))
+    _, rows = await connection.run((HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, _asked(step)))
     shard_ids = [row.shard_id for row in rows]
     owner = step.chosen.subscription_id
     locked = await lock_piles(

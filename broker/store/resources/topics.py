@@ -142,13 +142,24 @@ async def find_topics(connection: AsyncConnection, *, names: Sequence[str]) -> l
     return [_topic(row) for row in rows]
 
 
-async def lock_topic(connection: AsyncConnection, *, name: str, share: bool = False) -> Topic | None:
-    """The topic of this name, kept from changing (`share`: from being deleted) until the transaction ends."""
-    locked = select(topics.c.topic_id).where(topics.c.name == name).with_for_update(read=share)
-    if await connection.scalar(locked) is None:
+async def lock_topic(connection: AsyncConnection, *, name: str) -> Topic | None:
+    """The topic of this name, kept from changing until the transaction ends."""
+    if await _lock(connection, name, share=False) is None:
         return None
-    await wait_until_heard(await driver_of(connection))
     return await find_topic(connection, name=name)
+
+
+async def share_topic(connection: AsyncConnection, *, name: str) -> int | None:
+    """The id of the topic of this name, kept from being deleted until the transaction ends."""
+    return await _lock(connection, name, share=True)
+
+
+async def _lock(connection: AsyncConnection, name: str, *, share: bool) -> int | None:
+    locked = select(topics.c.topic_id).where(topics.c.name == name).with_for_update(read=share)
+    topic_id: int | None = await connection.scalar(locked)
+    if topic_id is not None:
+        await wait_until_heard(await driver_of(connection))
+    return topic_id
 
 
 async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:

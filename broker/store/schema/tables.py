@@ -694,7 +694,7 @@ retracted_messages = Table(
 # A subscription's position in one shard: all before (next_publish_time, next_seq) has been claimed.  Its row lock
 # is the claim lock.  Nothing is due before `due_floor`, or claimed while it is `paused`; nothing before `first_seq`
 # was ever the subscription's (none: it is older than this column).  `due_first`: whose turn it is, of redeliveries
-# and fresh messages (domain/due_share.py).  `filter_changed_at`: no claim may use a filter that was read earlier
+# and fresh messages (domain/allocation.py).  `filter_changed_at`: no claim may use a filter that was read earlier
 # (docs/decisions/0077); a cursor made after the change needs none, for who has not heard of it knows no such shard.
 cursors = Table(
     "cursors",

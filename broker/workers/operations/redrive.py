@@ -75,7 +75,7 @@ class RedriveKind:
         wanted = self._wanted(operation, subscription, chosen, recipient, shard_id=shard_id, from_seq=from_seq)
         done = await redrive(connection, wanted, self._attempt_ids)
         failed = [(shard_id, seq) for seq, outcome in done.outcomes.items() if outcome not in DONE]
-        names = await id_seqs_at(connection, failed[:MAX_TOLD])
+        names = await id_seqs_at(connection, failed[:MAX_TOLD]) if failed else {}
         is_last = done.next_seq is None and len(later) == 1
         where = (
             {"shard": shard_id + 1, "seq": 0}

@@ -7,12 +7,12 @@ does the rest.  When a request has ended there may be room for what there was no
 import asyncio
 from datetime import datetime, timedelta
 
-from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Demand
+from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, DeliveryRequest
 from broker.domain.journal import PUSH
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_scheduler import ClaimScheduler
-from broker.runtime.consumer import Answer, claimant_of
-from broker.store.claim.request import MAX_BYTES, Claimant
+from broker.runtime.consumer import Answer, claim_target
+from broker.store.claim.request import MAX_BYTES, ClaimTarget
 from broker.workers.push.endpoint import MAX_BYTES_HELD, Endpoint
 from broker.workers.push.endpoint_news import EndpointNews
 from broker.workers.push.sender import DEADLINE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
@@ -72,7 +72,7 @@ class _EndpointConsumer:
     def wants(self) -> bool:
         return self._endpoint.wants(asyncio.get_running_loop().time()) > 0
 
-    def begin(self, now: datetime, *, due: bool) -> Claimant | None:
+    def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
         endpoint, subscription = self._endpoint, self._endpoint.subscription
         digest = subscription.extensions.push.digest
         parcels = endpoint.wants(asyncio.get_running_loop().time())
@@ -80,37 +80,37 @@ class _EndpointConsumer:
             return None
         most = parcels if digest is None else digest.max_messages
         max_bytes = MAX_BYTES_HELD if digest is None else digest.max_bytes
-        demand = Demand(
+        request = DeliveryRequest(
             max_messages=min(most, MAX_MESSAGES_PER_ATTEMPT), max_bytes=min(max_bytes, MAX_BYTES), author=PUSH
         )
-        claimant = claimant_of(
+        target = claim_target(
             subscription,
             now,
-            demands=(demand,),
+            requests=(request,),
             ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds + DEADLINE_MARGIN_SECONDS),
             max_run=1,  # one request of a key is out at a time
             digest=digest,
             looks_for_due=due,
             wants_next=True,
         )
-        endpoint.asked += _parcels(claimant)
-        return claimant
+        endpoint.asked += _parcels(target)
+        return target
 
     def accept(self, answer: Answer) -> None:
-        endpoint, claimant = self._endpoint, answer.claimant
-        endpoint.asked -= _parcels(claimant)
+        endpoint, target = self._endpoint, answer.target
+        endpoint.asked -= _parcels(target)
         [deliveries] = answer.claimed.deliveries
         if deliveries:
             # Their ack deadline counts from the claim at the soonest; one that took long leaves them a little time.
             latest = asyncio.get_running_loop().time() - MAX_BUFFERED_SECONDS / 2
-            due_at = answer.begun_at + claimant.ack_deadline.total_seconds()
+            due_at = answer.begun_at + target.ack_deadline.total_seconds()
             endpoint.accept(deliveries, max(answer.begun_at, latest), due_at=due_at)
         self._sender.pump(endpoint)
         self._news.claimed(endpoint)
 
-    def fail(self, claimant: Claimant | None, error: BaseException) -> None:
-        if claimant is not None:
-            self._endpoint.asked -= _parcels(claimant)
+    def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
+        if target is not None:
+            self._endpoint.asked -= _parcels(target)
         self._news.claim_failed(self._endpoint, error)
 
     def wakes_at(self, *, held_up: bool) -> float | None:
@@ -121,6 +121,6 @@ class _EndpointConsumer:
         self._sender.pump(self._endpoint)
 
 
-def _parcels(claimant: Claimant) -> int:
+def _parcels(target: ClaimTarget) -> int:
     """How many a claim may bring: a message is one, or a digest."""
-    return claimant.max_messages if claimant.digest is None else 1
+    return target.max_messages if target.digest is None else 1

@@ -30,7 +30,7 @@ async def test_a_process_that_has_not_heard_of_it_passes_nothing(log: Log) -> No
 
 
 async def test_it_would_if_claims_did_not_ask_the_cursor(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "_is_usable", lambda row, claimant: not row.paused)
+    monkeypatch.setattr(claims, "_is_usable", lambda row, target: not row.paused)
     with pytest.raises(AssertionError, match="prod after"):
         await a_process_that_has_not_heard_of_it_passes_nothing(log)
 

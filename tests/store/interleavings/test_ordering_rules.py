@@ -1,14 +1,18 @@
 """Rules of ordered delivery, each in the interleaving that breaks it, and shown to break without the rule (A6)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 
 import pytest
 
 from broker.domain.delivery import Delivery
 from broker.store.claim import claim as claims
 from broker.store.claim import write
-from broker.store.claim.ordered import clear_away, rewrite_runs
+from broker.store.claim.request import ClaimRequest
+from broker.store.claim.state import TargetState
+from broker.store.claim.write import release_keys, rewrite_runs
+from broker.store.driver.hot_connection import Bound
 from broker.store.log import delivery_attempts
 from broker.store.log.delivery_attempts import acknowledge, acknowledge_in_order
 from tests.fixtures.log import Log, texts
@@ -69,12 +73,12 @@ async def test_a_key_comes_free_before_fresh_messages_are_read(log: Log) -> None
 async def test_its_next_message_would_be_lost_if_it_came_free_later(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "clear_away", lambda request, works: ())
-    monkeypatch.setattr(
-        write,
-        "rewrite_runs",
-        lambda request, works, at: (*rewrite_runs(request, works, at), *clear_away(request, works)),
-    )
+    def release_later(request: ClaimRequest, states: Sequence[TargetState], at: datetime) -> list[Bound]:
+        released = release_keys(request, states)
+        return [*rewrite_runs(request, states, at), *(query.bound for query in released)]
+
+    monkeypatch.setattr(claims, "release_keys", lambda request, states: [])
+    monkeypatch.setattr(write, "rewrite_runs", release_later)
     with pytest.raises(AssertionError, match="'a2'"):
         await a_key_comes_free_before_fresh_messages_are_read(log)
 

@@ -48,9 +48,8 @@ async def test_a_subscription_that_is_made_meanwhile_has_all_cursors(
     log: Log, change: Callable[[Log], Coroutine[Any, Any, None]]
 ) -> None:
     async with log.database.transaction() as connection:
-        topic = await topics.lock_topic(connection, name=log.topic.name, share=True)
-        assert topic is not None
-        await add_subscription(connection, topic, "second", log.start)
+        assert await topics.share_topic(connection, name=log.topic.name) == log.topic.topic_id
+        await add_subscription(connection, log.topic, "second", log.start)
         raising = asyncio.create_task(change(log))
         await until_waiting(log.database)
     await raising

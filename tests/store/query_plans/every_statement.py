@@ -18,8 +18,8 @@ from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
 from broker.domain.standing_page import StandingPage
 from broker.domain.topic_page import ORDERS, TopicPage
-from broker.store.claim import bodies, claim, due, expired, fresh, ordered, waiting, write
-from broker.store.claim.request import MAX_CLAIMANTS
+from broker.store.claim import claim, due, fresh, passed, waiting, write
+from broker.store.claim.request import MAX_TARGETS
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
@@ -85,9 +85,7 @@ MODULES = {
     "due": due,
     "fates": fates,
     "fresh": fresh,
-    "ordered": ordered,
-    "bodies": bodies,
-    "expired": expired,
+    "passed": passed,
     "waiting": waiting,
     "write": write,
     "delivery_attempts": delivery_attempts,
@@ -428,16 +426,16 @@ async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
 
 async def _run_push_statements(log: Log, session: Any) -> None:
     """For a full chunk of subscriptions: at different places, with something due for each."""
-    ids = [1_000 + number for number in range(MAX_CLAIMANTS)]  # the last without a cursor
+    ids = [1_000 + number for number in range(MAX_TARGETS)]  # the last without a cursor
     await log.execute(
         f"INSERT INTO cursors SELECT {log.shard_id}, id, '{log.start}', 1, '{log.start}'"
         f" FROM generate_series({ids[0]}, {ids[-2]}) AS id"
     )
     push_log = PushLog(log, ids)
-    numbers = range(MAX_CLAIMANTS)
+    numbers = range(MAX_TARGETS)
     await push_log.publish("a", "b")
-    demands = [push_log.claimant(number, max_messages=1 + number % 2, looks_for_due=False) for number in numbers]
-    await push_log.claim_for(*demands, connection=session)
+    targets = [push_log.target(number, max_messages=1 + number % 2, looks_for_due=False) for number in numbers]
+    await push_log.claim_for(*targets, connection=session)
     await push_log.publish("c")
     await push_log.claim(*numbers, now=log.start + ACK_DEADLINE, connection=session)
 

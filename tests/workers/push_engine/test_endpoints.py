@@ -12,11 +12,11 @@ from tests.fixtures.pusher import Pushing
 async def test_an_endpoint_comes_and_goes_with_its_subscription(pushing: Pushing) -> None:
     await pushing.subscribe()
     old, claims = pushing.endpoint, pushing.broker.claiming.pushes
-    [member] = claims._members.values()
+    [scheduled] = claims._scheduled.values()
     await pushing.rest.ok("DELETE", pushing.rest.subscription())
     await eventually(lambda: not pushing.endpoints)
     assert old.closed
-    assert member.alarm is None or member.alarm.cancelled()
+    assert scheduled.alarm is None or scheduled.alarm.cancelled()
     assert not claims.watched_shards(), "nobody's shard is not watched"
 
 

@@ -13,9 +13,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from broker.domain.ack_deadline import check_stream_ack_deadline
 from broker.domain.errors import InvalidArgument
 from broker.domain.flow_control import FlowControl, check_client_id
+from broker.domain.resource_limits import check_stream_ack_deadline
 from broker.front.generated.messages import StreamingPullRequest, StreamingPullResponse
 from broker.front.grpc.call import StreamingCall, allow, in_steps
 from broker.front.grpc.handlers.pull import add_many_received, add_received

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.domain.delivery import Delivery, Demand, StoredMessage, even_parts
-from broker.domain.ordered_run import share_in_order
-from broker.domain.stretch import Stretch
+from broker.domain.allocation import allocate_in_order, even_parts
+from broker.domain.delivery import Delivery, DeliveryRequest, StoredMessage
+from broker.domain.message_range import MessageRange
 from broker.runtime.key_owners import MAX_KEYS, KeyOwners
 from broker.runtime.pull_queue import (
     MAX_CLAIM_MESSAGES,
@@ -16,7 +16,7 @@ from broker.runtime.pull_queue import (
     Line,
     PullTerms,
     WaitingPull,
-    demands_of,
+    requests_of,
     take,
 )
 
@@ -24,16 +24,16 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLENTY = 1_000_000
 
 
-def stream(messages: int, size: int = PLENTY) -> Demand:
-    return Demand(max_messages=messages, max_bytes=size, evenly=True)
+def stream(messages: int, size: int = PLENTY) -> DeliveryRequest:
+    return DeliveryRequest(max_messages=messages, max_bytes=size, evenly=True)
 
 
-def log(*keys: str | None, size: int = 1) -> list[Stretch]:
-    return [Stretch(seq, 1, NOW, seq, size, key) for seq, key in enumerate(keys)]
+def log(*keys: str | None, size: int = 1) -> list[MessageRange]:
+    return [MessageRange(seq, 1, NOW, seq, size, key) for seq, key in enumerate(keys)]
 
 
-def counts(demands: list[Demand], available: int) -> list[int]:
-    return [demand.max_messages for demand in even_parts(demands, available, among=available)]
+def counts(requests: list[DeliveryRequest], available: int) -> list[int]:
+    return [request.max_messages for request in even_parts(requests, available, among=available)]
 
 
 def test_streams_that_wait_together_get_equal_parts_of_what_there_is() -> None:
@@ -44,7 +44,7 @@ def test_streams_that_wait_together_get_equal_parts_of_what_there_is() -> None:
 
 
 def test_a_pull_takes_what_it_asks_for() -> None:
-    pull = Demand(max_messages=1000, max_bytes=PLENTY)
+    pull = DeliveryRequest(max_messages=1000, max_bytes=PLENTY)
     assert counts([pull, stream(1000)], 100) == [1000, 50]
 
 
@@ -60,15 +60,15 @@ def test_even_parts_leave_nothing_behind_that_was_asked_for(asked: list[int], av
     assert max(parts) - min(parts) <= max(asked)
 
 
-def waiting(*demands: Demand, ack_deadlines: tuple[int, ...] = ()) -> Line:
+def waiting(*requests: DeliveryRequest, ack_deadlines: tuple[int, ...] = ()) -> Line:
     loop = asyncio.new_event_loop()
-    seconds = ack_deadlines or (10,) * len(demands)
+    seconds = ack_deadlines or (10,) * len(requests)
     try:
         return Line(
             WaitingPull(
-                demand, True, loop.create_future(), loop.create_future(), PullTerms(timedelta(seconds=number))
+                request, True, loop.create_future(), loop.create_future(), PullTerms(timedelta(seconds=number))
             )
-            for demand, number in zip(demands, seconds, strict=True)
+            for request, number in zip(requests, seconds, strict=True)
         )
     finally:
         loop.close()
@@ -78,14 +78,14 @@ def test_one_claim_serves_all_streams_that_wait_and_four_large_pulls() -> None:
     streams = waiting(*[stream(1000)] * 200)
     taken = take(streams)
     assert (len(taken), len(streams)) == (200, 0)
-    assert sum(demand.max_messages for demand in demands_of(taken)) == MAX_CLAIM_MESSAGES
-    pulls = waiting(*[Demand(max_messages=1000, max_bytes=PLENTY)] * 6)
+    assert sum(request.max_messages for request in requests_of(taken)) == MAX_CLAIM_MESSAGES
+    pulls = waiting(*[DeliveryRequest(max_messages=1000, max_bytes=PLENTY)] * 6)
     assert len(take(pulls)) == 4
 
 
 def test_of_thousands_of_pulls_a_claim_serves_some_in_their_order() -> None:
     """All of them were looked at again and again, by each claim for several times as long as a small call takes."""
-    pulls = waiting(*[Demand(max_messages=1, max_bytes=PLENTY)] * 1_000)
+    pulls = waiting(*[DeliveryRequest(max_messages=1, max_bytes=PLENTY)] * 1_000)
     first = list(pulls)
     assert take(pulls) == first[:MAX_CLAIM_PULLS]
     assert list(pulls) == first[MAX_CLAIM_PULLS:]
@@ -109,32 +109,32 @@ def test_pulls_leave_from_anywhere_and_the_others_keep_their_order() -> None:
     assert len(line) == 6
 
 
-def keys_of(shares: list[list[Stretch]]) -> list[list[str | None]]:
+def keys_of(shares: list[list[MessageRange]]) -> list[list[str | None]]:
     return [[message.ordering_key for message in share] for share in shares]
 
 
 def test_a_key_goes_to_the_demand_it_belongs_to() -> None:
     owners = {"a": 1, "b": 0}.get
-    shares, considered = share_in_order([stream(10)] * 2, log("a", "b", "a", "c", None), 1000, owners)
+    shares, considered = allocate_in_order([stream(10)] * 2, log("a", "b", "a", "c", None), 1000, owners)
     assert keys_of(shares) == [["b", "c", None], ["a", "a"]]
     assert considered == 5
 
 
 def test_a_key_goes_elsewhere_while_its_owner_has_no_room() -> None:
-    shares, _ = share_in_order([stream(10), stream(1)], log("a", "b", "c"), 1000, lambda key: 1)
+    shares, _ = allocate_in_order([stream(10), stream(1)], log("a", "b", "c"), 1000, lambda key: 1)
     assert keys_of(shares) == [["b", "c"], ["a"]]
 
 
 def test_nothing_goes_out_behind_a_message_of_its_key_that_waits() -> None:
     small, large, last = log("a", "a", "a")
     large = large._replace(size=PLENTY)
-    shares, considered = share_in_order([stream(10, 5_000)], [small, large, last], 1000)
+    shares, considered = allocate_in_order([stream(10, 5_000)], [small, large, last], 1000)
     assert [[message.first_seq for message in share] for share in shares] == [[0]]
     assert considered == 3  # they wait for their key from now on
 
 
 def test_one_message_of_a_key_at_a_time_if_so_asked() -> None:
-    shares, considered = share_in_order([stream(10)] * 2, log("a", "a", "b", "a"), 1)
+    shares, considered = allocate_in_order([stream(10)] * 2, log("a", "a", "b", "a"), 1)
     assert keys_of(shares) == [["a", "b"], []]
     assert considered == 4
 
@@ -149,7 +149,7 @@ def test_a_key_is_with_one_demand_in_order_and_without_gaps(
     places = st.none() | st.integers(0, len(rooms) - 1)
     owners = {key: data.draw(places) for key in "abcd"}
     messages = log(*fresh)
-    shares, considered = share_in_order([stream(n) for n in rooms], messages, max_run, owners.get)
+    shares, considered = allocate_in_order([stream(n) for n in rooms], messages, max_run, owners.get)
     assert all(len(share) <= room for share, room in zip(shares, rooms, strict=True))
     given_out = {message.first_seq for share in shares for message in share}
     assert all(seq in given_out for seq, key in enumerate(fresh[:considered]) if key is None)
