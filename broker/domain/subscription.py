@@ -10,7 +10,7 @@ from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at
-from broker.domain.journal import NO_JOURNAL, Journal, check_journal
+from broker.domain.journal import Journal, check_journal
 from broker.domain.kept import update_kept
 from broker.domain.labels import check_labels
 from broker.domain.letter_standing import KEPT
@@ -92,7 +92,7 @@ class Extensions:
     dead_letter_expired: bool = False
     push: PushOptions = GOOGLES_OPTIONS
     alerts: Alerts = NO_ALERTS
-    journal: Journal = NO_JOURNAL
+    journal: Journal | None = None
 
     def with_those(self, names: Collection[str], wanted: "Extensions") -> "Extensions":
         """Those of these names are as wanted, the others stay."""
@@ -103,7 +103,8 @@ class Extensions:
         secrets = wanted.push.webhook_secrets
         if secrets is None:
             secrets = self.push.webhook_secrets
-        return replace(wanted, push=replace(wanted.push, webhook_secrets=secrets or None, copied_fingerprints=()))
+        push = replace(wanted.push, webhook_secrets=secrets or None, webhook_secret_fingerprints=())
+        return replace(wanted, push=push)
 
 
 EXTENSION_NAMES = tuple(each.name for each in fields(Extensions))
@@ -198,7 +199,7 @@ class Subscription:
     @property
     def journal(self) -> Journal | None:
         """What is written down of what happens to its messages; None: nothing is."""
-        return self.extensions.journal if self.extensions.journal.mode is not None else None
+        return self.extensions.journal
 
     @property
     def is_push(self) -> bool:
@@ -317,7 +318,8 @@ def check_subscription(subscription: Subscription, *, min_delivery_attempts: int
         ordered=subscription.enable_message_ordering,
     )
     check_alerts(subscription.extensions.alerts)
-    check_journal(subscription.extensions.journal)
+    if subscription.extensions.journal is not None:
+        check_journal(subscription.extensions.journal)
     check_transforms(subscription.transforms)
     _check_exports(subscription)
     if subscription.expiration_ttl is not None:

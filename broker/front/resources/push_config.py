@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.domain.push_config import OidcToken, PushConfig
+from broker.domain.push_config import NoWrapper, OidcToken, PubsubWrapper, PushConfig
 from broker.front.generated import messages
 
 
@@ -15,8 +15,10 @@ def push_config_from(message: Any) -> PushConfig:
         oidc_token=OidcToken(service_account_email=token.service_account_email, audience=token.audience)
         if message.HasField("oidc_token")
         else None,
-        wrapper=message.WhichOneof("wrapper") or "",
-        write_metadata=message.no_wrapper.write_metadata,
+        pubsub_wrapper=PubsubWrapper() if message.HasField("pubsub_wrapper") else None,
+        no_wrapper=NoWrapper(write_metadata=message.no_wrapper.write_metadata)
+        if message.HasField("no_wrapper")
+        else None,
     )
 
 
@@ -25,8 +27,9 @@ def push_config_message(config: PushConfig) -> Any:
     if config.oidc_token is not None:
         message.oidc_token.service_account_email = config.oidc_token.service_account_email
         message.oidc_token.audience = config.oidc_token.audience
-    if config.wrapper:
-        getattr(message, config.wrapper).SetInParent()
-    if config.write_metadata:
-        message.no_wrapper.write_metadata = True
+    if config.pubsub_wrapper is not None:
+        message.pubsub_wrapper.SetInParent()
+    if config.no_wrapper is not None:
+        message.no_wrapper.SetInParent()
+        message.no_wrapper.write_metadata = config.no_wrapper.write_metadata
     return message

@@ -9,14 +9,14 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.field_transform import Fields
 from broker.domain.transforms import FIELD, Action, Compression, JavascriptUdf, Transform, Transforms
 from broker.front.generated import messages
-from broker.front.resources.carried import carried, carry
+from broker.front.resources.carried import carried, carry, decode_carried
 
 _ZLIB = 1  # google.pubsub.v1.Compression.CompressionAlgorithm
 _MODES = {1: "COMPRESS", 2: "DECOMPRESS"}
 _NUMBERS = {mode: number for number, mode in _MODES.items()}
 _JSON_NAMES = {"javascript_udf": "javascriptUdf", "ai_inference": "aiInference", "compression": "compression"}
 _TAG = Fields.__struct_config__.tag_field  # which is for the store
-_decode_fields = msgspec.json.Decoder(Fields).decode
+_FIELDS = msgspec.json.Decoder(Fields)
 
 
 def transforms_from(given: Iterable[Any], where: str = FIELD) -> Transforms:
@@ -29,7 +29,8 @@ def transform_from(message: Any, where: str) -> Transform:
     if kind is not None and said is not None:
         raise InvalidArgument(f"{where} has two transforms, {_JSON_NAMES[kind]} and fields: only one can be given.")
     if said is not None:
-        return Transform(_fields(said, f"{where}.fields"), disabled=message.disabled, enabled=message.enabled)
+        fields = decode_carried(_FIELDS, said, f"{where}.fields")
+        return Transform(fields, disabled=message.disabled, enabled=message.enabled)
     if kind is None:
         raise InvalidArgument(f"{where} has no transform: it needs one of javascriptUdf, compression and fields.")
     if kind == "ai_inference":
@@ -39,16 +40,6 @@ def transform_from(message: Any, where: str) -> Transform:
     else:
         action = JavascriptUdf(message.javascript_udf.function_name, message.javascript_udf.code)
     return Transform(action, disabled=message.disabled, enabled=message.enabled)
-
-
-def _fields(body: bytes, where: str) -> Fields:
-    try:
-        return _decode_fields(body)
-    except msgspec.ValidationError as error:
-        why, _, at = str(error).partition(" - at `$")
-        raise InvalidArgument(f"Invalid value at '{where}{at.rstrip('`')}': {why}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"Invalid value at '{where}': {error}.") from None
 
 
 def _compression(message: Any, where: str) -> Compression:

@@ -1,0 +1,87 @@
+"""The column `settings` of topics and subscriptions: their fields in the API's JSON, under the names that they have
+there.
+
+A field has a column of its own if statements need it in a type that JSON does not have, or an index on it; others
+read it from `settings`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from broker.domain import subscription, topic
+from broker.domain.api_json import fields_of, read_fields, to_json
+from broker.domain.push_config import SealedSecret
+from broker.domain.subscription import Extensions, Subscription
+from broker.domain.topic import Topic
+
+EXTENSIONS = "extensions"
+SECRETS, FINGERPRINTS = "webhookSecrets", "webhookSecretFingerprints"
+
+# The fields of the domain's types that are in `settings`; fields without effect (domain/kept.py) are beside them.
+TOPIC_FIELDS = ("labels", "extensions")
+SUBSCRIPTION_FIELDS = (
+    "ack_deadline_seconds",
+    "labels",
+    "enable_exactly_once_delivery",
+    "retry_policy",
+    "push_config",
+    "extensions",
+)
+
+
+def topic_settings(stored: Topic) -> dict[str, Any]:
+    """Returns the settings to store.  How many shards a topic has its shards say."""
+    extensions = replace(stored.extensions, shards=None)
+    return _settings(replace(stored, extensions=extensions), TOPIC_FIELDS)
+
+
+def read_topic_settings(settings: Mapping[str, Any], *, shards: int | None) -> dict[str, Any]:
+    """Returns the fields of a Topic that `settings` has."""
+    found = _read(Topic, settings, TOPIC_FIELDS, topic.KEPT_FIELDS.values())
+    return found | {"extensions": replace(found["extensions"], shards=shards)}
+
+
+def subscription_settings(stored: Subscription) -> dict[str, Any]:
+    """Returns the settings to store; secrets have their fingerprints beside them."""
+    settings = _settings(stored, SUBSCRIPTION_FIELDS)
+    secrets = stored.extensions.push.webhook_secrets or ()
+    if push := settings[EXTENSIONS].get("push"):
+        del settings[EXTENSIONS]["push"]
+        said = {name: value for name, value in push.items() if name not in (SECRETS, FINGERPRINTS)}
+        if said or secrets:
+            settings[EXTENSIONS]["push"] = said | _stored_secrets(secrets)
+    return settings
+
+
+def read_subscription_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a Subscription that `settings` has."""
+    found = _read(Subscription, settings, SUBSCRIPTION_FIELDS, subscription.KEPT_FIELDS.values())
+    extensions: Extensions = found["extensions"]
+    if secrets := extensions.push.webhook_secrets:
+        prints = extensions.push.webhook_secret_fingerprints or [""] * len(secrets)
+        read = tuple(SealedSecret.of(*pair) if pair[1] else pair[0] for pair in zip(secrets, prints, strict=True))
+        push = replace(extensions.push, webhook_secrets=read, webhook_secret_fingerprints=())
+        found["extensions"] = replace(extensions, push=push)
+    return found
+
+
+def _stored_secrets(secrets: Sequence[str]) -> dict[str, Any]:
+    """Returns secrets with a fingerprint of each that is encrypted, at its place."""
+    if not secrets:
+        return {}
+    prints = [secret.fingerprint if isinstance(secret, SealedSecret) else "" for secret in secrets]
+    return {SECRETS: list(secrets)} | ({FINGERPRINTS: prints} if any(prints) else {})
+
+
+def _settings(resource: Topic | Subscription, names: Collection[str]) -> dict[str, Any]:
+    kind: Any = type(resource)
+    fields = fields_of(kind)
+    given = ((fields[name], getattr(resource, name)) for name in names)
+    return {field.json_name: to_json(value) for field, value in given if value is not None} | dict(resource.kept)
+
+
+def _read(kind: Any, settings: Mapping[str, Any], names: Collection[str], kept: Collection[str]) -> dict[str, Any]:
+    defaults = {name: fields_of(kind)[name].default for name in names}
+    found = {name: settings[name] for name in kept if name in settings}
+    return defaults | read_fields(kind, settings, names) | {"kept": found}
