@@ -39,7 +39,7 @@ def _policy() -> Schema:
 
 
 # What is said of a field, by its path.
-_ABOUT = {
+ABOUT = {
     "extensions.delay": "Publishers may have messages delivered later.",
     "extensions.shards": "Logs of the topic, from 1 to 256; there may be more later, but not fewer.",
     "extensions.deduplication": "Repeats of messages are not stored.",
@@ -80,7 +80,7 @@ def _field(field: Field, path: str) -> Schema:
         schema = {"enum": [each.value for each in kind]}
     else:
         schema = _JSON_TYPES[kind]
-    return _said(schema, _ABOUT[path]) if path in _ABOUT else schema
+    return _said(schema, ABOUT[path]) if path in ABOUT else schema
 
 
 def _push_config() -> Schema:
