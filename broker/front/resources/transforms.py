@@ -7,7 +7,7 @@ import msgspec
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_transform import Fields
-from broker.domain.transforms import FIELD, Action, Compression, JavascriptUdf, Transform, Transforms
+from broker.domain.transforms import FIELD, Compression, JavascriptUdf, Transform, Transforms
 from broker.front.generated import messages
 from broker.front.resources.carried import carried, carry, decode_carried
 
@@ -15,7 +15,6 @@ _ZLIB = 1  # google.pubsub.v1.Compression.CompressionAlgorithm
 _MODES = {1: "COMPRESS", 2: "DECOMPRESS"}
 _NUMBERS = {mode: number for number, mode in _MODES.items()}
 _JSON_NAMES = {"javascript_udf": "javascriptUdf", "ai_inference": "aiInference", "compression": "compression"}
-_TAG = Fields.__struct_config__.tag_field  # which is for the store
 _FIELDS = msgspec.json.Decoder(Fields)
 
 
@@ -30,16 +29,16 @@ def transform_from(message: Any, where: str) -> Transform:
         raise InvalidArgument(f"{where} has two transforms, {_JSON_NAMES[kind]} and fields: only one can be given.")
     if said is not None:
         fields = decode_carried(_FIELDS, said, f"{where}.fields")
-        return Transform(fields, disabled=message.disabled, enabled=message.enabled)
+        return Transform(fields=fields, disabled=message.disabled, enabled=message.enabled)
     if kind is None:
         raise InvalidArgument(f"{where} has no transform: it needs one of javascriptUdf, compression and fields.")
     if kind == "ai_inference":
         raise InvalidArgument(f"{where}.aiInference is not supported: this broker calls no models.")
     if kind == "compression":
-        action: Action = _compression(message.compression, f"{where}.compression")
-    else:
-        action = JavascriptUdf(message.javascript_udf.function_name, message.javascript_udf.code)
-    return Transform(action, disabled=message.disabled, enabled=message.enabled)
+        compression = _compression(message.compression, f"{where}.compression")
+        return Transform(compression=compression, disabled=message.disabled, enabled=message.enabled)
+    udf = JavascriptUdf(message.javascript_udf.function_name, message.javascript_udf.code)
+    return Transform(javascript_udf=udf, disabled=message.disabled, enabled=message.enabled)
 
 
 def _compression(message: Any, where: str) -> Compression:
@@ -48,7 +47,7 @@ def _compression(message: Any, where: str) -> Compression:
     mode = _MODES.get(message.compression_mode)
     if mode is None:
         raise InvalidArgument(f"{where}.compressionMode must be COMPRESS or DECOMPRESS.")
-    return Compression("COMPRESS" if mode == "COMPRESS" else "DECOMPRESS")
+    return Compression(mode="COMPRESS" if mode == "COMPRESS" else "DECOMPRESS")
 
 
 def transform_messages(transforms: Transforms) -> list[Any]:
@@ -57,15 +56,12 @@ def transform_messages(transforms: Transforms) -> list[Any]:
 
 def _message(transform: Transform) -> Any:
     message = messages.MessageTransform(disabled=transform.disabled, enabled=transform.enabled)
-    action = transform.action
-    if isinstance(action, Compression):
+    if transform.compression is not None:
         message.compression.compression_algorithm = _ZLIB
-        message.compression.compression_mode = _NUMBERS[action.mode]
-    elif isinstance(action, Fields):
-        said = msgspec.to_builtins(action)
-        del said[_TAG]
-        carry(message, msgspec.json.encode(said))
+        message.compression.compression_mode = _NUMBERS[transform.compression.mode]
+    elif transform.javascript_udf is not None:
+        message.javascript_udf.function_name = transform.javascript_udf.function_name
+        message.javascript_udf.code = transform.javascript_udf.code
     else:
-        message.javascript_udf.function_name = action.function_name
-        message.javascript_udf.code = action.code
+        carry(message, msgspec.json.encode(transform.fields))
     return message

@@ -34,7 +34,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format(
             'Topic has a schema, which SQL cannot check (resource=%s).', split_part(of_topic, '/', 4));
     ELSIF topic.message_transforms IS NOT NULL
-          AND topic.message_transforms::jsonb @? '$[*] ? (@.disabled == false)' THEN
+          AND topic.message_transforms::jsonb @? '$[*] ? (!(@.disabled == true))' THEN
         RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format(
             'Topic has transforms, which SQL cannot run (resource=%s).', split_part(of_topic, '/', 4));
     END IF;
