@@ -57,11 +57,9 @@ def fields_of(kind: Any) -> Mapping[str, Field]:
 
 
 def _field(field: Any, hint: Any) -> Field:
-    notes: list[Any] = []
     declared = _without_none(hint)
-    if get_origin(declared) is Annotated:
-        notes += declared.__metadata__
-    bare = get_args(declared)[0] if notes else declared
+    notes = getattr(declared, "__metadata__", ())
+    bare = _without_none(get_args(declared)[0]) if notes else declared
     names = [note.name for note in notes if isinstance(note, JsonName)]
     default = field.default if field.default_factory is MISSING else field.default_factory()
     origin = get_origin(bare)

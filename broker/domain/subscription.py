@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from broker.domain.ack_deadline import check_ack_deadline
 from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
+from broker.domain.api_json import JsonName
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at
@@ -148,8 +149,8 @@ class Subscription:
     priorities: Priorities | None = None
     ack_deadline_seconds: int = DEFAULT_ACK_DEADLINE_SECONDS
     retain_acked_messages: bool = False
-    message_retention: timedelta = DEFAULT_RETENTION
-    topic_message_retention: timedelta | None = None
+    message_retention: Annotated[timedelta, JsonName("messageRetentionDuration")] = DEFAULT_RETENTION
+    topic_message_retention: Annotated[timedelta | None, JsonName("topicMessageRetentionDuration")] = None
     labels: Mapping[str, str] = field(default_factory=dict)
     enable_message_ordering: bool = False
     extensions: Extensions = Extensions()
