@@ -122,9 +122,10 @@ class DeadLetterForwarder:
     async def _forward(self, subscription_name: str, shard_id: int) -> tuple[int, bool]:
         subscription = await self._resources.subscription(subscription_name)
         policy = subscription.dead_letter_policy
+        if policy is None:  # it was removed meanwhile
+            await self._retry(subscription, shard_id)
+            return 0, False
         try:
-            if policy is None:
-                raise ShardClosed
             await self._check_publisher(project_of(subscription.name), policy.dead_letter_topic)
             self._news.allowed(subscription)
             topic = await self._resources.topic(policy.dead_letter_topic)
