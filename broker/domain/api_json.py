@@ -7,11 +7,11 @@ bodies and the format of declarations are derived from that.  A class may say mo
 * `ALONE = "field"`: this field stands for the whole value where all others have their defaults.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -104,28 +104,48 @@ def from_json(kind: Callable[..., T], given: Any, path: str = "") -> T:
 
     `path`: to the value, for errors.  Raises InvalidArgument for a text that is no duration.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(given, dict):
         return kind(**{getattr(kind, "ALONE"): given})  # noqa: B009
-    return kind(**read_fields(kind, given, fields_of(kind), path))
+    return kind(**read_fields(kind, given, path))
 
 
-def read_fields(kind: Any, given: Mapping[str, Any], names: Collection[str], path: str = "") -> dict[str, Any]:
-    """Returns the values of these fields of a dataclass that its JSON has, by their names."""
-    known = fields_of(kind)
-    found = ((known[name], given.get(known[name].json_name)) for name in names)
-    return {field.name: _read(field, item, path) for field, item in found if item is not None}
+def read_fields(kind: Any, given: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Returns the values of the fields of a dataclass that its JSON has, by their names."""
+    values = {}
+    known = _readers(kind)
+    for json_name, item in given.items():
+        if item is not None and json_name in known:
+            name, read = known[json_name]
+            values[name] = item if read is None else read(item, path)
+    return values
 
 
-def _read(field: Field, item: Any, path: str) -> Any:
+@cache
+def _readers(kind: Any) -> Mapping[str, tuple[str, Callable[[Any, str], Any] | None]]:
+    """Returns what reads the values of each field, by its name in JSON; None: they are as in JSON."""
+    return {field.json_name: (field.name, _reader(field)) for field in fields_of(kind).values()}
+
+
+def _reader(field: Field) -> Callable[[Any, str], Any] | None:
     kind = field.type
     if kind is timedelta:
-        exact = parse_exact_duration(item, f"{path}.{field.name}")
-        return exact if field.is_exact and exact.nanoseconds else exact.microseconds_alone
+        return partial(_read_duration, field)
     if has_fields(kind):
-        return from_json(kind, item, f"{path}.{field.json_name}")
-    if kind is tuple or (isinstance(kind, type) and issubclass(kind, Enum)):
-        return kind(item)
-    return item
+        return partial(_read_object, field)
+    if kind is tuple or issubclass(kind, Enum):
+        return lambda item, path: kind(item)
+    return None
+
+
+def _read_duration(field: Field, item: str, path: str) -> timedelta:
+    exact = parse_exact_duration(item, f"{path}.{field.name}")
+    return exact if field.is_exact and exact.nanoseconds else exact.microseconds_alone
+
+
+def _read_object(field: Field, item: Any, path: str) -> Any:
+    if item == {} and has_fields(type(field.default)):  # which cannot change
+        return field.default
+    return from_json(field.type, item, f"{path}.{field.json_name}")
 
 
 @cache

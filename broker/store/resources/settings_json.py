@@ -14,6 +14,7 @@ from broker.domain.api_json import fields_of, read_fields, to_json
 from broker.domain.push_config import SealedSecret
 from broker.domain.subscription import Extensions, Subscription
 from broker.domain.topic import Topic
+from broker.domain.topic_extensions import NO_EXTENSIONS
 
 EXTENSIONS = "extensions"
 SECRETS, FINGERPRINTS = "webhookSecrets", "webhookSecretFingerprints"
@@ -38,8 +39,10 @@ def topic_settings(stored: Topic) -> dict[str, Any]:
 
 def read_topic_settings(settings: Mapping[str, Any], *, shards: int | None) -> dict[str, Any]:
     """Returns the fields of a Topic that `settings` has."""
-    found = _read(Topic, settings, TOPIC_FIELDS, topic.KEPT_FIELDS.values())
-    return found | {"extensions": replace(found["extensions"], shards=shards)}
+    found = _read(Topic, settings, topic.KEPT_FIELDS)
+    if shards is not None:
+        found["extensions"] = replace(found.get("extensions", NO_EXTENSIONS), shards=shards)
+    return found
 
 
 def subscription_settings(stored: Subscription) -> dict[str, Any]:
@@ -56,9 +59,9 @@ def subscription_settings(stored: Subscription) -> dict[str, Any]:
 
 def read_subscription_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a Subscription that `settings` has."""
-    found = _read(Subscription, settings, SUBSCRIPTION_FIELDS, subscription.KEPT_FIELDS.values())
-    extensions: Extensions = found["extensions"]
-    if secrets := extensions.push.webhook_secrets:
+    found = _read(Subscription, settings, subscription.KEPT_FIELDS)
+    extensions: Extensions | None = found.get("extensions")
+    if extensions is not None and (secrets := extensions.push.webhook_secrets):
         prints = extensions.push.webhook_secret_fingerprints or [""] * len(secrets)
         read = tuple(SealedSecret.of(*pair) if pair[1] else pair[0] for pair in zip(secrets, prints, strict=True))
         push = replace(extensions.push, webhook_secrets=read, webhook_secret_fingerprints=())
@@ -81,7 +84,7 @@ def _settings(resource: Topic | Subscription, names: Collection[str]) -> dict[st
     return {field.json_name: to_json(value) for field, value in given if value is not None} | dict(resource.kept)
 
 
-def _read(kind: Any, settings: Mapping[str, Any], names: Collection[str], kept: Collection[str]) -> dict[str, Any]:
-    defaults = {name: fields_of(kind)[name].default for name in names}
-    found = {name: settings[name] for name in kept if name in settings}
-    return defaults | read_fields(kind, settings, names) | {"kept": found}
+def _read(kind: Any, settings: Mapping[str, Any], kept: Mapping[str, str]) -> dict[str, Any]:
+    found = read_fields(kind, settings)
+    found["kept"] = {name: settings[name] for name in kept.values() if name in settings}
+    return found
