@@ -54,7 +54,7 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
     @property
     def action(self) -> Action:
-        """The one that is given."""
+        """Returns the action that is given."""
         return next(each for each in (self.javascript_udf, self.compression, self.fields) if each is not None)
 
 

@@ -20,9 +20,8 @@ from broker.front.rest.handlers.freezes import freeze_json
 from broker.front.rest.handlers.pauses import pause_json
 from broker.front.rest.handlers.positions import replay_json
 
-_SUBSCRIPTION_FIELDS = msgspec.defstruct(
-    "SubscriptionFields", [("extensions", body_type(Extensions) | None, None)]
-)  # with the field itself, for the paths in errors
+# It includes the field itself, so that paths in errors begin with its name.
+_SUBSCRIPTION_FIELDS = msgspec.defstruct("SubscriptionFields", [("extensions", body_type(Extensions) | None, None)])
 
 
 class _SchemaFields(msgspec.Struct):

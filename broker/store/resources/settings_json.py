@@ -19,7 +19,7 @@ from broker.domain.topic_extensions import NO_EXTENSIONS
 EXTENSIONS = "extensions"
 SECRETS, FINGERPRINTS = "webhookSecrets", "webhookSecretFingerprints"
 
-# The fields of the domain's types that are in `settings`; fields without effect (domain/kept.py) are beside them.
+# The fields of the domain's types that `settings` has, besides the fields without effect (domain/kept.py).
 TOPIC_FIELDS = ("labels", "extensions")
 SUBSCRIPTION_FIELDS = (
     "ack_deadline_seconds",
@@ -32,7 +32,7 @@ SUBSCRIPTION_FIELDS = (
 
 
 def topic_settings(stored: Topic) -> dict[str, Any]:
-    """Returns the settings to store.  How many shards a topic has its shards say."""
+    """Returns the settings to store, without the number of shards: the table `shards` has that."""
     extensions = replace(stored.extensions, shards=None)
     return _settings(replace(stored, extensions=extensions), TOPIC_FIELDS)
 
@@ -46,7 +46,7 @@ def read_topic_settings(settings: Mapping[str, Any], *, shards: int | None) -> d
 
 
 def subscription_settings(stored: Subscription) -> dict[str, Any]:
-    """Returns the settings to store; secrets have their fingerprints beside them."""
+    """Returns the settings to store, with the fingerprints of encrypted secrets."""
     settings = _settings(stored, SUBSCRIPTION_FIELDS)
     secrets = stored.extensions.push.webhook_secrets or ()
     if push := settings[EXTENSIONS].get("push"):
@@ -70,7 +70,7 @@ def read_subscription_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stored_secrets(secrets: Sequence[str]) -> dict[str, Any]:
-    """Returns secrets with a fingerprint of each that is encrypted, at its place."""
+    """Returns the secrets, and a list of their fingerprints, "" for each that is not encrypted."""
     if not secrets:
         return {}
     prints = [secret.fingerprint if isinstance(secret, SealedSecret) else "" for secret in secrets]

@@ -61,7 +61,7 @@ _TIMES = {"start", "end"}
 
 
 def _add_declared(kind: Any, path: str) -> None:
-    """Add what the fields of a dataclass say about themselves."""
+    """Adds the defaults and the durations among the fields of a dataclass to the tables above."""
     for field in fields_of(kind).values():
         where = f"{path}.{field.json_name}"
         if field.type is timedelta:

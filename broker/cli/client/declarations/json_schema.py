@@ -38,7 +38,7 @@ def _policy() -> Schema:
     )
 
 
-# What is said of a field, by its path.
+# Descriptions of extension fields, by their paths.
 ABOUT = {
     "extensions.delay": "Publishers may have messages delivered later.",
     "extensions.shards": "Logs of the topic, from 1 to 256; there may be more later, but not fewer.",
@@ -61,7 +61,7 @@ _JSON_TYPES: dict[Any, Schema] = {
 
 
 def _declared(kind: Any, path: str) -> Schema:
-    """The schema of a dataclass: its fields, and what is said of them."""
+    """Returns the schema of a dataclass, with descriptions of its fields."""
     declared = fields_of(kind).values()
     required = tuple(field.json_name for field in declared if field.default is MISSING)
     properties = {field.json_name: _field(field, f"{path}.{field.json_name}") for field in declared}
