@@ -57,7 +57,7 @@ async def test_rows_past_their_retention_and_of_nobody_are_deleted(log: Log) -> 
     await _write(log, 2, ago=timedelta(days=6))
     await _write(log, 3, subscription_id=4711)
     assert (await _sweep(log), await _rows(log)) == (2, 1)
-    await log.execute("""UPDATE subscriptions SET extensions = '{"journal": {"retention": 60}}'""")
+    await log.execute("""UPDATE subscriptions SET settings = '{"extensions": {"journal": {"retention": "60s"}}}'""")
     assert (await _sweep(log), await _rows(log)) == (1, 0)
 
 
