@@ -15,7 +15,7 @@ from broker.app.config import AppConfig
 from broker.app.core import MakeClock, core_workers, database_is_away, make_core
 from broker.app.guard import Guard, make_address_turns, make_auditor, make_call_log, make_gate
 from broker.app.jobs import Jobs
-from broker.app.messages import Acking, Claiming, Publishing, Transforming
+from broker.app.messages import Messages
 from broker.app.reactions import Reactions
 from broker.app.services import make_services
 from broker.domain.errors import BrokerError
@@ -72,33 +72,18 @@ class Broker:
         self.requests, self.answers = _make_memories(config)
         self.looks = looks = _make_looks(config, core)
 
-        self.claiming = claiming = Claiming(config, core, jitter=jitter, has_room=self.answers.has_room)
-        self.acking = acking = Acking(config, core, claiming, jitter=jitter)
-        self.transforming = transforming = Transforming(
-            core, acking.coalescer, claims=(claiming.pulls, claiming.pushes)
-        )
-        self.publishing = publishing = Publishing(config, core)
+        messages = Messages(config, core, jitter=jitter, has_room=self.answers.has_room)
+        self.claiming, self.acking = messages.claiming, messages.acking
+        self.transforming, self.publishing = messages.transforming, messages.publishing
         self.signer = _make_signer(config, core, guard.secrets)
-        self.pusher = _make_pusher(config, core, guard=guard, claiming=claiming, acking=acking, signer=self.signer)
+        self.pusher = _make_pusher(config, core, guard=guard, messages=messages, signer=self.signer)
 
-        self.jobs = Jobs(
-            config,
-            core,
-            guard=guard,
-            claiming=claiming,
-            acking=acking,
-            transforming=transforming,
-            publishing=publishing,
-            looks=looks,
-        )
+        self.jobs = Jobs(config, core, guard=guard, messages=messages, looks=looks)
         self.services = make_services(
             config,
             core,
             guard=guard,
-            claiming=claiming,
-            acking=acking,
-            transforming=transforming,
-            publishing=publishing,
+            messages=messages,
             pusher=self.pusher,
             jobs=self.jobs,
             looks=looks,
@@ -112,7 +97,7 @@ class Broker:
         self.address_turns = make_address_turns(core.loop_turns)
         self.calls = make_call_log(config, core.states, excused=self.is_excused, turns=self.address_turns)
 
-        reactions.connect(core, guard=guard, claiming=claiming, pusher=self.pusher, jobs=self.jobs)
+        reactions.connect(core, guard=guard, claiming=self.claiming, pusher=self.pusher, jobs=self.jobs)
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
@@ -219,14 +204,12 @@ def _make_signer(config: AppConfig, core: Core, secrets: Secrets) -> TokenSigner
     return TokenSigner(core.database, core.clock, issuer=config.token_issuer, secrets=secrets)
 
 
-def _make_pusher(
-    config: AppConfig, core: Core, *, guard: Guard, claiming: Claiming, acking: Acking, signer: TokenSigner
-) -> Pusher:
+def _make_pusher(config: AppConfig, core: Core, *, guard: Guard, messages: Messages, signer: TokenSigner) -> Pusher:
     excused = partial(database_is_away, core.states)
     return Pusher(
         core,
-        scheduler=claiming.pushes,
-        coalescer=acking.coalescer,
+        scheduler=messages.claiming.pushes,
+        coalescer=messages.acking.coalescer,
         signer=signer,
         news=EndpointNews(core.states, DeadLetterNews(core.states), excused=excused),
         access=guard.access,

@@ -2,7 +2,7 @@
 
 from broker.app.config import AppConfig
 from broker.app.guard import Guard
-from broker.app.messages import Acking, Claiming, Publishing, Transforming
+from broker.app.messages import Messages
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
 from broker.domain.operation import Verb
 from broker.runtime.ack_relay import AckRelay
@@ -52,12 +52,11 @@ class Jobs:
         core: Core,
         *,
         guard: Guard,
-        claiming: Claiming,
-        acking: Acking,
-        transforming: Transforming,
-        publishing: Publishing,
+        messages: Messages,
         looks: Looks,
     ) -> None:
+        claiming, acking = messages.claiming, messages.acking
+        transforming, publishing = messages.transforming, messages.publishing
         self._config, self._claiming, self._acking, self._looks = config, claiming, acking, looks
         check_publisher, schemas = guard.check_publisher, publishing.schemas
 

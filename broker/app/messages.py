@@ -114,3 +114,15 @@ class Publishing:
         self.schemas = SchemaChecks(core.resources, core.counters)
         self.coalescer = PublishCoalescer(core, shards_at_once=max(config.pool_size - 2, 1))
         self.scheduled_room = ScheduledRoom(core.database, config.max_scheduled_messages, core.processes.count)
+
+
+class Messages:
+    """The four parts of this module, in the order in which they need each other."""
+
+    def __init__(self, config: AppConfig, core: Core, *, jitter: Jitter, has_room: Callable[[str], bool]) -> None:
+        """The arguments are those of Claiming."""
+        self.claiming = Claiming(config, core, jitter=jitter, has_room=has_room)
+        self.acking = Acking(config, core, self.claiming, jitter=jitter)
+        schedulers = (self.claiming.pulls, self.claiming.pushes)
+        self.transforming = Transforming(core, self.acking.coalescer, claims=schedulers)
+        self.publishing = Publishing(config, core)

@@ -3,7 +3,7 @@
 from broker.app.config import AppConfig
 from broker.app.guard import Guard
 from broker.app.jobs import Jobs
-from broker.app.messages import Acking, Claiming, Publishing, Transforming
+from broker.app.messages import Messages
 from broker.runtime.core import Core
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import HasRoom
@@ -36,16 +36,15 @@ def make_services(
     core: Core,
     *,
     guard: Guard,
-    claiming: Claiming,
-    acking: Acking,
-    transforming: Transforming,
-    publishing: Publishing,
+    messages: Messages,
     pusher: Pusher,
     jobs: Jobs,
     looks: Looks,
     has_room: HasRoom,
 ) -> Services:
     """`looks` serves the inspection calls.  `has_room` tells whether a project may have more answers in memory."""
+    claiming, acking = messages.claiming, messages.acking
+    transforming, publishing = messages.transforming, messages.publishing
     database, clock, changed = core.database, core.clock, guard.access_changed
     topics = TopicService(core, transforming.checks, shards_per_topic=config.shards_per_topic)
     subscriptions = SubscriptionService(

@@ -25,6 +25,7 @@ CODECS = ("NULL", "DEFLATE")
 SYNC_BYTES = 16
 MAX_HEAD_BYTES = 65_536  # of the file's metadata; an export has 500
 _MAX_METADATA = 100  # entries
+_MAX_LONG_BYTES = 10
 
 _TIME = {"type": "long", "logicalType": "timestamp-micros"}
 _MAP = {"type": "map", "values": "string"}
@@ -105,7 +106,7 @@ class AvroReader:
 
     def _block(self, first: bytes) -> tuple[int, bytes]:
         try:
-            records, size = _read_long(self._file, first), _read_long(self._file, self._file.read(1))
+            records, size = _read_long(self._file, first), _read_long(self._file)
         except (LookupError, ValueError) as error:
             raise self._broken("its length cannot be read") from error
         if records < 1 or size < 0:
@@ -156,15 +157,15 @@ class AvroReader:
         return InvalidArgument(f"Block {self._count}{record} of the Avro file: {reason}.")
 
 
-def _read_long(file: BinaryIO, byte: bytes) -> int:
-    """Raises IndexError at the end of the file, ValueError for what is none."""
-    value = 0
-    for shift in range(0, 70, 7):
-        value |= (byte[0] & 0x7F) << shift
-        if byte[0] < 0x80:
-            return (value >> 1) ^ -(value & 1)
-        byte = file.read(1)
-    raise ValueError
+def _read_long(file: BinaryIO, first: bytes | None = None) -> int:
+    """Reads a long from a file.  `first`: its first byte, if that is read already.
+
+    Raises IndexError at the end of the file, ValueError for a long of too many bytes.
+    """
+    number = bytearray(file.read(1) if first is None else first)
+    while number[-1] >= 0x80 and len(number) < _MAX_LONG_BYTES:
+        number.append(file.read(1)[0])
+    return _long_at(number, 0)[0]
 
 
 def _read_metadata(file: BinaryIO) -> dict[str, bytes]:
@@ -172,17 +173,17 @@ def _read_metadata(file: BinaryIO) -> dict[str, bytes]:
     metadata: dict[str, bytes] = {}
     left = MAX_HEAD_BYTES
     entries = 0
-    while count := _read_long(file, file.read(1)):
+    while count := _read_long(file):
         if count < 0:  # then the size of these entries follows
             count = -count
-            _read_long(file, file.read(1))
+            _read_long(file)
         entries += count
         if entries > _MAX_METADATA:
             raise ValueError
         for _ in range(count):
             pair = []
             for _ in range(2):
-                size = _read_long(file, file.read(1))
+                size = _read_long(file)
                 left -= size
                 if size < 0 or left < 0:
                     raise InvalidArgument(f"The head of the Avro file is larger than {MAX_HEAD_BYTES} bytes.")
@@ -225,9 +226,9 @@ class _TooMany(Exception):
     """Attributes, for a message."""
 
 
-def _long_at(block: bytes, at: int) -> tuple[int, int]:
+def _long_at(block: bytes | bytearray, at: int) -> tuple[int, int]:
     value = 0
-    for shift in range(0, 70, 7):
+    for shift in range(0, 7 * _MAX_LONG_BYTES, 7):
         byte = block[at]
         at += 1
         value |= (byte & 0x7F) << shift

@@ -31,9 +31,7 @@ _PIECES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 Constant = str | int | float | bool | None
 
 
-class Fields(
-    msgspec.Struct, frozen=True, tag="fields", rename="camel", forbid_unknown_fields=True, omit_defaults=True
-):
+class Fields(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """`keep`: of the attributes, or of the body, if it names any, nothing else stays.  `rename`: a path, and the
     key that is its last one then.  `mask`: its value, of whatever type, becomes `mask_with`.
     """

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
@@ -32,12 +32,14 @@ class JournalMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """What is written down (`mode` None: nothing), for which share of the messages (above 0, to 1), for how long.
+    """What is written down, for which share of the messages (above 0, to 1), for how long.
 
     A message is in the share or not: the story of one that is has no gaps.
     """
 
-    mode: JournalMode | None = None
+    IN_FULL: ClassVar = True
+
+    mode: JournalMode
     sample: float = 1.0
     retention: timedelta = DEFAULT_RETENTION
 
@@ -45,7 +47,7 @@ class Journal:
         """Whether that is written down of messages in the share, at their n-th attempt."""
         if self.mode is JournalMode.FAILURES:
             return attempt > 1 or event in _FAILURES
-        return self.mode is not None
+        return True
 
     def share_of(self, ranges: Sequence[Range]) -> Sequence[Range]:
         """Of these sequences, those in the share."""
@@ -53,9 +55,6 @@ class Journal:
             return ranges
         below = int(self.sample * 2**32)
         return ranges_of(seq for low, high in ranges for seq in range(low, high) if _scattered(seq) < below)
-
-
-NO_JOURNAL = Journal()
 
 
 DISCARDED, PURGED = "discarded", "purged"  # answers of an ACKED that an operator made

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import ClassVar
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
@@ -21,6 +22,8 @@ class Priorities:
     What is more urgent goes first, but for what has waited for the `age` (None: there is none) and goes beside it;
     or the levels share what is handed out by their `weights` (empty: they do not).
     """
+
+    ALONE: ClassVar = "levels"
 
     levels: int
     age: timedelta | None = None

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
+from typing import Annotated, ClassVar
+
+from broker.domain.api_json import Int32, JsonName
 
 DEFAULT_FAILURE_THRESHOLD = 20  # messages that fail without a success in between, for a circuit breaker to open
 DEFAULT_OPEN_DURATION = timedelta(seconds=10)
@@ -21,26 +24,42 @@ class OidcToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PubsubWrapper:
+    """Requests carry the JSON envelope, as they do without any wrapper."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoWrapper:
+    """Requests carry the message's data alone.
+
+    `write_metadata` adds headers with its attributes, id, publish time and ordering key.
+    """
+
+    write_metadata: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushConfig:
     """google.pubsub.v1.PushConfig.  Without an endpoint ("") the subscription is pulled.
 
-    `wrapper` is the oneof as it was given: "" (none) and "pubsub_wrapper" mean the JSON envelope, "no_wrapper" the
-    message's data alone; `write_metadata` then adds headers with its attributes, id, time and key.
+    At most one of the wrappers is given.
     """
 
-    endpoint: str = ""
+    endpoint: Annotated[str, JsonName("pushEndpoint")] = ""
     attributes: Mapping[str, str] = field(default_factory=dict)
     oidc_token: OidcToken | None = None
-    wrapper: str = ""
-    write_metadata: bool = False
+    pubsub_wrapper: PubsubWrapper | None = None
+    no_wrapper: NoWrapper | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
     """One POST carries up to `max_messages` (1 to 1,000) or about `max_bytes`, or what came within `max_delay`."""
 
-    max_messages: int = DEFAULT_DIGEST_MESSAGES
-    max_bytes: int = DEFAULT_DIGEST_BYTES
+    IN_FULL: ClassVar = True
+
+    max_messages: Int32 = DEFAULT_DIGEST_MESSAGES
+    max_bytes: Int32 = DEFAULT_DIGEST_BYTES
     max_delay: timedelta = DEFAULT_DIGEST_DELAY
 
 
@@ -50,19 +69,24 @@ class CircuitBreaker:
     then one request is let through to try.
     """
 
-    failure_threshold: int = DEFAULT_FAILURE_THRESHOLD
+    IN_FULL: ClassVar = True
+
+    failure_threshold: Int32 = DEFAULT_FAILURE_THRESHOLD
     open_duration: timedelta = DEFAULT_OPEN_DURATION
 
 
-@dataclass(frozen=True, slots=True)
-class SealedSecret:
-    """A secret as it is stored, encrypted, and the fingerprint of its clear text."""
+class SealedSecret(str):
+    """An encrypted secret, as it is stored, with the fingerprint of its clear text."""
 
-    text: str
+    __slots__ = ("fingerprint",)
+
     fingerprint: str
 
-
-WebhookSecret = str | SealedSecret
+    @classmethod
+    def of(cls, text: str, fingerprint: str) -> "SealedSecret":
+        secret = cls(text)
+        secret.fingerprint = fingerprint
+        return secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,21 +96,22 @@ class PushOptions:
     `messages_per_second` is a token bucket that holds a second's worth; `max_outstanding_requests` caps the window;
     `webhook_secrets` ("whsec_" and base64) sign each request as Standard Webhooks says, each with a signature.  No
     answer has them, so in a change None means those that there are, and () means none any more.  As they are stored
-    they may be encrypted.
+    they may be encrypted (SealedSecret).
+    `webhook_secret_fingerprints` are what answers show of them.  A request that was copied from an answer has them,
+    too; the secrets that they belong to are there already.
     `urgent`: its messages go before those of the project's other subscriptions when pushes compete.
-    `copied_fingerprints` is what a request brought along from an answer: of secrets that are there already.
     """
 
     messages_per_second: float | None = None
-    max_outstanding_requests: int | None = None
+    max_outstanding_requests: Int32 | None = None
     digest: Digest | None = None
-    webhook_secrets: tuple[WebhookSecret, ...] | None = field(default=None, repr=False)
-    copied_fingerprints: tuple[str, ...] = ()
+    webhook_secrets: tuple[str, ...] | None = field(default=None, repr=False)
+    webhook_secret_fingerprints: tuple[str, ...] = ()
     circuit_breaker: CircuitBreaker = CircuitBreaker()
     urgent: bool = False
 
 
-def fingerprint(secret: WebhookSecret) -> str:
+def fingerprint(secret: str) -> str:
     """What is shown of a secret: the first 8 hexadecimal digits of the SHA-256 of its text."""
     if isinstance(secret, SealedSecret):
         return secret.fingerprint

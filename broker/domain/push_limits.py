@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
-from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions
+from broker.domain.push_config import CircuitBreaker, Digest, OidcToken, PushConfig, PushOptions, SealedSecret
 from broker.domain.refusals import refuse_nul
 
 MAX_ENDPOINT_LENGTH = 2_048  # characters; what servers and proxies read of a URL
@@ -52,7 +52,7 @@ def check_push(config: PushConfig, options: PushOptions, *, exactly_once: bool, 
     _check_attributes(config.attributes)
     if config.endpoint:
         check_endpoint(config.endpoint)
-    elif config.oidc_token is not None or config.wrapper:
+    elif (config.oidc_token or config.pubsub_wrapper or config.no_wrapper) is not None:
         raise InvalidArgument("Invalid push endpoint given (endpoint=): pushConfig needs a pushEndpoint.")
     if config.oidc_token is not None:
         _check_oidc_token(config.oidc_token)
@@ -67,7 +67,7 @@ def check_push(config: PushConfig, options: PushOptions, *, exactly_once: bool, 
             "extensions.push.digest cannot be used together with enableMessageOrdering: of an ordering key one "
             "message is pushed at a time."
         )
-    if options.digest is not None and config.wrapper == "no_wrapper":
+    if options.digest is not None and config.no_wrapper is not None:
         raise InvalidArgument(
             "extensions.push.digest cannot be used together with pushConfig.noWrapper: only wrapped messages can "
             "share a request."
@@ -159,7 +159,7 @@ def _check_options(options: PushOptions) -> None:
 
 def _check_secrets(options: PushOptions) -> None:
     secrets = options.webhook_secrets or ()
-    if options.webhook_secrets is None and options.copied_fingerprints:
+    if options.webhook_secrets is None and options.webhook_secret_fingerprints:
         raise InvalidArgument(
             "extensions.push.webhookSecretFingerprints is of another subscription's secrets, which no answer has: "
             "give webhookSecrets (or neither, and requests are not signed)."
@@ -169,9 +169,8 @@ def _check_secrets(options: PushOptions) -> None:
             f"extensions.push.webhookSecrets has {len(secrets)} entries, the maximum is {MAX_WEBHOOK_SECRETS}."
         )
     for index, secret in enumerate(secrets):
-        if isinstance(secret, str) and not _is_secret(
-            secret
-        ):  # which may be a real one with a slip: it must not get into a log
+        # The value is not shown: it may be a real secret with a slip, which must not get into a log.
+        if not isinstance(secret, SealedSecret) and not _is_secret(secret):
             raise InvalidArgument(
                 f"Invalid value at 'extensions.push.webhookSecrets[{index}]': it must be \"{SECRET_PREFIX}\" and "
                 f"the base64 of {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes."

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from broker.domain.api_json import ExactDuration
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """Bounds of the delay after a nack or an expired ack deadline; each 0 to 600 s, minimum <= maximum."""
 
-    minimum_backoff: timedelta = timedelta(seconds=10)
-    maximum_backoff: timedelta = timedelta(seconds=600)
+    minimum_backoff: ExactDuration = timedelta(seconds=10)
+    maximum_backoff: ExactDuration = timedelta(seconds=600)
 
     def delay(self, failures: int) -> timedelta:
         """The delay after the n-th failure, without jitter: min(max, min * 2^(n-1)) (A4).

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
+from broker.domain.api_json import JsonName
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at
-from broker.domain.journal import NO_JOURNAL, Journal, check_journal
+from broker.domain.journal import Journal, check_journal
 from broker.domain.kept import check_kept, update_kept
 from broker.domain.letter_standing import KEPT
 from broker.domain.names import check_name
@@ -91,7 +92,7 @@ class Extensions:
     dead_letter_expired: bool = False
     push: PushOptions = GOOGLES_OPTIONS
     alerts: Alerts = NO_ALERTS
-    journal: Journal = NO_JOURNAL
+    journal: Journal | None = None
 
     def with_those(self, names: Collection[str], wanted: "Extensions") -> "Extensions":
         """Those of these names are as wanted, the others stay."""
@@ -102,7 +103,8 @@ class Extensions:
         secrets = wanted.push.webhook_secrets
         if secrets is None:
             secrets = self.push.webhook_secrets
-        return replace(wanted, push=replace(wanted.push, webhook_secrets=secrets or None, copied_fingerprints=()))
+        push = replace(wanted.push, webhook_secrets=secrets or None, webhook_secret_fingerprints=())
+        return replace(wanted, push=push)
 
 
 EXTENSION_NAMES = tuple(each.name for each in fields(Extensions))
@@ -146,8 +148,8 @@ class Subscription:
     priorities: Priorities | None = None
     ack_deadline_seconds: int = DEFAULT_ACK_DEADLINE_SECONDS
     retain_acked_messages: bool = False
-    message_retention: timedelta = DEFAULT_RETENTION
-    topic_message_retention: timedelta | None = None
+    message_retention: Annotated[timedelta, JsonName("messageRetentionDuration")] = DEFAULT_RETENTION
+    topic_message_retention: Annotated[timedelta | None, JsonName("topicMessageRetentionDuration")] = None
     labels: Mapping[str, str] = field(default_factory=dict)
     enable_message_ordering: bool = False
     extensions: Extensions = Extensions()
@@ -197,7 +199,7 @@ class Subscription:
     @property
     def journal(self) -> Journal | None:
         """What is written down of what happens to its messages; None: nothing is."""
-        return self.extensions.journal if self.extensions.journal.mode is not None else None
+        return self.extensions.journal
 
     @property
     def is_push(self) -> bool:
@@ -344,7 +346,8 @@ def _check_extensions(subscription: Subscription) -> None:
         ordered=subscription.enable_message_ordering,
     )
     check_alerts(subscription.extensions.alerts)
-    check_journal(subscription.extensions.journal)
+    if subscription.extensions.journal is not None:
+        check_journal(subscription.extensions.journal)
 
 
 def _check_exports(subscription: Subscription) -> None:

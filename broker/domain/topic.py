@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
+from broker.domain.api_json import JsonName
 from broker.domain.freeze import Freeze
 from broker.domain.kept import update_kept
 from broker.domain.message import NewMessage
@@ -52,7 +53,7 @@ class Topic:
     name: str
     shard_ids: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    message_retention: timedelta | None = None
+    message_retention: Annotated[timedelta | None, JsonName("messageRetentionDuration")] = None
     kept: Mapping[str, Any] = field(default_factory=dict)
     schema_settings: SchemaSettings | None = None
     transforms: Transforms = ()

@@ -23,28 +23,39 @@ _IDENTIFIER = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
 FIELD = "messageTransforms"
 
 
-class JavascriptUdf(msgspec.Struct, frozen=True, tag="javascript"):
+class JavascriptUdf(msgspec.Struct, frozen=True, rename="camel"):
     """`code` has a function of this name, which gets a message and its metadata."""
 
     function_name: str
     code: str
 
 
-class Compression(msgspec.Struct, frozen=True, tag="compression"):
+class Compression(msgspec.Struct, frozen=True, kw_only=True):
     """Of a message's data, in zlib's format (RFC 1950)."""
 
-    mode: Literal["COMPRESS", "DECOMPRESS"]
+    mode: Literal["COMPRESS", "DECOMPRESS"] = msgspec.field(name="compressionMode")
+    algorithm: Literal["ZLIB"] = msgspec.field(name="compressionAlgorithm", default="ZLIB")
 
 
 Action = JavascriptUdf | Compression | Fields
 
 
-class Transform(msgspec.Struct, frozen=True):
-    """`enabled` is Google's old field, which is given back and says nothing."""
+class Transform(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One action, in the API's JSON, in which it is stored.
 
-    action: Action
+    `enabled` is Google's old field, which is given back and says nothing.
+    """
+
+    javascript_udf: JavascriptUdf | None = None
+    compression: Compression | None = None
+    fields: Fields | None = None
     disabled: bool = False
     enabled: bool = False
+
+    @property
+    def action(self) -> Action:
+        """Returns the action that is given."""
+        return next(each for each in (self.javascript_udf, self.compression, self.fields) if each is not None)
 
 
 Transforms = tuple[Transform, ...]

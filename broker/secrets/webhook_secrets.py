@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from broker.domain.push_config import SealedSecret, WebhookSecret, fingerprint
+from broker.domain.push_config import SealedSecret, fingerprint
 from broker.domain.subscription import Subscription
 from broker.secrets.cells import webhook_cell
 from broker.secrets.secrets import Secrets, is_sealed
@@ -22,13 +22,13 @@ def opened(subscription: Subscription, secrets: Secrets) -> list[str]:
     """The secrets themselves.  Raises CannotOpen."""
     cell = webhook_cell(subscription.name)
     return [
-        secrets.open(secret.text.encode(), cell).decode() if isinstance(secret, SealedSecret) else secret
+        secrets.open(secret.encode(), cell).decode() if isinstance(secret, SealedSecret) else secret
         for secret in subscription.extensions.push.webhook_secrets or ()
     ]
 
 
-def _sealed(secret: WebhookSecret, subscription: str, secrets: Secrets) -> WebhookSecret:
+def _sealed(secret: str, subscription: str, secrets: Secrets) -> str:
     if isinstance(secret, SealedSecret):
         return secret
     stored = secrets.seal(secret.encode(), webhook_cell(subscription))
-    return SealedSecret(stored.decode(), fingerprint(secret)) if is_sealed(stored) else secret
+    return SealedSecret.of(stored.decode(), fingerprint(secret)) if is_sealed(stored) else secret

@@ -18,11 +18,10 @@ from broker.runtime.core import Core
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.fair_turns import FairTurns, TurnFor
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
+from broker.store.log.appending import ShardClosed, ShardFrozen
 from broker.store.log.dead_letter_work import find_dead_letter_work
 from broker.store.log.dead_letters import (
     MAX_LETTERS,
-    DeadLetterTopicClosed,
-    DeadLetterTopicFrozen,
     Forwarded,
     forward_dead_letters,
     retry_exhausted_attempts,
@@ -123,9 +122,10 @@ class DeadLetterForwarder:
     async def _forward(self, subscription_name: str, shard_id: int) -> tuple[int, bool]:
         subscription = await self._resources.subscription(subscription_name)
         policy = subscription.dead_letter_policy
+        if policy is None:  # it was removed meanwhile
+            await self._retry(subscription, shard_id)
+            return 0, False
         try:
-            if policy is None:
-                raise DeadLetterTopicClosed
             await self._check_publisher(project_of(subscription.name), policy.dead_letter_topic)
             self._news.allowed(subscription)
             topic = await self._resources.topic(policy.dead_letter_topic)
@@ -133,13 +133,13 @@ class DeadLetterForwarder:
                 return 0, False  # they stay given up, and wait
             forward = partial(self._forward_batch, subscription, shard_id, topic)
             done = await with_partitions(self._database, self._clock.now, forward)
-        except DeadLetterTopicFrozen:
+        except ShardFrozen:
             self._resources.drop(topic.name)
             return 0, False
         except PermissionDenied as error:
             self._news.denied(subscription, error.message.rstrip("."))
             return 0, False  # they wait, as for a topic that is frozen
-        except (DeadLetterTopicClosed, NotFound):
+        except (ShardClosed, NotFound):
             await self._retry(subscription, shard_id)
             return 0, False
         if done.count:

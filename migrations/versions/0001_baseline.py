@@ -22,9 +22,8 @@ RESOURCES = """
     CREATE TABLE topics (
         topic_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         name text COLLATE "C" NOT NULL UNIQUE,
-        labels jsonb NOT NULL DEFAULT '{}',
         message_retention interval,
-        kept jsonb NOT NULL DEFAULT '{}',
+        settings jsonb NOT NULL DEFAULT '{}',
         created_at timestamptz NOT NULL,
         schema_id bigint,
         schema_encoding text,
@@ -32,14 +31,7 @@ RESOURCES = """
         last_revision_id text,
         message_transforms text,
         frozen jsonb,
-        delay boolean NOT NULL DEFAULT false,
         key_shards integer,
-        dedup_window interval,
-        dedup_content boolean NOT NULL DEFAULT false,
-        priorities integer,
-        expiry boolean NOT NULL DEFAULT false,
-        priority_age interval,
-        priority_weights integer[],
         exact_durations jsonb
     );
 
@@ -48,23 +40,16 @@ RESOURCES = """
         name text COLLATE "C" NOT NULL UNIQUE,
         topic text NOT NULL,
         topic_id bigint NOT NULL,
-        ack_deadline_seconds integer NOT NULL,
         retain_acked_messages boolean NOT NULL,
         message_retention interval NOT NULL,
-        labels jsonb NOT NULL DEFAULT '{}',
+        settings jsonb NOT NULL DEFAULT '{}',
         enable_message_ordering boolean NOT NULL,
-        extensions jsonb NOT NULL DEFAULT '{}',
-        enable_exactly_once_delivery boolean NOT NULL,
         expiration_ttl interval,
         filter text NOT NULL DEFAULT '',
         filter_path jsonpath,
         dead_letter_topic text,
         max_delivery_attempts integer,
-        minimum_backoff interval,
-        maximum_backoff interval,
         detached boolean NOT NULL,
-        push_config jsonb NOT NULL DEFAULT '{}',
-        kept jsonb NOT NULL DEFAULT '{}',
         created_at timestamptz NOT NULL,
         last_active_at timestamptz NOT NULL,
         idle_watched interval NOT NULL DEFAULT '00:00:00',
@@ -80,11 +65,11 @@ RESOURCES = """
     );
     CREATE INDEX ix_subscriptions_topic_id ON subscriptions (topic_id);
     CREATE INDEX subscriptions_push_idx ON subscriptions (subscription_id)
-        WHERE push_config ? 'endpoint' AND NOT detached;
+        WHERE settings -> 'pushConfig' ? 'pushEndpoint' AND NOT detached;
     CREATE INDEX subscriptions_dead_letter_idx ON subscriptions (subscription_id)
         WHERE dead_letter_topic IS NOT NULL;
     CREATE INDEX subscriptions_secrets_idx ON subscriptions (subscription_id)
-        WHERE extensions -> 'push' ? 'webhook_secrets';
+        WHERE settings #> '{extensions,push}' ? 'webhookSecrets';
 
     CREATE TABLE snapshots (
         snapshot_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -88,10 +88,11 @@ async def test_a_token_that_comes_while_the_endpoint_is_changed_is_not_sent_to_t
     if not query:
         change = ("PATCH", SUBSCRIPTION, _patch("pushConfig.pushEndpoint", **url))
     account = await broker.account("some-pusher", role="")
-    config = {"endpoint": "http://127.0.0.1:9/", "oidc_token": {"service_account_email": account["email"]}}
+    config = {"pushEndpoint": "http://127.0.0.1:9/", "oidcToken": {"serviceAccountEmail": account["email"]}}
     async with broker.database.transaction() as connection:
         await connection.exec_driver_sql(
-            "UPDATE subscriptions SET push_config = %(config)s::jsonb", {"config": json.dumps(config)}
+            "UPDATE subscriptions SET settings = settings || %(change)s::jsonb",
+            {"change": json.dumps({"pushConfig": config})},
         )
         late = asyncio.create_task(broker.call(*change, headers=broker.bearer(editor)))
 

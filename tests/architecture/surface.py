@@ -10,6 +10,9 @@ from typing import Any
 import msgspec
 
 from broker.domain import message
+from broker.domain.api_json import fields_of, has_fields
+from broker.domain.subscription import Extensions
+from broker.domain.topic_extensions import TopicExtensions
 from broker.front.generated.messages import request_of
 from broker.front.openapi import specification
 from broker.front.resources.carried import BESIDE
@@ -88,12 +91,25 @@ def wire_messages() -> dict[str, list[Fields]]:
             if struct.__module__ == module.__name__ and (config.forbid_unknown_fields or config.omit_defaults):
                 fields = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
                 found.setdefault(_google_name(name), []).append(fields)
+    for kind in extension_types():
+        fields = {field.name: field.json_name for field in fields_of(kind).values()}
+        found.setdefault(kind.__name__, []).append(fields)
     for name, descriptor in described_messages().items():
         beside = {field: field for field in BESIDE.get(descriptor.full_name, ())}
         if name == "Topic":
             beside |= {CARRIED[descriptor.full_name]: CARRIED[descriptor.full_name]}
         found.setdefault(name, []).append({f.name: f.json_name for f in descriptor.fields} | beside)
     return found
+
+
+def extension_types() -> set[Any]:
+    """The dataclasses of extension fields, with those of the fields within them."""
+    reached, waiting = set[Any](), [Extensions, TopicExtensions]
+    while waiting:
+        kind: Any = waiting.pop()
+        reached.add(kind)
+        waiting += [field.type for field in fields_of(kind).values() if has_fields(field.type)]
+    return reached
 
 
 @cache

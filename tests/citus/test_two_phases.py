@@ -46,7 +46,7 @@ from tests.workers import test_schedules as schedules
 pytestmark = NEEDS_CITUS
 
 _NAMES = map("t{}".format, count())  # of topics
-_LABEL = b"""UPDATE topics SET labels = '{"a": "b"}' WHERE topic_id = %s"""
+_LABEL = b"""UPDATE topics SET settings = '{"labels": {"a": "b"}}' WHERE topic_id = %s"""
 _CLOSE = b"UPDATE shards SET open = false WHERE shard_id = %s"
 
 
@@ -331,7 +331,9 @@ async def test_a_transaction_of_a_session_that_commits_by_itself_is_one(killing:
                     await connection.execute(_CLOSE, [log.shard_id])
 
     await killing.in_the_midst_of(change)
-    labelled = await _number(log.database, f"SELECT count(*) FROM topics WHERE labels <> '{{}}' AND {topic}")
+    labelled = await _number(
+        log.database, f"SELECT count(*) FROM topics WHERE settings -> 'labels' <> '{{}}' AND {topic}"
+    )
     closed = await _number(log.database, f"SELECT count(*) FROM shards WHERE NOT open AND {shard}")
     assert [labelled, closed] == [0, 1 if killing.way is Way.BY_ITSELF else 0]
 
@@ -343,7 +345,7 @@ async def _number(database: Database, query: str) -> int:
     return int(row[0])
 
 
-_MARK_TOPIC = Statement(b"mark_topic", b"UPDATE topics SET labels = '{}' WHERE topic_id = $1", (("id", "int8"),))
+_MARK_TOPIC = Statement(b"mark_topic", b"UPDATE topics SET settings = '{}' WHERE topic_id = $1", (("id", "int8"),))
 _MARK_SHARD = Statement(b"mark_shard", b"UPDATE shards SET open = true WHERE shard_id = $1", (("id", "int8"),))
 
 

@@ -92,7 +92,7 @@ async def test_what_a_running_broker_needs_is_not_taken_away_and_it_loses_nothin
     start_broker: Callable[..., BrokerProcess], database_url: str, tmp_path: Path
 ) -> None:
     """A broker that does not know a revision serves on while it is refused; once it has stopped it goes through."""
-    directory = with_contract(tmp_path, 'op.execute("ALTER TABLE topics DROP COLUMN labels")')
+    directory = with_contract(tmp_path, 'op.execute("ALTER TABLE topics DROP COLUMN settings")')
     broker = start_broker("--database-url", database_url, "--port", "0")
     async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
         load = Load(Rest(client, "projects/contract"))

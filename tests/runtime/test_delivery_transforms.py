@@ -21,7 +21,7 @@ from broker.runtime.tasks import Tasks
 from tests.fixtures.core import make_core
 from tests.fixtures.log import SECOND, Log
 
-NO_TWO = (Transform(JavascriptUdf("f", "function f(m) { return m.data === 'two' ? null : m; }")),)
+NO_TWO = (Transform(javascript_udf=JavascriptUdf("f", "function f(m) { return m.data === 'two' ? null : m; }")),)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ async def sandboxes(tasks: Tasks) -> AsyncIterator[Sandboxes]:
 
 
 def transforms(code: str) -> Transforms:
-    return (Transform(JavascriptUdf("f", code)),)
+    return (Transform(javascript_udf=JavascriptUdf("f", code)),)
 
 
 def program(code: str, project: str = "projects/p") -> Program:
@@ -120,7 +120,7 @@ async def test_a_message_with_more_attributes_than_a_publish_may_have_may_keep_t
 
 
 async def test_what_fields_make_is_within_the_limits_of_a_publish(sandboxes: Sandboxes) -> None:
-    made = Transform(msgspec.convert({"set": {"attributes.googclient_x": "1"}}, Fields))
+    made = Transform(fields=msgspec.convert({"set": {"attributes.googclient_x": "1"}}, Fields))
     [outcome] = await sandboxes.run(Program("projects/p", "fields", (made,)), messages("1"), seconds=60)
     assert "keys may not start with 'goog'" in outcome.reason
 

@@ -68,7 +68,9 @@ async def stored(pushing: Pushing) -> dict[str, list[str]]:
     return {
         "subscriptions": [
             secret
-            for (row,) in await pushing.rows("SELECT extensions->'push'->'webhook_secrets' FROM subscriptions")
+            for (row,) in await pushing.rows(
+                "SELECT settings #> '{extensions,push,webhookSecrets}' FROM subscriptions"
+            )
             for secret in row or ()
         ],
         "signing_keys": [row for (row,) in await pushing.rows("SELECT private_key FROM signing_keys")],

@@ -11,11 +11,11 @@ import pytest
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.subscription import DeadLetterPolicy, Subscription
+from broker.store.log.appending import ShardClosed
 from broker.store.log.dead_letter_work import find_dead_letter_work
 from broker.store.log.dead_letters import (
     AT_ONCE,
     MAX_LETTERS,
-    DeadLetterTopicClosed,
     Forwarded,
     forward_dead_letters,
     retry_exhausted_attempts,
@@ -251,7 +251,7 @@ async def test_a_deleted_dead_letter_topic_loses_nothing(log: Log, dead: Log) ->
     await fail(log)
     async with log.database.transaction() as connection:
         await topics.delete_topic(connection, topic=dead.topic)
-    with pytest.raises(DeadLetterTopicClosed):
+    with pytest.raises(ShardClosed):
         await forward(log, dead)
     assert await log.rows("SELECT 1 FROM dead_letters") == []
     async with log.session() as session:

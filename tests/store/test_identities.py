@@ -17,6 +17,7 @@ from broker.store.resources import topics
 from tests.fixtures.log import SECOND, Log
 
 WINDOW = timedelta(seconds=600)
+_SET_WINDOW = """UPDATE topics SET settings = '{"extensions": {"deduplication": {"window": "600s"}}}'"""
 
 
 def request(*texts: str, due_at: datetime | None = None, shared: str = "") -> EncodedMessages:
@@ -105,7 +106,7 @@ async def test_a_shard_that_is_closed_or_frozen_takes_nothing_and_answers_no_rep
 
 
 async def test_identities_go_by_partitions_once_no_window_reaches_back(log: Log) -> None:
-    await log.execute(f"UPDATE topics SET dedup_window = '{WINDOW.total_seconds()} s'")
+    await log.execute(_SET_WINDOW)
     await id_seqs(log, "a1")
 
     async def dropped(now: datetime) -> int:
@@ -121,7 +122,7 @@ async def test_identities_go_by_partitions_once_no_window_reaches_back(log: Log)
     assert await dropped(first.end + WINDOW + timedelta(minutes=6)) == 1
     assert await log.rows("SELECT count(*) FROM message_identities") == [(0,)]
     assert await id_seqs(log, "a2", now=first.end + WINDOW + timedelta(minutes=6)) == [2]
-    await log.execute("UPDATE topics SET dedup_window = NULL")
+    await log.execute("UPDATE topics SET settings = '{}'")
     assert await dropped(first.end + timedelta(days=3)) >= 1
 
 

@@ -214,7 +214,9 @@ async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
 async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoint_is_not_called_slow(
     looked: Looked, log: Log
 ) -> None:
-    await log.execute('UPDATE subscriptions SET push_config = \'{"endpoint": "https://example.com/"}\'')
+    await log.execute(
+        'UPDATE subscriptions SET settings = \'{"pushConfig": {"pushEndpoint": "https://example.com/"}}\''
+    )
     await log.publish("poison")
     [delivery] = await log.pull(1)
     await log.nack(delivery, now=log.start + 10 * MINUTE)
@@ -242,7 +244,9 @@ async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoi
 async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoint_slow(
     looked: Looked, log: Log
 ) -> None:
-    await log.execute('UPDATE subscriptions SET push_config = \'{"endpoint": "https://example.com/"}\'')
+    await log.execute(
+        'UPDATE subscriptions SET settings = \'{"pushConfig": {"pushEndpoint": "https://example.com/"}}\''
+    )
     await log.publish("poison")
     [delivery] = await log.pull(1)
     assert (await looked.only(MINUTE)).state is DeliveryState.SLOW_ENDPOINT

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from broker.domain.errors import BrokerError
 from broker.domain.pause import Pause
-from broker.domain.push_config import PULL, Digest, OidcToken, PushConfig, PushOptions
+from broker.domain.push_config import PULL, Digest, NoWrapper, OidcToken, PushConfig, PushOptions
 from broker.domain.push_state import (
     MAX_EXCERPT,
     MAX_KEPT_FAILURES,
@@ -244,8 +244,7 @@ async def test_a_push_config_and_its_options_are_read_back_as_they_were(log: Log
         endpoint=ENDPOINT,
         attributes={"x-goog-version": "v1"},
         oidc_token=OidcToken(service_account_email="a@b.example", audience="who"),
-        wrapper="no_wrapper",
-        write_metadata=True,
+        no_wrapper=NoWrapper(write_metadata=True),
     )
     options = PushOptions(
         messages_per_second=0.5,
@@ -264,9 +263,9 @@ async def test_the_list_of_push_subscriptions_is_read_by_its_index(
 ) -> None:
     await connection.execute(
         text(
-            "INSERT INTO subscriptions (name, topic, topic_id, ack_deadline_seconds, retain_acked_messages,"
-            " message_retention, enable_message_ordering, enable_exactly_once_delivery, detached, created_at,"
-            " last_active_at) SELECT 'projects/q/subscriptions/s' || n, 't', 1, 10, false, '7 days', false, false,"
+            "INSERT INTO subscriptions (name, topic, topic_id, retain_acked_messages,"
+            " message_retention, enable_message_ordering, detached, created_at,"
+            " last_active_at) SELECT 'projects/q/subscriptions/s' || n, 't', 1, false, '7 days', false,"
             " false, now(), now() FROM generate_series(1, 3000) AS n"
         )
     )

@@ -124,7 +124,7 @@ async def test_topics_that_take_nothing_or_ask_for_more_than_sql_can_check_are_r
         await log.execute("UPDATE topics SET frozen = NULL, schema_id = 7")
         with pytest.raises(errors.FeatureNotSupported, match="has a schema, which SQL cannot check"):
             publish(session, "x")
-        done = '[{"action":{"type":"compression","mode":"COMPRESS"},"disabled":%s,"enabled":false}]'
+        done = '[{"compression":{"compressionMode":"COMPRESS","compressionAlgorithm":"ZLIB"},"disabled":%s}]'
         await log.execute(f"UPDATE topics SET schema_id = NULL, message_transforms = '{done % 'false'}'")
         with pytest.raises(errors.FeatureNotSupported, match="has transforms, which SQL cannot run"):
             publish(session, "x")

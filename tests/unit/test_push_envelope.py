@@ -12,7 +12,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from broker.domain.delivery import StoredMessage
-from broker.domain.push_config import Digest, PushConfig, PushOptions
+from broker.domain.push_config import Digest, NoWrapper, PubsubWrapper, PushConfig, PushOptions
 from broker.domain.subscription import DeadLetterPolicy, Extensions, Subscription
 from broker.secrets.secrets import Secrets
 from broker.workers.push.attribute_headers import DROPPED, DROPPED_PREFIXES, attribute_headers
@@ -77,7 +77,7 @@ def test_the_url_keeps_its_query_and_loses_its_fragment() -> None:
 
 
 def test_empty_attributes_and_data_are_there_and_an_absent_ordering_key_is_not() -> None:
-    wrapped = json.loads(request(subscription(wrapper="pubsub_wrapper"), message(data=b"")).body)["message"]
+    wrapped = json.loads(request(subscription(pubsub_wrapper=PubsubWrapper()), message(data=b"")).body)["message"]
     assert wrapped["attributes"] == {}
     assert wrapped["data"] == ""
     assert "orderingKey" not in wrapped
@@ -109,19 +109,19 @@ def test_the_token_is_the_authorization_and_none_takes_it_away() -> None:
         made = envelope.request(message(), shard_id=1, attempt_number=1, now=datetime.now(UTC), token=token)
         shown.append(made.headers.get("Authorization"))
     assert shown == ["Bearer one", "Bearer one", "Bearer two", None]
-    unwrapped = request(subscription(wrapper="no_wrapper"), message(), token="one")
+    unwrapped = request(subscription(no_wrapper=NoWrapper()), message(), token="one")
     assert unwrapped.headers["Authorization"] == "Bearer one"
 
 
 def test_an_unwrapped_message_is_its_data_without_metadata() -> None:
-    made = request(subscription(wrapper="no_wrapper"), message({"key": "value"}, b"\x00\xff", key="k"))
+    made = request(subscription(no_wrapper=NoWrapper()), message({"key": "value"}, b"\x00\xff", key="k"))
     assert made.body == b"\x00\xff"
     assert made.headers["Content-Type"] == "application/octet-stream"
     assert set(made.headers) == {"Content-Type", "Accept", "From", "User-Agent"}
 
 
 def test_metadata_of_an_unwrapped_message_are_headers() -> None:
-    to = subscription(wrapper="no_wrapper", write_metadata=True)
+    to = subscription(no_wrapper=NoWrapper(write_metadata=True))
     made = request(to, message({"k": "v", "content-type": "text/plain"}, key="the key"))
     assert made.headers["x-goog-pubsub-subscription-name"] == "projects/p/subscriptions/s"
     assert made.headers["x-goog-pubsub-message-id"] == "3000000000000042"
@@ -134,7 +134,7 @@ def test_metadata_of_an_unwrapped_message_are_headers() -> None:
 
 @pytest.mark.parametrize("key", ["a\r\nX-Evil: 1", "ключ", " padded ", "\x7f"])
 def test_an_ordering_key_that_cannot_be_a_header_is_left_out(key: str) -> None:
-    made = request(subscription(wrapper="no_wrapper", write_metadata=True), message(key=key))
+    made = request(subscription(no_wrapper=NoWrapper(write_metadata=True)), message(key=key))
     assert "x-goog-pubsub-ordering-key" not in made.headers
     assert "x-goog-pubsub-message-id" in made.headers
 
@@ -186,10 +186,10 @@ def test_of_attributes_that_differ_in_case_only_the_first_is_a_header() -> None:
     assert attribute_headers({"Key": "1", "key": "2"}) == {"Key": "1"}
 
 
-@pytest.mark.parametrize("wrapper", ["", "no_wrapper"])
+@pytest.mark.parametrize("no_wrapper", [None, NoWrapper()])
 @pytest.mark.parametrize("secret", SECRETS)
-def test_the_reference_library_verifies_each_secrets_signature(secret: str, wrapper: str) -> None:
-    made = request(subscription(secrets=SECRETS, wrapper=wrapper), message(data=b'{"a": 1}'))
+def test_the_reference_library_verifies_each_secrets_signature(secret: str, no_wrapper: NoWrapper | None) -> None:
+    made = request(subscription(secrets=SECRETS, no_wrapper=no_wrapper), message(data=b'{"a": 1}'))
     assert Webhook(secret).verify(made.body.decode(), dict(made.headers)) == json.loads(made.body)
     assert len(made.headers["webhook-signature"].split(" ")) == 2
     with pytest.raises(WebhookVerificationError):

@@ -5,9 +5,14 @@ give it back: who reads a resource, changes something else and writes it loses n
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from google.protobuf.unknown_fields import UnknownFieldSet
+
+from broker.domain.errors import InvalidArgument
+
+T = TypeVar("T")
 
 NAMES: Mapping[str, str] = {  # in JSON, by the message's name
     "google.pubsub.v1.MessageTransform": "fields",
@@ -44,6 +49,17 @@ def carried(message: Any) -> bytes | None:
     unknown: Any = UnknownFieldSet(message)  # what it is made of is not typed
     found = [each.data for each in unknown if each.field_number == _NUMBER]
     return found[-1] if found and isinstance(found[-1], bytes) else None
+
+
+def decode_carried(decoder: msgspec.json.Decoder[T], said: bytes, where: str) -> T:
+    """Returns the value of what a message carries.  Raises InvalidArgument that names the field within `where`."""
+    try:
+        return decoder.decode(said)
+    except msgspec.ValidationError as error:
+        why, _, at = str(error).partition(" - at `$")
+        raise InvalidArgument(f"Invalid value at '{where}{at.rstrip('`')}': {why}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"Invalid value at '{where}': {error}.") from None
 
 
 def _varint(number: int) -> bytes:

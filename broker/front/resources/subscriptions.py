@@ -9,13 +9,12 @@ from broker.access.policies.authorizer import Required
 from broker.domain.errors import Aborted
 from broker.domain.field_mask import Update, unknown_path
 from broker.domain.names import leaf
+from broker.domain.push_config import PushConfig
 from broker.domain.refusals import refuse_unsupported
-from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import (
     EXTENSION_NAMES,
     KEPT_FIELDS,
     UNSUPPORTED_FIELDS,
-    DeadLetterPolicy,
     Extensions,
     Subscription,
     wanted_subscription,
@@ -23,37 +22,25 @@ from broker.domain.subscription import (
 from broker.front.generated import messages
 from broker.front.permissions import to_act_as
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
+from broker.front.resources.fields import from_message, put_fields, read_message
 from broker.front.resources.kept_fields import kept_from_message, put_kept
-from broker.front.resources.push_config import push_config_from, push_config_message
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.times import from_timedelta, to_timedelta
 from broker.front.resources.transforms import transform_messages, transforms_from
 from broker.front.resources.updates import extensions_named, update_of
 
+_OUTPUT_ONLY = ("detached", "topic_message_retention")
+
 
 def subscription_from(message: Any, *, extensions: Extensions | None = None) -> Subscription:
     """The subscription that a call wants.  Raises InvalidArgument."""
     refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
-    given: dict[str, Any] = {}
-    if message.HasField("message_retention_duration"):
-        duration = message.message_retention_duration
-        given["message_retention"] = to_timedelta(duration, "messageRetentionDuration")
+    given = read_message(Subscription, message, without=_OUTPUT_ONLY)
     if message.HasField("expiration_policy"):
         policy = message.expiration_policy
         ttl = to_timedelta(policy.ttl, "expirationPolicy.ttl") if policy.HasField("ttl") else None
         given["expiration_ttl"] = ttl
     return wanted_subscription(
-        name=message.name,
-        topic=message.topic,
-        ack_deadline_seconds=message.ack_deadline_seconds,
-        retain_acked_messages=message.retain_acked_messages,
-        labels=dict(message.labels),
-        filter=message.filter,
-        enable_message_ordering=message.enable_message_ordering,
-        enable_exactly_once_delivery=message.enable_exactly_once_delivery,
-        dead_letter_policy=_dead_letter_policy(message),
-        retry_policy=_retry_policy(message),
-        push_config=push_config_from(message.push_config),
         extensions=extensions or Extensions(),
         kept=kept_from_message(message, KEPT_FIELDS),
         transforms=transforms_from(message.message_transforms),
@@ -61,49 +48,15 @@ def subscription_from(message: Any, *, extensions: Extensions | None = None) -> 
     )
 
 
-def _dead_letter_policy(message: Any) -> DeadLetterPolicy | None:
-    if not message.HasField("dead_letter_policy"):
-        return None
-    return DeadLetterPolicy(**{field.name: value for field, value in message.dead_letter_policy.ListFields()})
-
-
-def _retry_policy(message: Any) -> RetryPolicy | None:
-    if not message.HasField("retry_policy"):
-        return None
-    given = message.retry_policy.ListFields()
-    return RetryPolicy(**{f.name: to_timedelta(value, f"retryPolicy.{f.json_name}") for f, value in given})
-
-
 def subscription_message(subscription: Subscription) -> Any:
     """As the service prints it: `push_config` and `expiration_policy` always, also where they are empty."""
-    s = subscription
-    message = messages.Subscription(
-        name=s.name,
-        topic=s.topic,
-        push_config=push_config_message(s.push_config),
-        ack_deadline_seconds=s.ack_deadline_seconds,
-        retain_acked_messages=s.retain_acked_messages,
-        message_retention_duration=from_timedelta(s.message_retention),
-        labels=s.labels,
-        enable_message_ordering=s.enable_message_ordering,
-        enable_exactly_once_delivery=s.enable_exactly_once_delivery,
-        filter=s.filter,
-        detached=s.detached,
-        state=s.state,
-    )
+    message = messages.Subscription(state=subscription.state)
+    put_fields(message, subscription)
     message.expiration_policy.SetInParent()
-    if s.expiration_ttl is not None:
-        message.expiration_policy.ttl.CopyFrom(from_timedelta(s.expiration_ttl))
-    if s.dead_letter_policy is not None:
-        message.dead_letter_policy.dead_letter_topic = s.dead_letter_policy.dead_letter_topic
-        message.dead_letter_policy.max_delivery_attempts = s.dead_letter_policy.max_delivery_attempts
-    if s.retry_policy is not None:
-        message.retry_policy.minimum_backoff.CopyFrom(from_timedelta(s.retry_policy.minimum_backoff))
-        message.retry_policy.maximum_backoff.CopyFrom(from_timedelta(s.retry_policy.maximum_backoff))
-    if s.topic_message_retention is not None:
-        message.topic_message_retention_duration.CopyFrom(from_timedelta(s.topic_message_retention))
-    message.message_transforms.extend(transform_messages(s.transforms))
-    put_kept(message, s.kept)
+    if subscription.expiration_ttl is not None:
+        message.expiration_policy.ttl.CopyFrom(from_timedelta(subscription.expiration_ttl))
+    message.message_transforms.extend(transform_messages(subscription.transforms))
+    put_kept(message, subscription.kept)
     return message
 
 
@@ -178,7 +131,7 @@ async def detach_subscription(call: ResourceCall, request: Any) -> Answer:
 
 async def modify_push_config(call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await call.services.subscriptions.modify_push_config(name, push_config_from(request.push_config))
+    await call.services.subscriptions.modify_push_config(name, from_message(PushConfig, request.push_config))
     return EMPTY
 
 

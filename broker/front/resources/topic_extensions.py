@@ -4,35 +4,12 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.api_json import body_type, from_json, to_json
 from broker.domain.deduplication import check_window
-from broker.domain.errors import InvalidArgument
-from broker.domain.plain import from_plain, in_api, to_plain
-from broker.domain.priority import Priorities
 from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions
-from broker.front.resources.carried import carried, carry
+from broker.front.resources.carried import carried, carry, decode_carried
 
-
-class _Deduplication(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    window: str
-    content: bool = False
-
-
-class _Priorities(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    levels: int
-    age: str | None = None
-    weights: list[int] = []
-
-
-class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    delay: bool = False
-    shards: int | None = None
-    deduplication: _Deduplication | None = None
-    priorities: int | _Priorities | None = None
-    expiry: bool = False
-
-
-_FORM = in_api()
-_decode = msgspec.json.Decoder(_Body).decode
+_DECODER = msgspec.json.Decoder(body_type(TopicExtensions))
 
 
 def extensions_from(message: Any) -> TopicExtensions:
@@ -40,27 +17,14 @@ def extensions_from(message: Any) -> TopicExtensions:
     said = carried(message)
     if said is None:
         return NO_EXTENSIONS
-    try:
-        body = _decode(said)
-    except msgspec.ValidationError as error:
-        why, _, at = str(error).partition(" - at `$")
-        raise InvalidArgument(f"Invalid value at 'extensions{at.rstrip('`')}': {why}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"Invalid value at 'extensions': {error}.") from None
-    given = msgspec.to_builtins(body)
-    if isinstance(body.priorities, int):
-        given["priorities"] = {"levels": body.priorities}
-    extensions = from_plain(TopicExtensions, given, _FORM, "extensions")
+    body = decode_carried(_DECODER, said, "extensions")
+    extensions = from_json(TopicExtensions, msgspec.to_builtins(body), "extensions")
     if extensions.deduplication is not None:
         check_window(extensions.deduplication.window)
     return extensions
 
 
 def put_extensions(message: Any, extensions: TopicExtensions) -> None:
-    """Nothing, if none is switched on.  Priorities are a number, if that is all that there is to say."""
+    """Adds the extensions to a message, if any is switched on."""
     if extensions != NO_EXTENSIONS:
-        body = to_plain(extensions, _FORM)
-        known = extensions.priorities
-        if known is not None and known == Priorities(known.levels):
-            body["priorities"] = known.levels
-        carry(message, msgspec.json.encode(body))
+        carry(message, msgspec.json.encode(to_json(extensions)))

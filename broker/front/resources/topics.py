@@ -9,25 +9,22 @@ from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
 from broker.domain.topic_extensions import NAMES
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
+from broker.front.resources.fields import put_fields, read_message
 from broker.front.resources.kept_fields import kept_from_message, put_kept
 from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
 from broker.front.resources.schemas import settings_from, settings_message
-from broker.front.resources.times import from_timedelta, to_timedelta
 from broker.front.resources.topic_extensions import extensions_from, put_extensions
 from broker.front.resources.transforms import transform_messages, transforms_from
 from broker.front.resources.updates import extensions_named, update_of
+
+_MAPPED_HERE = ("schema_settings",)  # whose encoding is an enum
 
 
 def topic_from(message: Any) -> Topic:
     """The topic that a call wants.  Raises InvalidArgument."""
     refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
-    retention = message.message_retention_duration
     return Topic(
-        name=message.name,
-        labels=dict(message.labels),
-        message_retention=to_timedelta(retention, "messageRetentionDuration")
-        if message.HasField("message_retention_duration")
-        else None,
+        **read_message(Topic, message, without=_MAPPED_HERE),
         kept=kept_from_message(message, KEPT_FIELDS),
         schema_settings=settings_from(message.schema_settings) if message.HasField("schema_settings") else None,
         transforms=transforms_from(message.message_transforms),
@@ -36,9 +33,8 @@ def topic_from(message: Any) -> Topic:
 
 
 def topic_message(topic: Topic) -> Any:
-    message = messages.Topic(name=topic.name, labels=topic.labels, state=topic.state or None)
-    if topic.message_retention is not None:
-        message.message_retention_duration.CopyFrom(from_timedelta(topic.message_retention))
+    message = messages.Topic(state=topic.state or None)
+    put_fields(message, topic, without=_MAPPED_HERE)
     if topic.schema_settings is not None:
         message.schema_settings.CopyFrom(settings_message(topic.schema_settings))
     message.message_transforms.extend(transform_messages(topic.transforms))

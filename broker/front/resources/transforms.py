@@ -7,16 +7,15 @@ import msgspec
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.field_transform import Fields
-from broker.domain.transforms import FIELD, Action, Compression, JavascriptUdf, Transform, Transforms
+from broker.domain.transforms import FIELD, Compression, JavascriptUdf, Transform, Transforms
 from broker.front.generated import messages
-from broker.front.resources.carried import carried, carry
+from broker.front.resources.carried import carried, carry, decode_carried
 
 _ZLIB = 1  # google.pubsub.v1.Compression.CompressionAlgorithm
 _MODES = {1: "COMPRESS", 2: "DECOMPRESS"}
 _NUMBERS = {mode: number for number, mode in _MODES.items()}
 _JSON_NAMES = {"javascript_udf": "javascriptUdf", "ai_inference": "aiInference", "compression": "compression"}
-_TAG = Fields.__struct_config__.tag_field  # which is for the store
-_decode_fields = msgspec.json.Decoder(Fields).decode
+_FIELDS = msgspec.json.Decoder(Fields)
 
 
 def transforms_from(given: Iterable[Any], where: str = FIELD) -> Transforms:
@@ -29,26 +28,17 @@ def transform_from(message: Any, where: str) -> Transform:
     if kind is not None and said is not None:
         raise InvalidArgument(f"{where} has two transforms, {_JSON_NAMES[kind]} and fields: only one can be given.")
     if said is not None:
-        return Transform(_fields(said, f"{where}.fields"), disabled=message.disabled, enabled=message.enabled)
+        fields = decode_carried(_FIELDS, said, f"{where}.fields")
+        return Transform(fields=fields, disabled=message.disabled, enabled=message.enabled)
     if kind is None:
         raise InvalidArgument(f"{where} has no transform: it needs one of javascriptUdf, compression and fields.")
     if kind == "ai_inference":
         raise InvalidArgument(f"{where}.aiInference is not supported: this broker calls no models.")
     if kind == "compression":
-        action: Action = _compression(message.compression, f"{where}.compression")
-    else:
-        action = JavascriptUdf(message.javascript_udf.function_name, message.javascript_udf.code)
-    return Transform(action, disabled=message.disabled, enabled=message.enabled)
-
-
-def _fields(body: bytes, where: str) -> Fields:
-    try:
-        return _decode_fields(body)
-    except msgspec.ValidationError as error:
-        why, _, at = str(error).partition(" - at `$")
-        raise InvalidArgument(f"Invalid value at '{where}{at.rstrip('`')}': {why}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"Invalid value at '{where}': {error}.") from None
+        compression = _compression(message.compression, f"{where}.compression")
+        return Transform(compression=compression, disabled=message.disabled, enabled=message.enabled)
+    udf = JavascriptUdf(message.javascript_udf.function_name, message.javascript_udf.code)
+    return Transform(javascript_udf=udf, disabled=message.disabled, enabled=message.enabled)
 
 
 def _compression(message: Any, where: str) -> Compression:
@@ -57,7 +47,7 @@ def _compression(message: Any, where: str) -> Compression:
     mode = _MODES.get(message.compression_mode)
     if mode is None:
         raise InvalidArgument(f"{where}.compressionMode must be COMPRESS or DECOMPRESS.")
-    return Compression("COMPRESS" if mode == "COMPRESS" else "DECOMPRESS")
+    return Compression(mode="COMPRESS" if mode == "COMPRESS" else "DECOMPRESS")
 
 
 def transform_messages(transforms: Transforms) -> list[Any]:
@@ -66,15 +56,12 @@ def transform_messages(transforms: Transforms) -> list[Any]:
 
 def _message(transform: Transform) -> Any:
     message = messages.MessageTransform(disabled=transform.disabled, enabled=transform.enabled)
-    action = transform.action
-    if isinstance(action, Compression):
+    if transform.compression is not None:
         message.compression.compression_algorithm = _ZLIB
-        message.compression.compression_mode = _NUMBERS[action.mode]
-    elif isinstance(action, Fields):
-        said = msgspec.to_builtins(action)
-        del said[_TAG]
-        carry(message, msgspec.json.encode(said))
+        message.compression.compression_mode = _NUMBERS[transform.compression.mode]
+    elif transform.javascript_udf is not None:
+        message.javascript_udf.function_name = transform.javascript_udf.function_name
+        message.javascript_udf.code = transform.javascript_udf.code
     else:
-        message.javascript_udf.function_name = action.function_name
-        message.javascript_udf.code = action.code
+        carry(message, msgspec.json.encode(transform.fields))
     return message

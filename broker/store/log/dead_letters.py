@@ -22,6 +22,7 @@ from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.loop_steps import Turn, at_once
 from broker.store.driver.statements import BEGIN, COMMIT
+from broker.store.log.appending import ShardClosed, ShardFrozen
 from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.log.journal import journal_statement
 from broker.store.log.messages import (
@@ -46,14 +47,6 @@ _COST = 2_500  # of a letter in a step (runtime/loop_turns.py): some 5 µs
 _MAX_BYTES = 10_000_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
-
-
-class DeadLetterTopicClosed(Exception):
-    """The dead-letter topic was deleted meanwhile; nothing has changed."""
-
-
-class DeadLetterTopicFrozen(Exception):
-    """The dead-letter topic takes nothing just now; nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +98,7 @@ async def forward_dead_letters(
     for before long steps.  Messages with the sequences `but` are left alone.  `tried` gets the sequences and ids of
     the batch, for a caller who has to find out which of them the database refuses.
 
-    Raises DeadLetterTopicClosed, DeadLetterTopicFrozen, PartitionMissing.
+    Raises ShardClosed, ShardFrozen (of the dead-letter topic), PartitionMissing.
     """
     most_rows, most_letters = max(_MAX_ROWS // part, 1) + len(but), min(max(MAX_LETTERS // part, 1), most)
     try:
@@ -227,11 +220,11 @@ async def _write(
         results = await connection.run(*writes) if writes else []
     except CheckViolation as error:
         if is_frozen(error):
-            raise DeadLetterTopicFrozen from error
+            raise ShardFrozen from error
         raise PartitionMissing from error
     taken = results[-3 * len(letters) :: 3] if letters else []
     if not all(taken):
-        raise DeadLetterTopicClosed
+        raise ShardClosed
     await connection.run((COMMIT, {}))
 
 

@@ -18,8 +18,10 @@ kept AS (
            CASE
                WHEN s.subscription_id IS NULL THEN 'infinity'
                ELSE greatest(
-                   %(now)s::timestamptz - interval '1 second'
-                       * coalesce((s.extensions #>> '{journal,retention}')::float8, %(kept_seconds)s::float8),
+                   %(now)s::timestamptz - coalesce(
+                       (s.settings #>> '{extensions,journal,retention}')::interval,
+                       interval '1 second' * %(kept_seconds)s::float8
+                   ),
                    (
                        SELECT j.time
                        FROM delivery_journal AS j

@@ -40,6 +40,7 @@ _APPEND_NEW_MESSAGES = statements.hot("append_new_messages")
 _INSERT_IDENTITIES = statements.hot("insert_identities")
 
 # No flush can be on its way that asks so long after its time: its statements would have timed out.
+_LONGEST_WINDOW = b"SELECT max((settings #>> '{extensions,deduplication,window}')::interval) FROM topics"
 _STILL_ASKED = timedelta(minutes=5)
 _LENGTH = (16).to_bytes(4)  # of a digest, before it in an array
 
@@ -252,7 +253,7 @@ def _statements(
 async def drop_identities_behind(connection: Connection, *, now: datetime) -> int:
     """Drop the partitions that the window of no topic reaches back to.  Returns how many."""
     await drop_detached_leftovers(connection, IDENTITIES)
-    cursor = await connection.execute(b"SELECT max(dedup_window) FROM topics")
+    cursor = await connection.execute(_LONGEST_WINDOW)
     row = await cursor.fetchone()
     window = (row and row[0]) or timedelta(0)
     dropped = 0

@@ -31,8 +31,8 @@ _DELETE_OLD_JOURNAL = statements.load("delete_old_journal")
 # In place of delete_old_journal.sql where tables are distributed: each statement reads one table.
 _COUNT_ROWS = b"SELECT subscription_id, count(*) FROM delivery_journal GROUP BY subscription_id"
 _READ_KEPT = b"""
-    SELECT subscription_id, %(now)s::timestamptz - interval '1 second'
-        * coalesce((extensions #>> '{journal,retention}')::float8, %(kept_seconds)s::float8)
+    SELECT subscription_id, %(now)s::timestamptz - coalesce(
+        (settings #>> '{extensions,journal,retention}')::interval, interval '1 second' * %(kept_seconds)s::float8)
     FROM subscriptions
 """
 _READ_TIME = b"""

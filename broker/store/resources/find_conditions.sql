@@ -5,7 +5,7 @@ WITH watched AS (
     FROM project_settings
     WHERE event_topic <> ''
 )
-SELECT w.project, CASE WHEN s.push_config ? 'endpoint' THEN 'pause' ELSE 'hold' END AS kind, s.name AS subject,
+SELECT w.project, CASE WHEN s.settings -> 'pushConfig' ? 'pushEndpoint' THEN 'pause' ELSE 'hold' END AS kind, s.name AS subject,
     true AS begins, p.paused_reason AS why
 FROM push_states p
 JOIN subscriptions s USING (subscription_id)

@@ -3,7 +3,7 @@ WITH known AS (
     SELECT subscription_id
     FROM subscriptions
     WHERE subscription_id = %(subscription_id)s
-      AND (%(endpoint)s::text IS NULL OR push_config ->> 'endpoint' = %(endpoint)s)
+      AND (%(endpoint)s::text IS NULL OR settings #>> '{pushConfig,pushEndpoint}' = %(endpoint)s)
     FOR KEY SHARE
 )
 INSERT INTO push_states AS p (

@@ -5,16 +5,17 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Label, Row, Text, cast, func, insert, select, text
+from sqlalchemy import ColumnElement, Label, Text, cast, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.domain.api_json import from_json
 from broker.domain.priority import Priorities
 from broker.domain.timestamps import whole_milliseconds
 from broker.store.driver.database import driver_of, engine_of
 from broker.store.engine.spreading import draw_shard_ids
 from broker.store.schema.tables import known_shards, shards, subscriptions, topics
 
-PRIORITIES = (topics.c.priorities, topics.c.priority_age, topics.c.priority_weights)
+PRIORITIES = topics.c.settings["extensions"]["priorities"].label("priorities")  # of a topic, for `read_priorities`
 
 _FIRST_URGENT = 1_000  # the ordinal of level 0: beyond those of all others
 
@@ -33,19 +34,9 @@ def read_shards(found: Mapping[str, int | None] | None) -> tuple[tuple[int, ...]
     return tuple(sorted(each)), {shard_id: level for shard_id, level in each.items() if level is not None}
 
 
-def read_priorities(row: Row[Any]) -> Priorities | None:
-    """Of a topic, in a row that has PRIORITIES."""
-    if row.priorities is None:
-        return None
-    return Priorities(row.priorities, row.priority_age, tuple(row.priority_weights or ()))
-
-
-def priority_columns(priorities: Priorities | None) -> dict[str, Any]:
-    return {
-        "priorities": priorities and priorities.levels,
-        "priority_age": priorities and priorities.age,
-        "priority_weights": list(priorities.weights) if priorities is not None and priorities.weights else None,
-    }
+def read_priorities(found: Any) -> Priorities | None:
+    """Returns the priorities of a topic from PRIORITIES."""
+    return None if found is None else from_json(Priorities, found)
 
 
 def of_subscription() -> ColumnElement[bool]:

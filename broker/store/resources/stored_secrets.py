@@ -11,13 +11,14 @@ from sqlalchemy import LargeBinary, Text, cast, delete, func, literal, select, t
 from sqlalchemy.dialects.postgresql import JSONB
 
 from broker.store.driver.database import ResourceConnection
-from broker.store.resources.subscription_json import FINGERPRINTS
+from broker.store.resources.settings_json import EXTENSIONS, FINGERPRINTS, SECRETS
 from broker.store.schema.tables import JsonPath, access_token_keys, signing_keys, subscriptions
 
 WEBHOOKS, SIGNING_KEYS, TOKEN_KEYS = "subscriptions", "signing_keys", "access_token_keys"
-_OTHERS = "$.push.webhook_secrets[*] ? (!(@ starts with $prefix))"
-_HAS_SECRETS = text("subscriptions.extensions -> 'push' ? 'webhook_secrets'")  # as the index of them says
-_SECRETS = subscriptions.c.extensions["push"]["webhook_secrets"]
+_OTHERS = "$.extensions.push.webhookSecrets[*] ? (!(@ starts with $prefix))"
+_HAS_SECRETS = text("subscriptions.settings #> '{extensions,push}' ? 'webhookSecrets'")  # as the index of them says
+_PUSH = [EXTENSIONS, "push"]
+_SECRETS = subscriptions.c.settings[EXTENSIONS]["push"][SECRETS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ async def list_secrets_unlike(connection: ResourceConnection, *, prefix: str) ->
     """The rows with a secret that does not begin with `prefix`."""
     found = []
     others = func.jsonb_path_exists(
-        subscriptions.c.extensions,
+        subscriptions.c.settings,
         cast(_OTHERS, JsonPath),
         func.jsonb_build_object("prefix", literal(prefix, Text)),
     )
@@ -64,13 +65,13 @@ async def replace_secrets(
         case "subscriptions":
             texts = [stored.decode() for stored in new]
             before = [stored.decode() for stored in old.stored]
-            extensions: Any = subscriptions.c.extensions
-            extensions = func.jsonb_set(extensions, ["push", "webhook_secrets"], literal(texts, JSONB))
-            extensions = func.jsonb_set(extensions, ["push", FINGERPRINTS], literal(list(fingerprints), JSONB))
+            settings: Any = subscriptions.c.settings
+            settings = func.jsonb_set(settings, [*_PUSH, SECRETS], literal(texts, JSONB))
+            settings = func.jsonb_set(settings, [*_PUSH, FINGERPRINTS], literal(list(fingerprints), JSONB))
             statement = (
                 update(subscriptions)
                 .where(subscriptions.c.name == old.row, literal(before, JSONB) == _SECRETS)
-                .values(extensions=extensions)
+                .values(settings=settings)
             )
         case "signing_keys":
             [was], [is_now] = old.stored, new

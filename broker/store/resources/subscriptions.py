@@ -25,7 +25,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
 from broker.domain.pause import Pause
-from broker.domain.retry_policy import RetryPolicy
 from broker.domain.subscription import DeadLetterPolicy, Subscription
 from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.driver.database import driver_of
@@ -36,18 +35,13 @@ from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.resources.exact_durations import exact_texts, exactly
 from broker.store.resources.filter_changes import decode_earlier, newest_filter
 from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
+from broker.store.resources.settings_json import read_subscription_settings, subscription_settings
 from broker.store.resources.shard_levels import (
     PRIORITIES,
     of_subscription,
     read_priorities,
     read_shards,
     shards_with_levels,
-)
-from broker.store.resources.subscription_json import (
-    decode_extensions,
-    decode_push_config,
-    encode_extensions,
-    encode_push_config,
 )
 from broker.store.schema.tables import (
     cursors,
@@ -70,7 +64,7 @@ _SUBSCRIPTION: Select[Any] = (
         _SHARDS,
         topics.c.message_retention.label("topic_message_retention"),
         topics.c.exact_durations.label("topic_exact_durations"),
-        *PRIORITIES,
+        PRIORITIES,
         push_states.c.paused_reason,
         push_states.c.paused_at,
         push_states.c.paused_by,
@@ -87,7 +81,7 @@ _SUBSCRIPTION: Select[Any] = (
     .outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
 )
 # As the index says it, so that the planner sees that it fits; and as Subscription.is_push.
-_IS_PUSH = text("subscriptions.push_config ? 'endpoint' AND NOT subscriptions.detached")
+_IS_PUSH = text("subscriptions.settings -> 'pushConfig' ? 'pushEndpoint' AND NOT subscriptions.detached")
 
 
 def _subscription(row: Row[Any]) -> Subscription:
@@ -99,17 +93,13 @@ def _subscription(row: Row[Any]) -> Subscription:
         topic_id=row.topic_id,
         shard_ids=shard_ids,
         levels=levels,
-        priorities=read_priorities(row),
-        ack_deadline_seconds=row.ack_deadline_seconds,
+        priorities=read_priorities(row.priorities),
         retain_acked_messages=row.retain_acked_messages,
         message_retention=exactly(row.message_retention, "message_retention", row.exact_durations),
         topic_message_retention=exactly(
             row.topic_message_retention, "message_retention", row.topic_exact_durations
         ),
-        labels=row.labels,
         enable_message_ordering=row.enable_message_ordering,
-        extensions=decode_extensions(row.extensions),
-        enable_exactly_once_delivery=row.enable_exactly_once_delivery,
         expiration_ttl=exactly(row.expiration_ttl, "expiration_ttl", row.exact_durations),
         filter=row.filter,
         filter_path=row.filter_path,
@@ -120,13 +110,11 @@ def _subscription(row: Row[Any]) -> Subscription:
         dead_letter_topic_id=row.dead_letter_topic_id or 0,
         dead_letters_unread=bool(row.dead_letters_unread),
         dead_letter_policy=_dead_letter_policy(row),
-        retry_policy=_retry_policy(row),
         detached=row.detached,
-        push_config=decode_push_config(row.push_config),
         pause=_pause(row),
-        kept=row.kept,
         created_at=row.created_at,
         transforms=decode_transforms(row.message_transforms),
+        **read_subscription_settings(row.settings),
     )
 
 
@@ -138,15 +126,6 @@ def _dead_letter_policy(row: Row[Any]) -> DeadLetterPolicy | None:
     )
 
 
-def _retry_policy(row: Row[Any]) -> RetryPolicy | None:
-    if row.minimum_backoff is None:
-        return None
-    return RetryPolicy(
-        minimum_backoff=exactly(row.minimum_backoff, "minimum_backoff", row.exact_durations),
-        maximum_backoff=exactly(row.maximum_backoff, "maximum_backoff", row.exact_durations),
-    )
-
-
 def _pause(row: Row[Any]) -> Pause | None:
     return Pause(row.paused_reason, row.paused_at, row.paused_by or "") if row.paused_reason else None
 
@@ -154,27 +133,19 @@ def _pause(row: Row[Any]) -> Pause | None:
 def _mutable(subscription: Subscription) -> dict[str, Any]:
     s = subscription
     return {
-        "ack_deadline_seconds": s.ack_deadline_seconds,
         "retain_acked_messages": s.retain_acked_messages,
-        "labels": s.labels,
-        "enable_exactly_once_delivery": s.enable_exactly_once_delivery,
-        "extensions": encode_extensions(s.extensions),
         "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
         "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,
-        "push_config": encode_push_config(s.push_config),
-        "kept": s.kept,
+        "settings": subscription_settings(s),
         "message_transforms": encode_transforms(s.transforms),
         **_durations(s),
     }
 
 
 def _durations(subscription: Subscription) -> dict[str, Any]:
-    retry = subscription.retry_policy
     columns: dict[str, timedelta | None] = {
         "message_retention": subscription.message_retention,
         "expiration_ttl": subscription.expiration_ttl,
-        "minimum_backoff": None if retry is None else retry.minimum_backoff,
-        "maximum_backoff": None if retry is None else retry.maximum_backoff,
     }
     return columns | {"exact_durations": exact_texts(columns)}
 
@@ -342,7 +313,7 @@ async def list_alerting_subscriptions(
 ) -> list[Subscription]:
     """Those of these projects whose lags somebody wants to be told of."""
     project = func.concat("projects/", func.split_part(subscriptions.c.name, "/", 2))
-    query = _SUBSCRIPTION.where(subscriptions.c.extensions.has_key("alerts"), project.in_(projects))
+    query = _SUBSCRIPTION.where(subscriptions.c.settings["extensions"].has_key("alerts"), project.in_(projects))
     rows = await connection.execute(query.order_by(subscriptions.c.subscription_id))
     return [_subscription(row) for row in rows]
 

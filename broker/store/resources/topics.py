@@ -8,25 +8,17 @@ from sqlalchemy import ARRAY, ColumnElement, Row, Select, Text, any_, delete, li
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.domain.deduplication import Deduplication
 from broker.domain.freeze import Freeze
 from broker.domain.page import Page
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
 from broker.domain.topic import DELETED_TOPIC, Topic
-from broker.domain.topic_extensions import TopicExtensions
 from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.driver.database import driver_of
 from broker.store.log.in_doubt import wait_until_heard
 from broker.store.resources.exact_durations import exact_texts, exactly
 from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
-from broker.store.resources.shard_levels import (
-    insert_shards,
-    made_shards,
-    priority_columns,
-    read_priorities,
-    read_shards,
-    shards_with_levels,
-)
+from broker.store.resources.settings_json import read_topic_settings, topic_settings
+from broker.store.resources.shard_levels import insert_shards, made_shards, read_shards, shards_with_levels
 from broker.store.schema.tables import known_shards, payload_schemas, shards, snapshots, subscriptions, topics
 
 _SHARDS = shards_with_levels(known_shards.c.topic_id == topics.c.topic_id)
@@ -44,34 +36,20 @@ def _topic(row: Row[Any]) -> Topic:
         shard_ids=shard_ids,
         key_shards=row.key_shards,
         levels=levels,
-        labels=row.labels,
         message_retention=exactly(row.message_retention, "message_retention", row.exact_durations),
-        kept=row.kept,
         schema_settings=None if row.schema_id is None else _schema_settings(row),
         transforms=decode_transforms(row.message_transforms),
         freeze=None if row.frozen is None else _freeze(row.frozen),
-        extensions=TopicExtensions(
-            delay=row.delay,
-            shards=plain if plain > 1 else None,
-            deduplication=_deduplication(row),
-            priorities=read_priorities(row),
-            expiry=row.expiry,
-        ),
+        **read_topic_settings(row.settings, shards=plain if plain > 1 else None),
     )
 
 
-def _deduplication(row: Row[Any]) -> Deduplication | None:
-    return None if row.dedup_window is None else Deduplication(row.dedup_window, row.dedup_content)
-
-
-def _extension_columns(extensions: TopicExtensions) -> dict[str, Any]:
-    known = extensions.deduplication
+def _mutable(topic: Topic) -> dict[str, Any]:
     return {
-        "delay": extensions.delay,
-        "dedup_window": None if known is None else known.window,
-        "dedup_content": known is not None and known.content,
-        **priority_columns(extensions.priorities),
-        "expiry": extensions.expiry,
+        "settings": topic_settings(topic),
+        "message_transforms": encode_transforms(topic.transforms),
+        **_retention_columns(topic),
+        **_schema_columns(topic.schema_settings),
     }
 
 
@@ -109,16 +87,7 @@ async def insert_topic(
     """Create a topic and its shards; None if the name is taken."""
     topic_id = await connection.scalar(
         pg_insert(topics)
-        .values(
-            name=topic.name,
-            labels=topic.labels,
-            **_retention_columns(topic),
-            kept=topic.kept,
-            message_transforms=encode_transforms(topic.transforms),
-            **_extension_columns(topic.extensions),
-            created_at=now,
-            **_schema_columns(topic.schema_settings),
-        )
+        .values(name=topic.name, created_at=now, **_mutable(topic))
         .on_conflict_do_nothing()
         .returning(topics.c.topic_id)
     )
@@ -164,18 +133,7 @@ async def _lock(connection: AsyncConnection, name: str, *, share: bool) -> int |
 
 async def update_topic(connection: AsyncConnection, *, topic: Topic) -> None:
     """Write a topic's mutable fields."""
-    await connection.execute(
-        update(topics)
-        .where(topics.c.topic_id == topic.topic_id)
-        .values(
-            labels=topic.labels,
-            **_retention_columns(topic),
-            kept=topic.kept,
-            message_transforms=encode_transforms(topic.transforms),
-            **_extension_columns(topic.extensions),
-            **_schema_columns(topic.schema_settings),
-        )
-    )
+    await connection.execute(update(topics).where(topics.c.topic_id == topic.topic_id).values(**_mutable(topic)))
 
 
 async def freeze_topic(connection: AsyncConnection, *, topic: Topic, freeze: Freeze | None) -> None:

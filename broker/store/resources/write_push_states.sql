@@ -2,7 +2,7 @@
 -- only, so a state without a reason leaves the reason that is there.  The state of an endpoint that messages are not
 -- pushed to any more is not written: another endpoint has its place.
 WITH known AS (
-    SELECT subscription_id, push_config ->> 'endpoint' AS endpoint
+    SELECT subscription_id, settings #>> '{pushConfig,pushEndpoint}' AS endpoint
     FROM subscriptions
     WHERE subscription_id = ANY(%(subscription_ids)s::bigint[])
     ORDER BY subscription_id

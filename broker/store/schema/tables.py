@@ -60,9 +60,9 @@ topics = Table(
     metadata,
     Column("topic_id", BigInteger, Identity(always=True), primary_key=True),
     Column("name", Text(collation="C"), nullable=False, unique=True),
-    Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("message_retention", Interval),
-    Column("kept", JSONB, nullable=False, server_default=_NO_LABELS),
+    # The fields without a column, in the API's JSON (store/resources/settings_json.py).
+    Column("settings", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("created_at", DateTime(timezone=True), nullable=False),
     # Null: messages are checked against no schema.  One that is gone is in no row of `payload_schemas`.
     Column("schema_id", BigInteger),
@@ -73,19 +73,8 @@ topics = Table(
     Column("frozen", JSONB(none_as_null=True)),
     # JSON, null for none; text, since the order of what is in it is nobody's to change
     Column("message_transforms", Text),
-    # Publishers may have messages delivered later (domain/delay.py).
-    Column("delay", Boolean, nullable=False, server_default=text("false")),
     # Ordering keys are in so many of its shards, the first ones; null: in all (docs/decisions/0051).
     Column("key_shards", Integer),
-    # For so long repeats are known (domain/deduplication.py), also by content; null: nothing is one.
-    Column("dedup_window", Interval),
-    Column("dedup_content", Boolean, nullable=False, server_default=text("false")),
-    # So many levels of urgency (domain/priority.py); null: there are none.
-    Column("priorities", Integer),
-    Column("priority_age", Interval),
-    Column("priority_weights", ARRAY(Integer)),
-    # Publishers may say for how long messages are delivered (domain/expiry.py).
-    Column("expiry", Boolean, nullable=False, server_default=text("false")),
     # Of `message_retention`, if it has nanoseconds (store/resources/exact_durations.py).
     Column("exact_durations", JSONB(none_as_null=True)),
 )
@@ -99,23 +88,16 @@ subscriptions = Table(
     Column("name", Text(collation="C"), nullable=False, unique=True),
     Column("topic", Text, nullable=False),
     Column("topic_id", BigInteger, nullable=False, index=True),
-    Column("ack_deadline_seconds", Integer, nullable=False),
     Column("retain_acked_messages", Boolean, nullable=False),
     Column("message_retention", Interval, nullable=False),
-    Column("labels", JSONB, nullable=False, server_default=_NO_LABELS),
+    Column("settings", JSONB, nullable=False, server_default=_NO_LABELS),  # as of topics
     Column("enable_message_ordering", Boolean, nullable=False),
-    Column("extensions", JSONB, nullable=False, server_default=_NO_LABELS),
-    Column("enable_exactly_once_delivery", Boolean, nullable=False),
     Column("expiration_ttl", Interval),
     Column("filter", Text, nullable=False, server_default=text("''")),
     Column("filter_path", JsonPath),
     Column("dead_letter_topic", Text),
     Column("max_delivery_attempts", Integer),
-    Column("minimum_backoff", Interval),
-    Column("maximum_backoff", Interval),
     Column("detached", Boolean, nullable=False),
-    Column("push_config", JSONB, nullable=False, server_default=_NO_LABELS),
-    Column("kept", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("last_active_at", DateTime(timezone=True), nullable=False),
     Column("idle_watched", Interval, nullable=False, server_default=text("'00:00:00'::interval")),
@@ -136,7 +118,7 @@ subscriptions = Table(
     Index(
         "subscriptions_push_idx",
         "subscription_id",
-        postgresql_where=text("push_config ? 'endpoint' AND NOT detached"),
+        postgresql_where=text("settings -> 'pushConfig' ? 'pushEndpoint' AND NOT detached"),
     ),
     # Once a second those with a dead-letter topic are looked at.
     Index(
@@ -146,7 +128,7 @@ subscriptions = Table(
     Index(
         "subscriptions_secrets_idx",
         "subscription_id",
-        postgresql_where=text("extensions -> 'push' ? 'webhook_secrets'"),
+        postgresql_where=text("settings #> '{extensions,push}' ? 'webhookSecrets'"),
     ),
 )
 

@@ -85,8 +85,8 @@ class Envelope:
         self._subscription = msgspec.Raw(_encode(subscription.name))
         self._subscription_id = subscription.subscription_id
         self._shows_attempt = subscription.shows_delivery_attempts
-        self._unwrapped = config.wrapper == "no_wrapper"
-        self._write_metadata = config.write_metadata
+        self._unwrapped = config.no_wrapper is not None
+        self._write_metadata = config.no_wrapper is not None and config.no_wrapper.write_metadata
         self._signer = WebhookSigner(keys) if keys else None
         self._authorized: tuple[str | None, Mapping[str, str]] = (
             None,

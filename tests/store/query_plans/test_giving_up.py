@@ -8,10 +8,10 @@ _FIND = statements.load("find_dead_letter_work")
 
 async def test_subscriptions_without_a_dead_letter_topic_are_passed_by(log: Log) -> None:
     await log.execute(
-        "INSERT INTO subscriptions (name, topic, topic_id, ack_deadline_seconds, retain_acked_messages,"
-        " message_retention, enable_message_ordering, enable_exactly_once_delivery, detached, created_at,"
-        " last_active_at) SELECT 'projects/p/subscriptions/many-' || n, s.topic, s.topic_id, 10, false,"
-        " s.message_retention, false, false, false, s.created_at, s.created_at"
+        "INSERT INTO subscriptions (name, topic, topic_id, retain_acked_messages,"
+        " message_retention, enable_message_ordering, detached, created_at,"
+        " last_active_at) SELECT 'projects/p/subscriptions/many-' || n, s.topic, s.topic_id, false,"
+        " s.message_retention, false, false, s.created_at, s.created_at"
         " FROM subscriptions AS s, generate_series(1, 20000) AS n"
     )
     await log.execute("ANALYZE subscriptions")

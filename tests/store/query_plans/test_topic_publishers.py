@@ -15,11 +15,11 @@ async def _fill(log: Log) -> None:
         " FROM generate_series(1, 20000) AS n"
     )
     await log.execute(
-        "INSERT INTO subscriptions (name, topic, topic_id, ack_deadline_seconds, retain_acked_messages,"
-        " message_retention, enable_message_ordering, enable_exactly_once_delivery, detached, created_at,"
+        "INSERT INTO subscriptions (name, topic, topic_id, retain_acked_messages,"
+        " message_retention, enable_message_ordering, detached, created_at,"
         " last_active_at, dead_letter_topic)"
-        " SELECT 'projects/p/subscriptions/many-' || n, s.topic, s.topic_id, 10, false,"
-        " s.message_retention, false, false, false, s.created_at, s.created_at,"
+        " SELECT 'projects/p/subscriptions/many-' || n, s.topic, s.topic_id, false,"
+        " s.message_retention, false, false, s.created_at, s.created_at,"
         " CASE WHEN n % 100 = 0 THEN 'projects/q/topics/t' END"
         " FROM subscriptions AS s, generate_series(1, 20000) AS n"
     )

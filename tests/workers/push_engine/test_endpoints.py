@@ -22,7 +22,9 @@ async def test_an_endpoint_comes_and_goes_with_its_subscription(pushing: Pushing
 
 async def test_a_change_that_nobody_told_of_is_seen_when_the_connection_is_made_anew(pushing: Pushing) -> None:
     await pushing.subscribe()
-    await pushing.execute("""UPDATE subscriptions SET push_config = '{"endpoint": "http://far.example/new"}'""")
+    await pushing.execute(
+        """UPDATE subscriptions SET settings = '{"pushConfig": {"pushEndpoint": "http://far.example/new"}}'"""
+    )
     await pushing.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
     await eventually(lambda: pushing.endpoint.subscription.push_config.endpoint.endswith("/new"))
     pushing.far_side.answers = lambda _: 200

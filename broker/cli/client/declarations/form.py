@@ -5,15 +5,19 @@ What exists and what a file says are brought into the same form; then they are e
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from dataclasses import MISSING
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 from broker.cli.client.api import Json
 from broker.cli.client.words import duration_text
 from broker.cli.stop import Misuse
+from broker.domain.api_json import fields_of, has_fields, to_json
 from broker.domain.durations import format_units, parse_duration
 from broker.domain.errors import InvalidArgument
+from broker.domain.subscription import Extensions
+from broker.domain.topic_extensions import TopicExtensions
 
 MARK = "applied-by"  # the label of what `apply` has made; its value says in whose name
 SECRETS, FINGERPRINTS = "webhookSecrets", "webhookSecretFingerprints"
@@ -39,48 +43,39 @@ _DEFAULTS: dict[str, Any] = {
     "retryPolicy.maximumBackoff": "600s",
     "deadLetterPolicy.maxDeliveryAttempts": 5,
     "pushConfig.attributes": {"x-goog-version": "v1"},
-    "extensions.delay": False,
-    "extensions.expiry": False,
-    "extensions.deadLetterExpired": False,
     "extensions.shards": 1,
-    "extensions.deduplication.content": False,
-    "extensions.journal.sample": 1,
-    "extensions.journal.retention": "604800s",
-    "extensions.push.urgent": False,
-    "extensions.push.digest.maxMessages": 100,
-    "extensions.push.digest.maxBytes": 1_000_000,
-    "extensions.push.digest.maxDelay": "10s",
-    "extensions.push.circuitBreaker.failureThreshold": 20,
-    "extensions.push.circuitBreaker.openDuration": "10s",
 }
 _OF_A_SCHEMA = {"compatibility": "FULL_TRANSITIVE"}
 _OF_A_SCHEDULE = {"timeZone": "UTC", "missed": "ONE"}
 _ACK_DEADLINE, _EXACTLY_ONCE_ACK_DEADLINE = 10, 60
 # Parts that say nothing where they are empty; others, such as `expirationPolicy: {}` (never), do.
-_SAY_NOTHING = {
-    "labels",
-    "pushConfig",
-    "attributes",
-    "extensions",
-    "push",
-    "alerts",
-    "circuitBreaker",
-    "schemaSettings",
-}
+_SAY_NOTHING = {"labels", "pushConfig", "attributes", "extensions", "schemaSettings"}
 DURATIONS = {
     "messageRetentionDuration",
     "expirationPolicy.ttl",
     "retryPolicy.minimumBackoff",
     "retryPolicy.maximumBackoff",
-    "extensions.push.digest.maxDelay",
-    "extensions.push.circuitBreaker.openDuration",
-    "extensions.alerts.age",
-    "extensions.journal.retention",
-    "extensions.deduplication.window",
-    "extensions.priorities.age",
     "interval",
 }
 _TIMES = {"start", "end"}
+
+
+def _add_declared(kind: Any, path: str) -> None:
+    """Adds the defaults and the durations among the fields of a dataclass to the tables above."""
+    for field in fields_of(kind).values():
+        where = f"{path}.{field.json_name}"
+        if field.type is timedelta:
+            DURATIONS.add(where)
+        if has_fields(field.type):
+            _add_declared(field.type, where)
+            if field.default is not None and field.default is not MISSING:
+                _SAY_NOTHING.add(field.json_name)
+        elif field.default not in (None, MISSING, ()):
+            _DEFAULTS[where] = to_json(field.default)
+
+
+for _kind in (TopicExtensions, Extensions):
+    _add_declared(_kind, "extensions")
 _PRIORITIES = "extensions.priorities"  # which is a number, if its levels are all that there is to say
 _REFERENCES = {"topic": "topics", "deadLetterPolicy.deadLetterTopic": "topics", "schemaSettings.schema": "schemas"}
 # Whose names are the users' own.

@@ -1,6 +1,13 @@
 """The format of declarations as a JSON Schema: for editors, and for what `apply` says of a mistake."""
 
+from dataclasses import MISSING
+from datetime import timedelta
+from enum import Enum
 from typing import Any
+
+from broker.domain.api_json import Field, fields_of, has_fields
+from broker.domain.subscription import Extensions
+from broker.domain.topic_extensions import TopicExtensions
 
 Schema = dict[str, Any]
 
@@ -31,30 +38,49 @@ def _policy() -> Schema:
     )
 
 
-def _push_options() -> Schema:
-    return _fields(
-        "How pushes are sent.",
-        messagesPerSecond={"type": "number"},
-        maxOutstandingRequests=_NUMBER,
-        urgent=_said(_YES_NO, "It goes before the other subscriptions of its project."),
-        digest=_fields("", maxMessages=_NUMBER, maxBytes=_NUMBER, maxDelay=_DURATION),
-        circuitBreaker=_fields("", failureThreshold=_NUMBER, openDuration=_DURATION),
-        webhookSecrets=_said({"type": "array", "items": _TEXT}, "Without them, those that there are stay."),
-        webhookSecretFingerprints=_said({"type": "array", "items": _TEXT}, "Of `broker export`; not looked at."),
-    )
+# Descriptions of extension fields, by their paths.
+ABOUT = {
+    "extensions.delay": "Publishers may have messages delivered later.",
+    "extensions.shards": "Logs of the topic, from 1 to 256; there may be more later, but not fewer.",
+    "extensions.deduplication": "Repeats of messages are not stored.",
+    "extensions.expiry": "Publishers may say for how long messages are delivered.",
+    "extensions.priorities": "Levels of urgency: what is more urgent goes first.",
+    "extensions.deadLetterExpired": "What is past its time goes to the dead-letter topic.",
+    "extensions.push": "How pushes are sent.",
+    "extensions.push.urgent": "It goes before the other subscriptions of its project.",
+    "extensions.push.webhookSecrets": "Without them, those that there are stay.",
+    "extensions.push.webhookSecretFingerprints": "Of `broker export`; not looked at.",
+}
+_JSON_TYPES: dict[Any, Schema] = {
+    bool: _YES_NO,
+    int: _NUMBER,
+    float: {"type": "number"},
+    str: _TEXT,
+    timedelta: _DURATION,
+}
 
 
-def _extensions() -> Schema:
-    return _fields(
-        "What Google's subscriptions do not have.",
-        onePerOrderingKey=_YES_NO,
-        deadLetterExpired=_said(_YES_NO, "What is past its time goes to the dead-letter topic."),
-        push=_push_options(),
-        alerts=_fields("", age=_DURATION, backlog=_NUMBER),
-        journal=_fields(
-            "", ("mode",), mode={"enum": ["ALL", "FAILURES"]}, sample={"type": "number"}, retention=_DURATION
-        ),
-    )
+def _declared(kind: Any, path: str) -> Schema:
+    """Returns the schema of a dataclass, with descriptions of its fields."""
+    declared = fields_of(kind).values()
+    required = tuple(field.json_name for field in declared if field.default is MISSING)
+    properties = {field.json_name: _field(field, f"{path}.{field.json_name}") for field in declared}
+    return _fields("", required, **properties)
+
+
+def _field(field: Field, path: str) -> Schema:
+    kind = field.type
+    if kind is tuple:
+        schema: Schema = {"type": "array", "items": _JSON_TYPES[field.item]}
+    elif has_fields(kind):
+        schema = _declared(kind, path)
+        if alone := getattr(kind, "ALONE", ""):
+            schema = {"anyOf": [_JSON_TYPES[fields_of(kind)[alone].type], schema]}
+    elif issubclass(kind, Enum):
+        schema = {"enum": [each.value for each in kind]}
+    else:
+        schema = _JSON_TYPES[kind]
+    return _said(schema, ABOUT[path]) if path in ABOUT else schema
 
 
 def _push_config() -> Schema:
@@ -66,12 +92,6 @@ def _push_config() -> Schema:
         pubsubWrapper=_fields(),
         noWrapper=_fields("", writeMetadata=_YES_NO),
     )
-
-
-def _priorities() -> Schema:
-    weights = {"type": "array", "items": _NUMBER}
-    of_more = _fields("", ("levels",), levels=_NUMBER, age=_DURATION, weights=weights)
-    return {"anyOf": [_NUMBER, of_more], "description": "Levels of urgency: what is more urgent goes first."}
 
 
 def topic_schema() -> Schema:
@@ -88,16 +108,7 @@ def topic_schema() -> Schema:
             lastRevisionId=_TEXT,
         ),
         messageTransforms={"type": "array", "items": _ANY},
-        extensions=_fields(
-            "",
-            delay=_said({"type": "boolean"}, "Publishers may have messages delivered later."),
-            shards=_said(_NUMBER, "Logs of the topic, from 1 to 256; there may be more later, but not fewer."),
-            deduplication=_said(
-                _fields("", ("window",), window=_DURATION, content=_YES_NO), "Repeats of messages are not stored."
-            ),
-            expiry=_said({"type": "boolean"}, "Publishers may say for how long messages are delivered."),
-            priorities=_priorities(),
-        ),
+        extensions=_declared(TopicExtensions, "extensions"),
         messageStoragePolicy=_ANY,
         kmsKeyName=_TEXT,
         ingestionDataSourceSettings=_ANY,
@@ -125,7 +136,7 @@ def subscription_schema() -> Schema:
         bigqueryConfig=_ANY,
         cloudStorageConfig=_ANY,
         bigtableConfig=_ANY,
-        extensions=_extensions(),
+        extensions=_said(_declared(Extensions, "extensions"), "What Google's subscriptions do not have."),
         policy=_policy(),
     )
 

@@ -11,14 +11,13 @@ import typing
 from codecs import BOM_UTF8
 from itertools import islice
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from broker.domain.errors import InvalidArgument
 
 Request = TypeVar("Request", bound=msgspec.Struct)
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 # Strings, brackets and commas of a body: 10 MB of {},{},… would be some hundred MB of objects.  The largest policy
 # has 14,000; what may have more says so.

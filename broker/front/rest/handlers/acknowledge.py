@@ -5,9 +5,10 @@ from datetime import timedelta
 import msgspec
 
 from broker.domain.ack_id import MAX_ACK_IDS
+from broker.domain.api_json import Int32
 from broker.front.peer import host_of
 from broker.front.rest.call import Call
-from broker.front.rest.codec.requests import Int32, decode_request
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.scalars import parse_duration
 from broker.front.steps import LONG_BODY
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.api_json import Int32
 from broker.domain.log_page import FilterTest, LogPage, parse_log_page
 from broker.domain.page import page_token
 from broker.front.rest.call import Call
 from broker.front.rest.codec.matched_message import matched_message
-from broker.front.rest.codec.requests import Int32, decode_request
+from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
 
 

@@ -7,6 +7,7 @@ from typing import cast
 import msgspec
 
 from broker.domain.ack_id import ack_ids_of
+from broker.domain.api_json import Int32
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import PubsubMessage, ReceivedMessage
@@ -15,7 +16,7 @@ from broker.domain.subscription import Subscription
 from broker.domain.timestamps import timestamp_formatter
 from broker.front.peer import host_of
 from broker.front.rest.call import Call
-from broker.front.rest.codec.requests import Int32, decode_request
+from broker.front.rest.codec.requests import decode_request
 from broker.front.steps import Steps, cut, is_long
 
 

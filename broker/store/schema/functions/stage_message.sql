@@ -20,8 +20,7 @@ BEGIN
     END IF;
     project := 'projects/' || split_part(of_topic, '/', 2);
     caller := application_role(project);
-    SELECT t.topic_id, t.delay, t.frozen, t.schema_id, t.message_transforms, t.expiry, t.priorities,
-           t.dedup_window IS NOT NULL AS is_deduplicated
+    SELECT t.topic_id, t.frozen, t.schema_id, t.message_transforms, t.settings -> 'extensions' AS extensions
     INTO topic
     FROM topics AS t WHERE t.name = of_topic;
     IF topic.topic_id IS NULL THEN
@@ -35,16 +34,20 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format(
             'Topic has a schema, which SQL cannot check (resource=%s).', split_part(of_topic, '/', 4));
     ELSIF topic.message_transforms IS NOT NULL
-          AND topic.message_transforms::jsonb @? '$[*] ? (@.disabled == false)' THEN
+          AND topic.message_transforms::jsonb @? '$[*] ? (!(@.disabled == true))' THEN
         RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format(
             'Topic has transforms, which SQL cannot run (resource=%s).', split_part(of_topic, '/', 4));
     END IF;
     PERFORM check_staged_message(body, attributes, key);
-    IF topic.delay AND attributes ?| array['broker-deliver-at', 'broker-delay'] THEN
+    IF (topic.extensions -> 'delay')::boolean AND attributes ?| array['broker-deliver-at', 'broker-delay'] THEN
         PERFORM check_staged_delay(attributes, moment);
     END IF;
     IF attributes ?| array['broker-ttl', 'broker-priority', 'broker-dedup-id'] THEN
-        PERFORM check_staged_wishes(attributes, key, topic.expiry, topic.priorities, topic.is_deduplicated);
+        -- Priorities are the number of their levels, or an object that has it.
+        PERFORM check_staged_wishes(
+            attributes, key, coalesce((topic.extensions -> 'expiry')::boolean, false),
+            coalesce(topic.extensions #>> '{priorities,levels}', topic.extensions ->> 'priorities')::integer,
+            coalesce(topic.extensions ? 'deduplication', false));
     END IF;
     bytes := octet_length(body) + octet_length(attributes::text) + octet_length(key);
     INSERT INTO staged (xid, role, staged_at, wakes, name, topic_id, size, ordering_key, attributes, data)
