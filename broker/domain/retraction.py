@@ -7,18 +7,10 @@ from enum import StrEnum
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.message_id import parse_message_id
+from broker.domain.outcome import Outcome
 
 MAX_RETRACTED = 1_000  # messages of one call
 MAX_ANSWERS = 100_000  # of one call: so many messages times so many subscriptions
-
-
-class Outcome(StrEnum):
-    """What became of a message."""
-
-    RETRACTED = "retracted"
-    ALREADY_RETRACTED = "alreadyRetracted"
-    NOT_RETAINED = "notRetained"  # the log has it no more: nothing of it is handed out anyway
-    UNKNOWN = "unknown"  # no message of the topic, or it was cancelled before it came
 
 
 class Standing(StrEnum):

@@ -11,10 +11,11 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from broker.domain.discard import IN_TURN, Outcome
+from broker.domain.discard import IN_TURN
 from broker.domain.errors import Aborted
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
 from broker.domain.letter_standing import Hold, Resolution, can_be_acted_on
+from broker.domain.outcome import Outcome
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, run_by_shard
@@ -161,7 +162,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
 
 
 def _nowhere(is_known: bool) -> Outcome:
-    return Outcome.ALREADY_DONE if is_known else Outcome.UNKNOWN
+    return Outcome.ALREADY_SETTLED if is_known else Outcome.UNKNOWN
 
 
 async def _find(connection: HotConnection, asked: Discard) -> _Found:

@@ -13,7 +13,7 @@ from broker.domain.journal import PURGED, Author
 from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
 from broker.domain.log_walk import LogWalk
-from broker.domain.purging import PurgeOutcome
+from broker.domain.outcome import Outcome
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
@@ -38,7 +38,7 @@ class PurgeStep:
 class Purged:
     """What became of each message, by its sequence.  `rest`: where to go on; None: the shard has no more."""
 
-    outcomes: Mapping[int, PurgeOutcome]
+    outcomes: Mapping[int, Outcome]
     rest: LogPosition | None
 
 
@@ -69,7 +69,7 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
         cut = next(message for message in held if message.seq > until)
         held, rest = held[: held.index(cut)], LogPosition(shard_id, cut.publish_time, cut.seq - 1)
     outcomes = {message.seq: _outcome(pile, message) for message in held}
-    taken = [message for message in held if outcomes[message.seq] is PurgeOutcome.PURGED]
+    taken = [message for message in held if outcomes[message.seq] is Outcome.PURGED]
     writes = list(pile.dropped(taken, attempt_ids, step.now, step.author, PURGED))
     if writes:
         await connection.run(*writes)
@@ -95,5 +95,5 @@ async def count_matching(
     return Purged({message.seq: _outcome(pile, message) for message in held}, rest)
 
 
-def _outcome(pile: Pile, message: Any) -> PurgeOutcome:
-    return PurgeOutcome.PURGED if pile.reaches(message, None) else PurgeOutcome.OUTSTANDING
+def _outcome(pile: Pile, message: Any) -> Outcome:
+    return Outcome.PURGED if pile.reaches(message, None) else Outcome.OUTSTANDING

@@ -15,7 +15,8 @@ from broker.domain.expiry import OF_ITS_OWN
 from broker.domain.journal import BUCKET, DISCARDED, PURGED, PUSH, SETTLING, SPAN, UNSETTLING, Author, Event
 from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
-from broker.domain.push_replay import Meant, Missed, Outcome
+from broker.domain.outcome import Outcome
+from broker.domain.push_replay import Meant, Missed
 from broker.domain.redrive import EVER
 from broker.domain.sequences import to_multirange
 from broker.domain.subscription import Subscription

@@ -18,7 +18,8 @@ from typing import Any
 
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import Author, Event, ranges_of, rows_of
-from broker.domain.redrive import Chosen, Outcome
+from broker.domain.outcome import Outcome
+from broker.domain.redrive import Chosen
 from broker.domain.sequences import from_multirange
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard

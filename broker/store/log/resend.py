@@ -13,7 +13,8 @@ from typing import Any
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
 from broker.domain.letter_standing import Hold
-from broker.domain.resend import ANSWER, Outcome
+from broker.domain.outcome import Outcome
+from broker.domain.resend import ANSWER
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard

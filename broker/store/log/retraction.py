@@ -20,7 +20,8 @@ from typing import Any
 from broker.domain.errors import Aborted
 from broker.domain.journal import Author, Event, Row, ranges_of, rows_of
 from broker.domain.message_id import FIRST_ID_SEQ
-from broker.domain.retraction import Outcome, Retraction, Standing, check_answers
+from broker.domain.outcome import Outcome
+from broker.domain.retraction import Retraction, Standing, check_answers
 from broker.domain.sequences import from_multirange, to_bits
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, one_by_one, run_by_shard
