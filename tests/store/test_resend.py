@@ -82,7 +82,7 @@ async def test_what_nobody_retains_and_what_the_filter_does_not_match_is_said(lo
     await log.publish("b")
     await log.acknowledge_many(*await log.pull())
     await log.execute("DELETE FROM message_batches WHERE last_seq = 1")
-    log.subscription = replace(log.subscription, filter_path="exists($.env)")
+    await log.execute("UPDATE subscriptions SET filter = 'attributes:env', filter_path = 'exists($.env)'")
     assert await _resend(log, 1, 2) == [Outcome.NOT_RETAINED, Outcome.FILTERED]
     assert await log.attempts() == []
 

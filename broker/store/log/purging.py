@@ -10,7 +10,6 @@ from typing import Any
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import PURGED, Author
-from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
 from broker.domain.log_walk import LogWalk
 from broker.domain.outcome import Outcome
@@ -63,7 +62,7 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
     [pile] = by_shard[shard_id]
     await pile.look_ahead(connection, found)
     await lock_letters(connection, [pile], found)
-    held = [message for message in found if pile.holds(message, step.now) in (Hold.OUT, Hold.HELD)]
+    held = [message for message in found if pile.has(message, step.now)]
     until = pile.go_past(held)
     if until is not None and held[-1].seq > until:  # too much stands before it: the next step goes on there
         cut = next(message for message in held if message.seq > until)
@@ -91,7 +90,7 @@ async def count_matching(
         raise FailedPrecondition("The subscription is detached, or was deleted.")
     [pile] = piles[shard_id]
     await lock_letters(connection, [pile], found, locked=False)
-    held = [message for message in found if pile.holds(message, now) in (Hold.OUT, Hold.HELD)]
+    held = [message for message in found if pile.has(message, now)]
     return Purged({message.seq: _outcome(pile, message) for message in held}, rest)
 
 
