@@ -135,7 +135,7 @@ class DeliveryRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DeliveryFacts:
     """What is stored of a message for one subscription; a row or a cursor that is not stored is None.
 
     `next_seq`: the first sequence that the cursor has yet to pass (None: the subscription is detached);
@@ -177,27 +177,27 @@ class Place:
         return self.publish_time < retained_since or (self.expires_at is not None and self.expires_at <= now)
 
 
-def delivery_state(place: Place, *, retained_since: datetime, now: datetime) -> DeliveryState:
+def delivery_state(facts: DeliveryFacts, *, retained_since: datetime, now: datetime) -> DeliveryState:
     """Returns how a message stands with a subscription, as far as that is known without records.
 
     What is delivered next passes the filter and the age limits again: so both come before what a row says, but not
     before what a consumer has already.
     """
-    if place.next_seq is None:
+    if facts.next_seq is None:
         return DeliveryState.DETACHED
-    if place.row is not None:
-        state = place.row.state(place.ordinal, now)
+    if facts.row is not None:
+        state = facts.row.state(facts.ordinal, now)
         if state in TAKEN:
             return state
-    elif place.seq >= place.next_seq or place.waits_for_key:
-        blocked = place.key_row is not None and place.key_row.head >= 0
+    elif facts.seq >= facts.next_seq or facts.waits_for_key:
+        blocked = facts.key_row is not None and facts.key_row.head >= 0
         state = DeliveryState.BLOCKED if blocked else DeliveryState.WAITING
-    elif place.first_seq is not None and place.seq < place.first_seq:
+    elif facts.first_seq is not None and facts.seq < facts.first_seq:
         return DeliveryState.BEFORE_SUBSCRIPTION
     else:
         state = DeliveryState.SETTLED
-    if not place.matches:
+    if not facts.matches:
         return DeliveryState.FILTERED
-    if state in BACKLOG and not place.is_redriven and place.is_past(retained_since, now):
+    if state in BACKLOG and not facts.is_redriven and facts.is_past(retained_since, now):
         return DeliveryState.EXPIRED
     return state

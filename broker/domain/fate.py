@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from broker.domain.dead_letter import DEADLINE, EXPIRED
 from broker.domain.delay import ScheduledMessage
-from broker.domain.delivery_state import DeliveryState, Place, delivery_state
+from broker.domain.delivery_state import DeliveryFacts, DeliveryState, delivery_state
 from broker.domain.durations import format_duration
 from broker.domain.journal import (
     DEFAULT_RETENTION,
@@ -54,7 +54,7 @@ class Facts:
 
     subscription: Subscription
     shard_id: int
-    place: Place
+    delivery: DeliveryFacts
     standing: StandingMessage | None = None
     blocked_by: int | None = None
     dead_letter: DeadLetterFact | None = None
@@ -62,15 +62,15 @@ class Facts:
 
     @property
     def seq(self) -> int:
-        return self.place.seq
+        return self.delivery.seq
 
     @property
     def publish_time(self) -> datetime:
-        return self.place.publish_time
+        return self.delivery.publish_time
 
     def state(self, now: datetime) -> DeliveryState:
         """Returns how the message stands, as far as that is known without records."""
-        return delivery_state(self.place, retained_since=now - self.subscription.retention, now=now)
+        return delivery_state(self.delivery, retained_since=now - self.subscription.retention, now=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def fate_of(facts: Facts, now: datetime) -> MessageFate:
     state = facts.state(now)
     if state is DeliveryState.DETACHED:
         return MessageFate(state=state, verdict="The subscription is detached: its backlog was dropped.")
-    if facts.dead_letter is not None and facts.place.is_behind:
+    if facts.dead_letter is not None and facts.delivery.is_behind:
         return _dead_lettered(facts.dead_letter, facts.subscription)
     if state is DeliveryState.BEFORE_SUBSCRIPTION:
         return MessageFate(state=state, verdict="It was published before the subscription was created.")
@@ -245,7 +245,7 @@ def _expired(facts: Facts, now: datetime) -> MessageFate:
 
 
 def _time_it_had(facts: Facts, now: datetime) -> str:
-    expires_at = facts.place.expires_at
+    expires_at = facts.delivery.expires_at
     if expires_at is not None and expires_at <= now:
         return f"time to live of {format_duration(expires_at - facts.publish_time)}"
     return f"retention of {facts.subscription.retention / timedelta(days=1):g} days"

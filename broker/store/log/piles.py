@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from broker.domain.delivery_state import BACKLOG, TAKEN, DeliveryRow, DeliveryState, Place, delivery_state
+from broker.domain.delivery_state import BACKLOG, TAKEN, DeliveryFacts, DeliveryRow, DeliveryState, delivery_state
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
 from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
 from broker.store.driver import statements
@@ -50,7 +50,7 @@ class Located(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A message that was handed out and is not settled: its row, as it was read and parsed, and its place there."""
+    """A message that was handed out and is not settled: its row, as it was read and parsed, and its ordinal."""
 
     row: Any
     parsed: DeliveryRow
@@ -93,7 +93,7 @@ class Pile:
 
     def state(self, letter: Any, now: datetime) -> DeliveryState:
         """Returns how a message stands with the subscription."""
-        return delivery_state(self._place(letter), retained_since=self.retained_since, now=now)
+        return delivery_state(self._facts(letter), retained_since=self.retained_since, now=now)
 
     def has(self, letter: Any, now: datetime) -> bool:
         """Whether a message is in the backlog."""
@@ -119,12 +119,12 @@ class Pile:
         held = self._held.get(letter.seq)
         return None if held is None else held.row
 
-    def _place(self, letter: Any) -> Place:
+    def _facts(self, letter: Any) -> DeliveryFacts:
         held = self._held.get(letter.seq)
         key_row = self._keys.get(letter.ordering_key) if letter.ordering_key is not None else None
         if key_row is not None and not self.cursor.ordered and not key_row.waits(letter.seq):
             key_row = None
-        return Place(
+        return DeliveryFacts(
             seq=letter.seq,
             publish_time=letter.publish_time,
             expires_at=letter.expires_at,

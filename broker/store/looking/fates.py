@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from broker.domain.comparing import most_compared
-from broker.domain.delivery_state import DeliveryRow, Place
+from broker.domain.delivery_state import DeliveryFacts, DeliveryRow
 from broker.domain.fate import MAX_COUNTED, DeadLetterFact, Facts
 from broker.domain.message_id import message_id
 from broker.domain.standing_page import StandingMessage
@@ -140,7 +140,7 @@ def _facts(
     return Facts(
         subscription=subscription,
         shard_id=message.shard_id,
-        place=Place(
+        delivery=DeliveryFacts(
             seq=message.seq,
             publish_time=message.publish_time,
             expires_at=message.expires_at,
@@ -165,7 +165,7 @@ class _Held(NamedTuple):
 
 
 def _held(text: str | None, seq: int) -> _Held | None:
-    """The row in which a message is not settled, and its place there."""
+    """The row in which a message is not settled, and its ordinal."""
     for fields in json.loads(text or "[]"):
         row = _named(fields)
         parsed = delivery_row(row)
