@@ -491,13 +491,16 @@ class DeliveryStates(RuleBasedStateMachine):
 
     @invariant()
     def lag_counts_the_backlog(self) -> None:
-        """It counts what expired or was retracted until a claim passes it: it does not look at single messages."""
+        """It counts what expired or was retracted until a claim passes it: it does not look at single messages.
+
+        Nor does it ask the filter about what waits for an ordering key.
+        """
         if not self._begun():
             return
         out = self.model.in_state(self.now, "OUTSTANDING")
         backlog = self.model.in_state(self.now, *BACKLOG)
-        retracted = {m.seq for m in self.messages if m.retracted}
-        unsure = self.model.in_state(self.now, "EXPIRED") | retracted
+        unsure = self.model.in_state(self.now, "EXPIRED") | {m.seq for m in self.messages if m.retracted}
+        unsure |= {m.seq for m in self.messages if m.key and not m.matches}
         past = {m.seq for m in self.messages if self.model.is_past(m, self.now)}
         lag, position = self.runner.run(self.reports.lag()), self.runner.run(self.reports.position())
         assert lag.outstanding == len(out)

@@ -135,7 +135,7 @@ class _Walk:
             held = await self._held(row, position)
             if not held:
                 break
-            position = await self._take(held, row, position)
+            position = await self._take(held, row, position, are_passed=True)
             if position.seq < held[-1].seq:
                 return position
         return None
@@ -169,17 +169,20 @@ class _Walk:
         return _EVER if row.redriven else self.asked.retained_since
 
     async def _take(
-        self, wanted: Sequence[StandingMessage], row: Any, position: StandingPosition
+        self, wanted: Sequence[StandingMessage], row: Any, position: StandingPosition, *, are_passed: bool = False
     ) -> StandingPosition:
-        """Read these and take those that match, as far as there is room; the position behind the last."""
+        """Read these and take those that match, as far as there is room; the position behind the last.
+
+        `are_passed`: they wait in the log for their key, where the subscription's filter has not been asked.
+        """
         asked = {
             "shard_id": position.shard_id,
             "first_publish_times": [row.first_publish_time],
             "last_publish_times": [max([row.last_publish_time, *(m.publish_time for m in wanted)])],
             "seqs": [to_multirange([m.seq for m in wanted])],
             "retained_since": _EVER,
-            "filter_path": self.asked.filter_path,
-            "body_path": self.asked.body_path,
+            "filter_path": self.asked.log_path if are_passed else self.asked.filter_path,
+            "body_path": self.asked.log_body_path if are_passed else self.asked.body_path,
             "max_bytes": MAX_RESPONSE_BYTES,
         }
         [rows] = await self.connection.run((_READ_DUE_MESSAGES, asked))
