@@ -3,26 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from broker.domain.errors import InvalidArgument
+from broker.domain.outcome import Outcome
 from broker.domain.redrive import RedriveOptions
 
 MAX_DISCARDED = 1_000  # messages of one call
 
 
-class Outcome(StrEnum):
-    """What became of a message."""
-
-    DISCARDED = "discarded"
-    ALREADY_DONE = "alreadySettled"  # or it was never meant for the subscription
-    WAITING = "waiting"  # too much stands before it: the same call goes on from there
-    LEFT_ALONE = "leftAlone"  # its letters are in subscriptions that the caller may not consume
-    UNKNOWN = "unknown"
-
-
 # The first that holds of any place where a message lies is said of it.
-IN_TURN = (Outcome.WAITING, Outcome.DISCARDED, Outcome.LEFT_ALONE, Outcome.ALREADY_DONE)
+IN_TURN = (Outcome.WAITING, Outcome.DISCARDED, Outcome.LEFT_ALONE, Outcome.ALREADY_SETTLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ IDLE_AFTER = timedelta(minutes=3)  # without a consumer, that is the cause whate
 SLOW_AFTER = timedelta(seconds=10)  # the age from which a message counts as delayed
 
 
-class DeliveryState(StrEnum):
+class LagState(StrEnum):
     """The state of a subscription's delivery: the first of these that applies."""
 
     DETACHED = "DETACHED"
@@ -39,7 +39,7 @@ class DeliveryState(StrEnum):
     SLOW_CONSUMERS = "SLOW_CONSUMERS"
 
 
-HEALTHY = frozenset({DeliveryState.CAUGHT_UP, DeliveryState.RECENT})  # nothing is wrong, as far as can be told
+HEALTHY = frozenset({LagState.CAUGHT_UP, LagState.RECENT})  # nothing is wrong, as far as can be told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class Lag:
     """
 
     subscription: Subscription
-    state: DeliveryState
+    state: LagState
     verdict: str
     oldest: datetime | None = None
     undelivered: int = 0
@@ -156,8 +156,8 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
         undelivered_bytes=round(sum((s.wanted + s.claimed + s.held) * s.message_size for s in shards)),
         outstanding=outstanding,
         held=held,
-        holder=holder if state is DeliveryState.BLOCKED_KEY else None,
-        endpoint=endpoint.as_of(now) if state is DeliveryState.ENDPOINT_FAILING and endpoint is not None else None,
+        holder=holder if state is LagState.BLOCKED_KEY else None,
+        endpoint=endpoint.as_of(now) if state is LagState.ENDPOINT_FAILING and endpoint is not None else None,
         warnings=_warnings(subscription),
     )
 
@@ -179,18 +179,18 @@ def _judge(
     holder: KeyHolder | None,
     oldest: datetime | None,
     now: datetime,
-) -> tuple[DeliveryState, str]:
+) -> tuple[LagState, str]:
     if subscription.detached:
-        return DeliveryState.DETACHED, "It is detached: it receives no messages."
+        return LagState.DETACHED, "It is detached: it receives no messages."
     if oldest is None:
-        return DeliveryState.CAUGHT_UP, "Every message is acknowledged."
+        return LagState.CAUGHT_UP, "Every message is acknowledged."
     if subscription.export:
         return (
-            DeliveryState.EXPORT,
+            LagState.EXPORT,
             f"Its messages are for a {subscription.export}, and this broker exports nothing.",
         )
     if subscription.pause is not None:
-        return DeliveryState.PAUSED, _paused(subscription.pause, is_push=subscription.is_push)
+        return LagState.PAUSED, _paused(subscription.pause, is_push=subscription.is_push)
     stopped = (
         endpoint_verdict(delivering.push_state, now)
         if subscription.is_push
@@ -200,15 +200,15 @@ def _judge(
         return stopped
     retrying, tries = sum(shard.retrying for shard in shards), max(shard.highest_attempt or 0 for shard in shards)
     if holder is not None and (holder.attempt_number > 1 or now - holder.delivered_at > SLOW_AFTER):
-        return DeliveryState.BLOCKED_KEY, _blocked(holder, sum(shard.held for shard in shards))
+        return LagState.BLOCKED_KEY, _blocked(holder, sum(shard.held for shard in shards))
     if retrying and retrying == sum(shard.claimed + shard.wanted for shard in shards):
         verdict = f"All {retrying:,} messages have failed, up to {tries} times, and are redelivered later."
-        return DeliveryState.RETRYING, verdict + _longest_failing(delivering.push_state)
+        return LagState.RETRYING, verdict + _longest_failing(delivering.push_state)
     age = now - oldest
     if age < SLOW_AFTER:
-        return DeliveryState.RECENT, f"All messages are less than {_short(SLOW_AFTER)} old."
+        return LagState.RECENT, f"All messages are less than {_short(SLOW_AFTER)} old."
     if subscription.is_push and (retrying or tries > 1) and not _is_backlog_old(shards, now):
-        return DeliveryState.RETRYING, _retried(retrying, tries) + _longest_failing(delivering.push_state)
+        return LagState.RETRYING, _retried(retrying, tries) + _longest_failing(delivering.push_state)
     outstanding = sum(shard.outstanding for shard in shards)
     figures = f"{outstanding:,} messages are outstanding, the oldest unacknowledged one is {_short(age)} old."
     return _slow(subscription, delivering.readers, figures)
@@ -235,25 +235,25 @@ def _longest_failing(state: PushState | None) -> str:
     return f" Message {message.message_id} since {since}: {describe_failing_message(message)}."
 
 
-def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[DeliveryState, str]:
+def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[LagState, str]:
     if subscription.is_push:
-        return DeliveryState.SLOW_ENDPOINT, f"The endpoint cannot keep up: {figures}"
+        return LagState.SLOW_ENDPOINT, f"The endpoint cannot keep up: {figures}"
     if not readers:
-        return DeliveryState.NO_CONSUMERS, f"No client is pulling or streaming: {figures}"
-    return DeliveryState.SLOW_CONSUMERS, f"{_clients(readers)} cannot keep up: {figures}"
+        return LagState.NO_CONSUMERS, f"No client is pulling or streaming: {figures}"
+    return LagState.SLOW_CONSUMERS, f"{_clients(readers)} cannot keep up: {figures}"
 
 
-def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[DeliveryState, str] | None:
+def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[LagState, str] | None:
     """What stops pushes, and the same as a sentence; None if nothing does."""
     if state is None:
         return None
     state = state.as_of(now)
     if state.paused_reason:
-        return DeliveryState.PAUSED, f"Push delivery is paused: {state.paused_reason}"
+        return LagState.PAUSED, f"Push delivery is paused: {state.paused_reason}"
     if state.is_failing(now):
-        return DeliveryState.ENDPOINT_FAILING, describe_failing_endpoint(state)
+        return LagState.ENDPOINT_FAILING, describe_failing_endpoint(state)
     if state.waits_since is not None:
-        return DeliveryState.WAITING_FOR_SLOTS, (
+        return LagState.WAITING_FOR_SLOTS, (
             f"Since {format_timestamp(state.waits_since)} other subscriptions have used all push request slots."
         )
     return None
@@ -265,13 +265,13 @@ def _paused(pause: Pause, *, is_push: bool) -> str:
     return f"{'Push delivery' if is_push else 'Delivery'} is paused{since}{by}: {pause.reason}"
 
 
-def _idle(shards: Sequence[ShardLag], readers: int, now: datetime) -> tuple[DeliveryState, str] | None:
+def _idle(shards: Sequence[ShardLag], readers: int, now: datetime) -> tuple[LagState, str] | None:
     used = max((shard.last_active_at for shard in shards), default=now)
     if readers or now - used < IDLE_AFTER:
         return None
     earliest, latest = used - RECORD_INTERVAL, min(used + RECORD_RESOLUTION, now)
     when = f"between {format_timestamp(earliest)} and {format_timestamp(latest)}"
-    return DeliveryState.NO_CONSUMERS, f"No client is pulling or streaming; the last use was {when}."
+    return LagState.NO_CONSUMERS, f"No client is pulling or streaming; the last use was {when}."
 
 
 def _clients(count: int) -> str:

@@ -8,23 +8,13 @@ be acted on for KEPT, or for the retention of its topic if that is longer.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 
+from broker.domain.delivery_state import BACKLOG, DeliveryState
 from broker.domain.message_id import message_id
 from broker.domain.timestamps import format_timestamp
 
 KEPT = timedelta(days=7)  # a dead letter that no subscription of its topic has received
-
-
-class Hold(Enum):
-    """How a subscription has a message of its topic: it is outstanding; it is in the backlog; the subscription is
-    done with it (acknowledged it, or let it expire); or, the subscription never had it.
-    """
-
-    OUT = auto()
-    HELD = auto()
-    OVER = auto()
-    NEVER = auto()
 
 
 class Resolution(StrEnum):
@@ -37,13 +27,13 @@ class Resolution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One dead letter: what its record says, whether it is within the time for which letters are kept, and how each
-    subscription of its topic has it.
+    """One dead letter: what its record says, whether it is within the time for which letters are kept, and how it
+    stands with each subscription of its topic.
     """
 
     resolution: str | None
     is_kept: bool
-    holds: Collection[Hold]
+    states: Collection[DeliveryState]
 
 
 def can_be_acted_on(newest_first: Iterable[Standing]) -> bool:
@@ -55,9 +45,9 @@ def can_be_acted_on(newest_first: Iterable[Standing]) -> bool:
     for standing in newest_first:
         if standing.resolution == Resolution.EDITED:  # the message came back as another one
             resolved = True
-        elif Hold.HELD in standing.holds or Hold.OUT in standing.holds:
+        elif not BACKLOG.isdisjoint(standing.states):
             return True
-        elif standing.resolution is not None or Hold.OVER in standing.holds:
+        elif standing.resolution is not None or DeliveryState.SETTLED in standing.states:
             resolved = True
         elif standing.is_kept and not resolved:
             return True

@@ -2,16 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from broker.domain.errors import InvalidArgument
-
-
-class PurgeOutcome(StrEnum):
-    """What became of a message.  OUTSTANDING: it is just being dead-lettered, behind others of its key."""
-
-    PURGED = "purged"
-    OUTSTANDING = "outstanding"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

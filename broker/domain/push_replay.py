@@ -13,6 +13,7 @@ from typing import Any
 from broker.domain.dead_letter import DEADLINE, PUSH
 from broker.domain.errors import InvalidArgument
 from broker.domain.log_walk import LogWalk
+from broker.domain.outcome import Outcome
 
 
 class Missed(StrEnum):
@@ -22,19 +23,6 @@ class Missed(StrEnum):
 
     EXPIRED = "expired"
     UNSEEN = "unseen"
-
-
-class Outcome(StrEnum):
-    """What became of a message."""
-
-    REPLAYED = "replayed"
-    OUTSTANDING = "outstanding"  # somebody has it just now, or it is being given up
-    WAITING = "waiting"  # it is delivered, or delivered again, anyway
-    DELIVERED = "delivered"  # the journal says that the endpoint has taken it
-    DEAD_LETTERED = "deadLettered"  # its dead letter is there: a redrive, or to recover, brings it back
-    DISCARDED = "discarded"  # somebody meant it never to be delivered
-    EXPIRED = "expired"  # it is past the time that its publisher gave it
-    NOT_RETAINED = "notRetained"  # it waits, and is past its retention
 
 
 DONE = frozenset({Outcome.REPLAYED, Outcome.WAITING, Outcome.DELIVERED})

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
 from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID
 from broker.domain.errors import InvalidArgument
 from broker.domain.message_id import SEQUENCES_PER_SHARD, message_id, parse_message_ids
+from broker.domain.outcome import Outcome
 
 ADDED = (  # attributes of a dead letter that its message had not
     "CloudPubSubDeadLetterSourceDeliveryCount",
@@ -22,21 +22,6 @@ MAX_IDS = 1_000
 MAX_REASONS = 100
 MAX_REASON = 100  # characters
 EVER, END_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
-
-
-class Outcome(StrEnum):
-    """What became of a message.  ALREADY_THERE: the subscription had it again; only its dead letter has gone.
-    SENT, REFUSED: to another topic, by its limits or its schema.
-    """
-
-    REDRIVEN = "redriven"
-    SENT = "sent"
-    ALREADY_THERE = "alreadyThere"
-    OUTSTANDING = "outstanding"  # somebody has its dead letter just now
-    EDITED = "edited"  # its dead letter was edited, and came back as another message
-    GONE = "gone"  # neither it nor its dead letter is retained any more
-    REFUSED = "refused"
-    RETRACTED = "retracted"  # by whoever publishes: it comes back to nobody
 
 
 # The letter has gone.

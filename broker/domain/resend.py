@@ -2,25 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.message_id import parse_message_id, parse_message_ids
 
 MAX_RESENT = 1_000  # messages of one call
 ANSWER = "resent"  # how the journal's REPLAYED is answered then
-
-
-class Outcome(StrEnum):
-    """What became of a message."""
-
-    RESENT = "resent"
-    OUTSTANDING = "outstanding"  # somebody has it just now, or it is being given up
-    WAITING = "waiting"  # it is delivered, or delivered again, anyway
-    FILTERED = "filtered"  # the subscription's filter does not match it
-    NOT_RETAINED = "notRetained"
-    RETRACTED = "retracted"
-    UNKNOWN = "unknown"  # no message of the subscription's topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

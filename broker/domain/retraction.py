@@ -5,20 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from broker.domain.delivery_state import DeliveryState
 from broker.domain.errors import InvalidArgument
 from broker.domain.message_id import parse_message_id
+from broker.domain.outcome import Outcome
 
 MAX_RETRACTED = 1_000  # messages of one call
 MAX_ANSWERS = 100_000  # of one call: so many messages times so many subscriptions
-
-
-class Outcome(StrEnum):
-    """What became of a message."""
-
-    RETRACTED = "retracted"
-    ALREADY_RETRACTED = "alreadyRetracted"
-    NOT_RETAINED = "notRetained"  # the log has it no more: nothing of it is handed out anyway
-    UNKNOWN = "unknown"  # no message of the topic, or it was cancelled before it came
 
 
 class Standing(StrEnum):
@@ -28,6 +21,17 @@ class Standing(StrEnum):
     RETURNED = "returned"  # it was handed out, and had come back
     OUTSTANDING = "outstanding"  # somebody has it, and may ack it
     DONE_WITH = "settled"  # it was acknowledged, given up, or passed by a seek
+
+
+def standing_of(state: DeliveryState, attempts: int) -> Standing | None:
+    """What is told of a message that stands so, after so many attempts (None: it was never the subscription's)."""
+    if state is DeliveryState.BEFORE_SUBSCRIPTION:
+        return None
+    if state is DeliveryState.OUTSTANDING:
+        return Standing.OUTSTANDING
+    if state is DeliveryState.SETTLED:
+        return Standing.DONE_WITH
+    return Standing.RETURNED if attempts else Standing.IN_TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,19 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from broker.domain.discard import (
-    MAX_DISCARDED,
-    Discarded,
-    DiscardOptions,
-    Outcome,
-    check_discard,
-    goes_on,
-    until,
-)
+from broker.domain.discard import MAX_DISCARDED, Discarded, DiscardOptions, check_discard, goes_on, until
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
 from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id, parse_message_ids
 from broker.domain.names import leaf
+from broker.domain.outcome import Outcome
 from broker.domain.page import invalid_page_token, page_token
 from broker.domain.redrive import EVER, Chosen, check_redrive
 from broker.domain.subscription import Subscription

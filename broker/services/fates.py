@@ -7,10 +7,10 @@ from datetime import datetime
 
 from broker.domain.comparing import most_compared
 from broker.domain.delay import ScheduledMessage
+from broker.domain.delivery_state import DeliveryState
 from broker.domain.errors import BrokerError, NotFound
 from broker.domain.fate import (
     MAX_COUNTED,
-    Fate,
     MessageFate,
     fate_of,
     fate_of_gone,
@@ -19,7 +19,7 @@ from broker.domain.fate import (
     settled_by,
 )
 from broker.domain.journal import Entry, settlement
-from broker.domain.lag import DeliveryState, endpoint_verdict
+from broker.domain.lag import LagState, endpoint_verdict
 from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
 from broker.domain.names import project_of
 from broker.domain.page import Page, cut_page
@@ -44,7 +44,9 @@ from broker.store.looking.scheduled import read_scheduled
 from broker.store.resources import push_states, subscriptions, topics
 
 HungUp = Callable[[], Awaitable[None]]
-_TO_COME = frozenset({Fate.WAITING, Fate.OUTSTANDING, Fate.RETRYING, Fate.BLOCKED})
+_TO_COME = frozenset(
+    {DeliveryState.WAITING, DeliveryState.OUTSTANDING, DeliveryState.RETRYING, DeliveryState.BLOCKED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,7 @@ class FateService:
         async with self._database.hot() as hot:
             for facts in await read_facts(hot, message=message, subscriptions=seen, now=now):
                 fate = fate_of_retracted(retraction, facts, now)
-                if fate.state in (Fate.SETTLED, Fate.RETRACTED):
+                if fate.state in (DeliveryState.SETTLED, DeliveryState.RETRACTED):
                     subscription_id = facts.subscription.subscription_id
                     wanted = {"subscription_id": subscription_id, "shard_id": shard_id, "seq": seq}
                     entry = await read_settlement(hot, **wanted)
@@ -238,7 +240,7 @@ class FateService:
         async with self._database.hot() as hot:
             for facts in await read_facts(hot, message=message, subscriptions=seen, now=now):
                 fate = fate_of(facts, now)
-                if fate.state is Fate.SETTLED:
+                if fate.state is DeliveryState.SETTLED:
                     settled = await read_settlement(
                         hot,
                         subscription_id=facts.subscription.subscription_id,
@@ -246,7 +248,7 @@ class FateService:
                         seq=facts.seq,
                     )
                     fate = settled_by(fate, settled)
-                if fate.state is Fate.WAITING and facts.standing is None:
+                if fate.state is DeliveryState.WAITING and facts.standing is None:
                     before, more = await count_before(hot, facts, now=now)
                     most = most_compared(MAX_COUNTED, facts.subscription.body_path)
                     fate = replace(fate, verdict=f"{fate.verdict} {_preceding(before, most if more else None)}")
@@ -276,7 +278,7 @@ def _with_endpoint(fate: MessageFate, state: PushState | None, now: datetime) ->
     if state is None or stopped is None or fate.state not in _TO_COME:
         return fate
     delivery_state, verdict = stopped
-    endpoint = state.as_of(now) if delivery_state is DeliveryState.ENDPOINT_FAILING else None
+    endpoint = state.as_of(now) if delivery_state is LagState.ENDPOINT_FAILING else None
     return replace(fate, verdict=f"{fate.verdict} {verdict}", endpoint=endpoint)
 
 

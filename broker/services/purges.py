@@ -8,7 +8,8 @@ from typing import Any
 from broker.domain.copying import progress_json
 from broker.domain.log_walk import LogWalk
 from broker.domain.operation import Operation, Verb, check_rate
-from broker.domain.purging import PurgeOptions, PurgeOutcome
+from broker.domain.outcome import Outcome
+from broker.domain.purging import PurgeOptions
 from broker.domain.redrive import END_OF_TIME
 from broker.runtime.core import Core
 from broker.services.filters import compiled
@@ -98,7 +99,7 @@ class PurgeService:
 
     async def _counted(self, operation: Operation, meant: LogWalk) -> Operation:
         """The operation with the messages that it would purge; `is_estimate` if there may be more of them."""
-        counts: Counter[str] = Counter({PurgeOutcome.PURGED: 0})
+        counts: Counter[str] = Counter({Outcome.PURGED: 0})
         progress: Mapping[str, Any] = {}
         for _ in range(_MOST_LOOKS):
             after = meant.next_look(progress)

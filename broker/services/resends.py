@@ -7,7 +7,8 @@ from broker.domain.errors import FailedPrecondition, NotFound
 from broker.domain.journal import Author
 from broker.domain.message_id import parse_message_id
 from broker.domain.names import leaf
-from broker.domain.resend import Outcome, ResendOptions, check_resend
+from broker.domain.outcome import Outcome
+from broker.domain.resend import ResendOptions, check_resend
 from broker.domain.subscription import Subscription
 from broker.runtime.core import Core
 from broker.services.hot_transactions import in_hot_transaction

@@ -10,8 +10,9 @@ from broker.domain.journal import Author
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
 from broker.domain.names import project_of
+from broker.domain.outcome import Outcome
 from broker.domain.publish_limits import named
-from broker.domain.retraction import Outcome, Retracted, check_retraction, of_another_topic
+from broker.domain.retraction import Retracted, check_retraction, of_another_topic
 from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
 from broker.runtime.core import Core

@@ -30,9 +30,9 @@ HOMES = {
         "app/",
         "runtime/",
         "workers/push/",
-        "domain/fate.py",
-        "domain/journal.py",
+        "domain/",
         "services/fates.py",
+        "store/log/",
         "store/looking/journal.py",
     ),
     "place": ("store/claim/",),  # a position with a filter

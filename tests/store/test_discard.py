@@ -6,9 +6,9 @@ from collections.abc import Collection
 import pytest
 
 from broker.domain.delivery import Delivery
-from broker.domain.discard import Outcome
 from broker.domain.errors import Aborted
 from broker.domain.journal import NOBODY
+from broker.domain.outcome import Outcome
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN
 from broker.store.log import discard, piles
@@ -17,7 +17,7 @@ from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.store.interleavings.steps import leave_piles_unlocked, open_transaction, paused, until_waiting
 
-DISCARDED, SETTLED = Outcome.DISCARDED, Outcome.ALREADY_DONE
+DISCARDED, SETTLED = Outcome.DISCARDED, Outcome.ALREADY_SETTLED
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.lag import DeliveryState, Lag
+from broker.domain.lag import Lag, LagState
 from broker.domain.message_id import message_id
 from broker.domain.push_config import PushConfig
 from broker.domain.push_state import FailingMessage, FailureRun, PushState
@@ -80,17 +80,17 @@ def looked(log: Log) -> Looked:
 
 async def test_a_subscription_without_messages_is_caught_up(looked: Looked) -> None:
     lag = await looked.only(10 * MINUTE, used=False)
-    assert (lag.state, lag.oldest, lag.undelivered, lag.undelivered_bytes) == (DeliveryState.CAUGHT_UP, None, 0, 0)
+    assert (lag.state, lag.oldest, lag.undelivered, lag.undelivered_bytes) == (LagState.CAUGHT_UP, None, 0, 0)
 
 
 async def test_messages_that_nobody_pulls_are_counted_with_their_age(looked: Looked, log: Log) -> None:
     await log.publish("one", "two")
     await log.publish("four", now=log.start + SECOND)
     young = await looked.only(5 * SECOND)
-    assert (young.state, young.verdict) == (DeliveryState.RECENT, "All messages are less than 10s old.")
+    assert (young.state, young.verdict) == (LagState.RECENT, "All messages are less than 10s old.")
     lag = await looked.only(10 * MINUTE, used=False)
     assert (lag.state, lag.undelivered, lag.outstanding, lag.oldest) == (
-        DeliveryState.NO_CONSUMERS,
+        LagState.NO_CONSUMERS,
         3,
         0,
         log.start,
@@ -111,9 +111,9 @@ async def test_what_is_out_counts_until_it_is_acked(looked: Looked, log: Log) ->
     [delivery] = await log.pull(3)
     await log.acknowledge(delivery, [0, 1])
     lag = await looked.only(MINUTE)
-    assert (lag.state, lag.undelivered, lag.outstanding) == (DeliveryState.NO_CONSUMERS, 2, 0)
+    assert (lag.state, lag.undelivered, lag.outstanding) == (LagState.NO_CONSUMERS, 2, 0)
     soon = await looked.only(5 * SECOND)
-    assert (soon.state, soon.undelivered, soon.outstanding) == (DeliveryState.RECENT, 2, 1)
+    assert (soon.state, soon.undelivered, soon.outstanding) == (LagState.RECENT, 2, 1)
     assert lag.verdict == (
         "No client is pulling or streaming: 0 messages are outstanding, the oldest unacknowledged one is 1m old."
     )
@@ -129,7 +129,7 @@ async def test_messages_that_all_failed_are_told_as_such(looked: Looked, log: Lo
     await log.nack(delivery, now=log.start + 10 * MINUTE)
     lag = await looked.only(MINUTE)
     assert (lag.state, lag.verdict) == (
-        DeliveryState.RETRYING,
+        LagState.RETRYING,
         "All 2 messages have failed, up to 1 times, and are redelivered later.",
     )
 
@@ -149,10 +149,10 @@ async def test_a_stuck_key_is_told_with_the_message_that_holds_it(looked: Looked
     [first] = await log.pull(1, ordered=True)
     await log.pull(ordered=True)
     lag = await looked.only(SECOND)
-    assert (lag.state, lag.undelivered, lag.outstanding, lag.held) == (DeliveryState.RECENT, 4, 2, 2)
+    assert (lag.state, lag.undelivered, lag.outstanding, lag.held) == (LagState.RECENT, 4, 2, 2)
     await log.nack(first, now=log.start + SECOND)
     lag = await looked.only(MINUTE)
-    assert lag.state is DeliveryState.BLOCKED_KEY
+    assert lag.state is LagState.BLOCKED_KEY
     assert lag.holder is not None
     assert (lag.holder.ordering_key, lag.holder.attempt_number) == ("k", 1)
     assert lag.holder.message_id == message_id(log.shard_id, 1)
@@ -188,13 +188,13 @@ async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
             await push_states.write_push_states(connection, states=[PushState(**new)])
         return next(lag for lag in await looked.all(20 * SECOND) if lag.subscription.is_push)
 
-    async def told(**fields: object) -> DeliveryState:
+    async def told(**fields: object) -> LagState:
         return (await looked_at(**fields)).state
 
-    assert await told() is DeliveryState.ENDPOINT_FAILING
+    assert await told() is LagState.ENDPOINT_FAILING
     retry_at = log.start + 30 * SECOND
     failing = await looked_at(breaker="closed", failures=run, retry_at=retry_at)
-    assert (failing.state, failing.endpoint and failing.endpoint.failures) == (DeliveryState.ENDPOINT_FAILING, run)
+    assert (failing.state, failing.endpoint and failing.endpoint.failures) == (LagState.ENDPOINT_FAILING, run)
     assert failing.verdict == (
         f"The endpoint fails: 15 requests have failed without a success since {format_timestamp(log.start)}; "
         f"the last one: status 400 (Bad Request); the next attempt is at {format_timestamp(retry_at)}."
@@ -204,11 +204,11 @@ async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
     assert past.endpoint is not None
     assert past.endpoint.retry_at is None
     young = replace(run, since=log.start + 11 * SECOND)
-    assert await told(breaker="closed", failures=young) is DeliveryState.SLOW_ENDPOINT
-    assert await told(breaker="closed", failures=replace(young, is_reported=True)) is DeliveryState.ENDPOINT_FAILING
-    assert await told(breaker="closed", waits_since=log.start - SECOND) is DeliveryState.WAITING_FOR_SLOTS
-    assert await told(breaker="closed") is DeliveryState.SLOW_ENDPOINT
-    assert await told(breaker="open", paused_reason="It answered 410.") is DeliveryState.PAUSED
+    assert await told(breaker="closed", failures=young) is LagState.SLOW_ENDPOINT
+    assert await told(breaker="closed", failures=replace(young, is_reported=True)) is LagState.ENDPOINT_FAILING
+    assert await told(breaker="closed", waits_since=log.start - SECOND) is LagState.WAITING_FOR_SLOTS
+    assert await told(breaker="closed") is LagState.SLOW_ENDPOINT
+    assert await told(breaker="open", paused_reason="It answered 410.") is LagState.PAUSED
 
 
 async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoint_is_not_called_slow(
@@ -232,13 +232,13 @@ async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoi
         await push_states.write_push_states(connection, states=[state])
     lag = await looked.only(MINUTE + SECOND)
     assert (lag.state, lag.verdict) == (
-        DeliveryState.RETRYING,
+        LagState.RETRYING,
         "1 messages have failed, up to 1 times, and are redelivered later; others succeed. "
         f"Message {poison} since {format_timestamp(log.start)}: 12 failed attempts while other messages are "
         "delivered; the last one: status 422 (Unprocessable Entity).",
     )
     lag = await looked.only(2 * MINUTE)
-    assert lag.state is DeliveryState.SLOW_ENDPOINT  # messages that were never handed out wait, too
+    assert lag.state is LagState.SLOW_ENDPOINT  # messages that were never handed out wait, too
 
 
 async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoint_slow(
@@ -249,12 +249,12 @@ async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoin
     )
     await log.publish("poison")
     [delivery] = await log.pull(1)
-    assert (await looked.only(MINUTE)).state is DeliveryState.SLOW_ENDPOINT
+    assert (await looked.only(MINUTE)).state is LagState.SLOW_ENDPOINT
     await log.nack(delivery, now=log.start + MINUTE)
     await log.pull(1, now=log.start + 2 * MINUTE)
     lag = await looked.only(2 * MINUTE)
     assert (lag.state, lag.verdict) == (
-        DeliveryState.RETRYING,
+        LagState.RETRYING,
         "Messages that failed before are being redelivered, up to attempt 2; others succeed.",
     )
 
@@ -271,10 +271,10 @@ async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(
     names = [lag.subscription.name for lag in await looked.all(2 * MINUTE)]
     assert names[:2] == [log.subscription.name, late.name]
     assert {lag.subscription.name: lag.state for lag in await looked.all(2 * MINUTE)} == {
-        log.subscription.name: DeliveryState.NO_CONSUMERS,
-        late.name: DeliveryState.NO_CONSUMERS,
-        "projects/p/subscriptions/bbb": DeliveryState.CAUGHT_UP,
-        "projects/p/subscriptions/ccc": DeliveryState.DETACHED,
+        log.subscription.name: LagState.NO_CONSUMERS,
+        late.name: LagState.NO_CONSUMERS,
+        "projects/p/subscriptions/bbb": LagState.CAUGHT_UP,
+        "projects/p/subscriptions/ccc": LagState.DETACHED,
     }
     assert [lag.subscription.name for lag in await looked.all(2 * MINUTE, size=1)] == names[:1]
     assert looked.total == 4

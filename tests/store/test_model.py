@@ -21,7 +21,8 @@ from hypothesis.stateful import (
 )
 
 from broker.domain.delivery import Delivery
-from broker.domain.fate import Fate, MessageFate, fate_of, settled_by
+from broker.domain.delivery_state import DeliveryState
+from broker.domain.fate import MessageFate, fate_of, settled_by
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.driver.database import Database
 from broker.store.looking.fates import count_before, read_facts, read_message
@@ -54,20 +55,20 @@ class Message:
     def is_past(self, now: datetime) -> bool:
         return self.expires < now or self.until <= now
 
-    def fate(self, now: datetime) -> Fate:
+    def fate(self, now: datetime) -> DeliveryState:
         """What is to be told of it (F3)."""
         if self.acked:
-            return Fate.SETTLED
+            return DeliveryState.SETTLED
         is_out = self.ack_id is not None and not self.pending and self.due > now
         if self.is_past(now) and not is_out:
-            return Fate.EXPIRED
+            return DeliveryState.EXPIRED
         if self.ack_id is None:
-            return Fate.WAITING
-        return Fate.OUTSTANDING if is_out else Fate.RETRYING
+            return DeliveryState.WAITING
+        return DeliveryState.OUTSTANDING if is_out else DeliveryState.RETRYING
 
     def may_be_dropped(self, now: datetime) -> bool:
         """A claim lets it go when it meets it, and only then."""
-        return self.ack_id is not None and not self.acked and self.fate(now) is Fate.EXPIRED
+        return self.ack_id is not None and not self.acked and self.fate(now) is DeliveryState.EXPIRED
 
 
 @dataclass
@@ -214,8 +215,10 @@ class Deliveries(RuleBasedStateMachine):
         fate, before = self.runner.run(self._look(place + 1))
         assert fate.state == message.fate(self.now)
         assert fate.standing is None or fate.standing.attempt_number == message.attempts
-        untouched = [m for m in list(self.model.messages.values())[:place] if m.fate(self.now) is Fate.WAITING]
-        assert before == (len(untouched) if fate.state is Fate.WAITING else None)
+        untouched = [
+            m for m in list(self.model.messages.values())[:place] if m.fate(self.now) is DeliveryState.WAITING
+        ]
+        assert before == (len(untouched) if fate.state is DeliveryState.WAITING else None)
 
     async def _look(self, seq: int) -> tuple[MessageFate, int | None]:
         async with self.log.session() as session:
@@ -225,11 +228,13 @@ class Deliveries(RuleBasedStateMachine):
             subscriptions = [replace(self.log.subscription, message_retention=RETENTION)]
             [facts] = await read_facts(session, message=found, subscriptions=subscriptions, now=self.now)
             fate = fate_of(facts, self.now)
-            if fate.state is Fate.SETTLED:  # what is past its retention is told by the journal once it was let go
+            if (
+                fate.state is DeliveryState.SETTLED
+            ):  # what is past its retention is told by the journal once it was let go
                 of = self.log.subscription.subscription_id
                 entry = await read_settlement(session, subscription_id=of, shard_id=self.log.shard_id, seq=seq)
                 fate = settled_by(fate, entry)
-            if fate.state is not Fate.WAITING:
+            if fate.state is not DeliveryState.WAITING:
                 return fate, None
             return fate, (await count_before(session, facts, now=self.now))[0]
 

@@ -12,8 +12,7 @@ from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import NOBODY
 from broker.domain.message import NewMessage
 from broker.domain.message_id import FIRST_ID_SEQ
-from broker.domain.redrive import Outcome as Redriven
-from broker.domain.retraction import Outcome as Retracted
+from broker.domain.outcome import Outcome
 from broker.store.claim.request import Quiet
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
@@ -393,7 +392,7 @@ async def test_which_letters_are_chosen_and_what_becomes_of_them(log: Log) -> No
             stragglers.append((await session.run((look, {})))[0])
     assert done[0] == done[1]
     assert stragglers[0] == stragglers[1]
-    assert [*done[0].outcomes.values()] == [Redriven.REDRIVEN] * 4 + [Redriven.GONE]
+    assert [*done[0].outcomes.values()] == [Outcome.REDRIVEN] * 4 + [Outcome.GONE]
     assert len(stragglers[0]) == 4
 
 
@@ -411,7 +410,7 @@ async def test_bodies_that_fill_a_step_are_cut_at_the_first_that_does_not_fit(
             done = await letters.step(seq, connection=session)
             steps.append([*done.outcomes.values()])
             seq = done.next_seq
-    assert steps == [[Redriven.REDRIVEN]] * 2
+    assert steps == [[Outcome.REDRIVEN]] * 2
     assert sorted(await log.pull_texts()) == ["a", "b"]
 
 
@@ -433,7 +432,7 @@ async def test_what_is_retracted(log: Log) -> None:
             first, second = await retract(session, asked), await retract(session, asked)
             done.append((first, second))
     assert done[0] == done[1]
-    retracted = [each for each in done[0][0].outcomes.values() if each is Retracted.RETRACTED]
+    retracted = [each for each in done[0][0].outcomes.values() if each is Outcome.RETRACTED]
     assert len(retracted) == 4
 
 

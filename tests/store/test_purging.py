@@ -10,7 +10,7 @@ from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import NOBODY
 from broker.domain.log_walk import LogWalk
 from broker.domain.message import NewMessage
-from broker.domain.purging import PurgeOutcome
+from broker.domain.outcome import Outcome
 from broker.domain.redrive import END_OF_TIME
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log import piles
@@ -20,7 +20,7 @@ from broker.store.log.purging import Purged, PurgeStep, purge_matching, read_old
 from tests.fixtures.dead_letters import make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 
-PURGED = PurgeOutcome.PURGED
+PURGED = Outcome.PURGED
 
 
 async def _publish(log: Log, *data: str, key: str = "") -> None:
@@ -58,9 +58,9 @@ async def _step(log: Log, meant: LogWalk, progress: dict[str, object], most: int
     return done
 
 
-async def _purge(log: Log, end: int, *, most: int = 500, until: datetime = END_OF_TIME) -> Sequence[PurgeOutcome]:
+async def _purge(log: Log, end: int, *, most: int = 500, until: datetime = END_OF_TIME) -> Sequence[Outcome]:
     """Step by step, to the end."""
-    meant, outcomes = await _meant(log, end, until), list[PurgeOutcome]()
+    meant, outcomes = await _meant(log, end, until), list[Outcome]()
     progress: dict[str, object] = {}
     while True:
         done = await _step(log, meant, progress, most)

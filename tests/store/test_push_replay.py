@@ -10,7 +10,8 @@ import pytest
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import NOBODY, PUSH, Author, Event, Journal, JournalMode, Told, rows_of
 from broker.domain.log_walk import LogWalk
-from broker.domain.push_replay import Meant, Missed, Outcome
+from broker.domain.outcome import Outcome
+from broker.domain.push_replay import Meant, Missed
 from broker.domain.redrive import END_OF_TIME, EVER
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT

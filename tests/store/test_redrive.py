@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from broker.domain.delivery import Delivery
-from broker.domain.redrive import Outcome
+from broker.domain.outcome import Outcome
 from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log import piles, redrive
 from broker.store.log.delivery_attempts import acknowledge_in_order

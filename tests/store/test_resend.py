@@ -9,8 +9,7 @@ import pytest
 from broker.domain.delivery import Delivery
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import NOBODY
-from broker.domain.redrive import Outcome as Redriven
-from broker.domain.resend import Outcome
+from broker.domain.outcome import Outcome
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log import piles
@@ -83,7 +82,7 @@ async def test_what_nobody_retains_and_what_the_filter_does_not_match_is_said(lo
     await log.publish("b")
     await log.acknowledge_many(*await log.pull())
     await log.execute("DELETE FROM message_batches WHERE last_seq = 1")
-    log.subscription = replace(log.subscription, filter_path="exists($.env)")
+    await log.execute("UPDATE subscriptions SET filter = 'attributes:env', filter_path = 'exists($.env)'")
     assert await _resend(log, 1, 2) == [Outcome.NOT_RETAINED, Outcome.FILTERED]
     assert await log.attempts() == []
 
@@ -101,7 +100,7 @@ async def test_what_is_older_than_the_subscription_is_its_own_once_it_is_resent(
     assert await _resend(letters.dead, 2) == [RESENT]
     await letters.dead.acknowledge_many(*await letters.dead.pull(now=log.start + SECOND))
     young_pile = {"consumable": {young.subscription_id}}
-    assert await letters.redrive(**young_pile) == [Redriven.REDRIVEN]
+    assert await letters.redrive(**young_pile) == [Outcome.REDRIVEN]
 
 
 async def test_a_subscription_that_is_detached_gets_nothing(log: Log) -> None:

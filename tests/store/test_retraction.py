@@ -10,7 +10,8 @@ import pytest
 from broker.domain.delivery import Delivery
 from broker.domain.errors import Aborted
 from broker.domain.journal import NOBODY
-from broker.domain.retraction import Outcome, Standing
+from broker.domain.outcome import Outcome
+from broker.domain.retraction import Standing
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.delivery_attempts import acknowledge_in_order

@@ -1,13 +1,13 @@
 """The messages that a subscription has, in their states (F3)."""
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from broker.domain.delivery_state import BACKLOG, LISTED, DeliveryState
 from broker.domain.errors import FailedPrecondition, InvalidArgument
-from broker.domain.message_state import EVERY_STATE, MessageState
 from broker.domain.page import page_token
 from broker.domain.standing_page import (
     MAX_SCANNED,
@@ -25,7 +25,7 @@ from broker.store.driver.database import Database
 from broker.store.resources import subscriptions
 from tests.fixtures.log import ACK_DEADLINE, RETENTION, SECOND, Log
 
-OUTSTANDING, RETRYING, EXHAUSTED, BLOCKED, WAITING = MessageState
+OUTSTANDING, RETRYING, EXHAUSTED, BLOCKED, WAITING = LISTED
 
 
 class _Clock(DatabaseClock):
@@ -66,7 +66,7 @@ class Listed:
             start = parse_standing_page(1, token, states="", filter_text="", contains="").start
             assert start == one.rest
 
-    async def told(self, **options: Any) -> list[tuple[str, MessageState, int]]:
+    async def told(self, **options: Any) -> list[tuple[str, DeliveryState, int]]:
         return [(m.data.decode(), m.state, m.attempt_number) for m in await self.all(**options)]
 
 
@@ -89,6 +89,28 @@ async def test_messages_are_listed_with_how_they_stand_and_nothing_is_changed(li
     assert (out.publish_time, waiting.publish_time) == (log.start, log.start + SECOND)
     assert await listed.told(later=ACK_DEADLINE) == [("a", RETRYING, 1), ("c", RETRYING, 1), ("d", WAITING, 0)]
     assert [await log.rows(f"SELECT * FROM {table}") for table in ("delivery_attempts", "cursors")] == before
+
+
+async def test_of_a_key_each_message_is_listed_with_its_own_attempts(listed: Listed, log: Log) -> None:
+    """Also while others of its response are outstanding."""
+    log.subscription = replace(log.subscription, enable_message_ordering=True)
+    await log.execute("UPDATE subscriptions SET enable_message_ordering = true")
+    await log.publish("a", "b", key="k")
+    [first] = await log.pull(ordered=True)
+    await log.nack(first, [1])
+    late = log.start + ACK_DEADLINE
+    assert await listed.told() == [("a", OUTSTANDING, 1), ("b", BLOCKED, 1)]
+    await log.pull(1, ordered=True, now=late)
+    assert await listed.told(later=ACK_DEADLINE) == [("a", OUTSTANDING, 2), ("b", BLOCKED, 1)]
+
+
+async def test_what_is_past_its_time_is_not_listed_but_while_a_consumer_has_it(listed: Listed, log: Log) -> None:
+    await log.publish("a", "b", ttl=5 * SECOND)
+    [delivery] = await log.pull(1)
+    assert await listed.told(later=5 * SECOND) == [("a", OUTSTANDING, 1)]
+    await log.nack(delivery)
+    assert await listed.told(later=4 * SECOND) == [("a", RETRYING, 1), ("b", WAITING, 0)]
+    assert await listed.told(later=5 * SECOND) == []
 
 
 async def test_what_is_held_by_a_key_names_the_message_that_it_waits_for(listed: Listed, log: Log) -> None:
@@ -183,7 +205,7 @@ async def test_a_token_of_another_subscription_and_one_that_was_never_given_are_
 def test_states_are_asked_for_by_their_names() -> None:
     page = parse_standing_page(0, "", states="outstanding,Waiting", filter_text="", contains="")
     assert page.states == {OUTSTANDING, WAITING}
-    assert parse_standing_page(0, "", states="", filter_text="", contains="").states == EVERY_STATE
+    assert parse_standing_page(0, "", states="", filter_text="", contains="").states == BACKLOG
     with pytest.raises(InvalidArgument, match="state=gone"):
         parse_standing_page(0, "", states="gone", filter_text="", contains="")
     with pytest.raises(InvalidArgument, match="1001 characters"):

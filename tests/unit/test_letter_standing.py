@@ -4,14 +4,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from broker.domain.letter_standing import Hold, Resolution, Resolved, Standing, can_be_acted_on, kept_since
+from broker.domain.delivery_state import DeliveryState
+from broker.domain.letter_standing import Resolution, Resolved, Standing, can_be_acted_on, kept_since
 
-OUT, HELD, OVER, NEVER = Hold.OUT, Hold.HELD, Hold.OVER, Hold.NEVER
+OUT, HELD, OVER = DeliveryState.OUTSTANDING, DeliveryState.WAITING, DeliveryState.SETTLED
+NEVER, LATE = DeliveryState.FILTERED, DeliveryState.EXPIRED
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 
 
-def _letter(*holds: Hold, resolution: str | None = None, kept: bool = True) -> Standing:
-    return Standing(resolution, kept, holds)
+def _letter(*states: DeliveryState, resolution: str | None = None, kept: bool = True) -> Standing:
+    return Standing(resolution, kept, states)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,8 @@ def _letter(*holds: Hold, resolution: str | None = None, kept: bool = True) -> S
         (_letter(NEVER), True),
         (_letter(HELD, kept=False), True),
         (_letter(OUT), True),
+        (_letter(LATE), True),
+        (_letter(LATE, kept=False), False),
         (_letter(OVER), False),
         (_letter(OVER, HELD), True),
         (_letter(OVER, NEVER), False),

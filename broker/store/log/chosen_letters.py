@@ -12,7 +12,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from broker.domain.dead_letter_list import MAX_LETTERS
-from broker.domain.letter_standing import Hold, Resolution, Resolved, Standing, can_be_acted_on, kept_since
+from broker.domain.letter_standing import Resolution, Resolved, Standing, can_be_acted_on, kept_since
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
@@ -124,8 +124,8 @@ def resolved_of(letter: Any) -> Resolved | None:
 def standing_of(letter: Any, piles: Piles, topics: Mapping[int, Any], now: datetime) -> Standing:
     topic = topics.get(letter.shard_id)
     since = kept_since(None if topic is None else topic.retention, now)
-    holds = [pile.holds(letter, now) for pile in piles.get(letter.shard_id, ())]
-    return Standing(letter.resolution, letter.publish_time >= since, holds)
+    states = [pile.state(letter, now) for pile in piles.get(letter.shard_id, ())]
+    return Standing(letter.resolution, letter.publish_time >= since, states)
 
 
 def judge(groups: Sequence[Group], piles: Piles, topics: Mapping[int, Any], now: datetime) -> None:
@@ -138,9 +138,11 @@ def judge(groups: Sequence[Group], piles: Piles, topics: Mapping[int, Any], now:
 
 
 def is_outstanding(group: Group, piles: Piles, now: datetime) -> bool:
-    """Whether somebody has a letter of it just now, of a subscription that letters may be taken out of."""
+    """Whether a consumer has one of its letters, or another one of the same response and ordering key, of a
+    subscription that letters may be taken out of.
+    """
     return any(
-        pile.may_consume and pile.holds(letter, now) is Hold.OUT
+        pile.may_consume and pile.has(letter, now) and not pile.is_free(letter, now)
         for letter in group.letters
         for pile in piles.get(letter.shard_id, ())
     )

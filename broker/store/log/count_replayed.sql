@@ -11,7 +11,7 @@ SELECT
         FROM delivery_attempts AS d
         WHERE d.shard_id = %(shard_id)s
           AND d.subscription_id = %(subscription_id)s
-          AND d.last_publish_time >= %(retained_since)s
+          AND (d.redriven OR d.last_publish_time >= %(retained_since)s)
     ) AS outstanding,
     (
         SELECT count(*)
@@ -24,7 +24,8 @@ SELECT
                 FROM messages AS m
                 WHERE m.shard_id = d.shard_id
                   AND m.ordering_key = d.ordering_key
-                  AND m.publish_time >= greatest(d.first_publish_time, %(retained_since)s)
+                  AND m.publish_time >= d.first_publish_time
+                  AND (d.redriven OR m.publish_time >= %(retained_since)s)
                   AND m.publish_time <= c.next_publish_time
                   AND (m.publish_time, m.seq) < (c.next_publish_time, c.next_seq)
                   AND m.seq <@ d.waiting

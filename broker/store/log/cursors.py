@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.domain.comparing import most_compared
+from broker.domain.delivery_state import unsettled
 from broker.domain.journal import NOBODY, PURGED, Author, Event, Range, ranges_of, rows_of, without
 from broker.domain.position import MAX_SCANNED, Position
 from broker.domain.replay import MAX_COUNTED, ShardReplay
@@ -247,9 +248,9 @@ async def _unsettled(connection: ResourceConnection, seek: ShardSeek, next_seq: 
     """What is delivered and not settled, and what the cursor has not passed."""
     rows = await _rows(connection, _READ_UNSETTLED, seek.where)
     seqs: set[int] = set()
-    for held, bits in rows:
+    for held, bits, of_key in rows:
         all_seqs = from_multirange(held)
-        seqs.update(all_seqs[ordinal] for ordinal in from_bits(bits))
+        seqs.update(all_seqs[ordinal] for ordinal in unsettled(bits, ordered=of_key))
     return [*ranges_of(sorted(seq for seq in seqs if seq < next_seq)), (next_seq, _END_OF_LOG)]
 
 

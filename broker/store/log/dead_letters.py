@@ -189,7 +189,7 @@ async def _read(
         "max_bytes": _MAX_BYTES,
     }
     [found] = await connection.run((_READ_DUE_MESSAGES, wanted))
-    return {message.seq: message for message in (StoredMessage(*row) for row in found)}
+    return {message.seq: message for message in (StoredMessage(*row[:6]) for row in found)}
 
 
 async def _write(

@@ -11,10 +11,11 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from broker.domain.discard import IN_TURN, Outcome
+from broker.domain.discard import IN_TURN
 from broker.domain.errors import Aborted
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
-from broker.domain.letter_standing import Hold, Resolution, can_be_acted_on
+from broker.domain.letter_standing import Resolution, can_be_acted_on
+from broker.domain.outcome import Outcome
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, run_by_shard
@@ -138,7 +139,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
                 await pile.look_ahead(connection, found.all_of(asked, pile))
         await lock_letters(connection, piles, [*own, *letters])
         for pile in piles:
-            await pile.ask_filter(connection, letters)
+            await pile.ask_filter(connection, [*own, *letters])
     seen, found = found, await _find(connection, asked)  # behind the locks it is known what others have resolved
     if _names(found) != _names(seen):
         raise Aborted("Messages were given up, or came back, meanwhile; it is tried again.")
@@ -161,7 +162,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
 
 
 def _nowhere(is_known: bool) -> Outcome:
-    return Outcome.ALREADY_DONE if is_known else Outcome.UNKNOWN
+    return Outcome.ALREADY_SETTLED if is_known else Outcome.UNKNOWN
 
 
 async def _find(connection: HotConnection, asked: Discard) -> _Found:
@@ -194,7 +195,7 @@ def _judge(asked: Discard, found: _Found, piles: Sequence[Pile]) -> _Judged:
     for pile in piles:
         for id_ in asked.ids:
             for letter in found.of(id_, asked.subscription_id, pile):
-                if pile.holds(letter, asked.now) not in (Hold.OUT, Hold.HELD):
+                if not pile.has(letter, asked.now):
                     continue
                 if pile.may_consume:
                     judged.held.setdefault(pile, {}).setdefault(id_, []).append(letter)

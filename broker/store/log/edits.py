@@ -7,12 +7,12 @@ from typing import Any
 
 from psycopg.errors import CheckViolation
 
-from broker.domain.discard import Outcome
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import EDITED_INTO, Event
 from broker.domain.letter_standing import Resolution
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
+from broker.domain.outcome import Outcome
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds

@@ -1,5 +1,6 @@
--- What a cursor passes on its way to a message that is taken out: as a claim would find it, without its size.
--- parameters: shard_id int8, subscription_id int8, since timestamptz, filter_path jsonpath, until_seq int8,
+-- What a cursor passes on its way to a message that is taken out.  With what is past its time: a claim that meets it in
+-- its row lets it go, and counts it.
+-- parameters: shard_id int8, subscription_id int8, filter_path jsonpath, body_path jsonpath, until_seq int8,
 --     until_publish_time timestamptz, max_messages int8
 -- columns: seq, publish_time, ordering_key
 SELECT l.seq, l.publish_time, l.ordering_key
@@ -10,11 +11,13 @@ CROSS JOIN LATERAL (
     WHERE m.shard_id = %(shard_id)s
       AND (m.publish_time, m.last_seq) >= (c.next_publish_time, c.next_seq)
       AND m.publish_time >= c.next_publish_time
-      AND m.publish_time >= %(since)s
       AND m.publish_time <= %(until_publish_time)s
       AND m.seq >= c.next_seq
       AND m.seq <= %(until_seq)s
       AND (%(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath)
+      AND (%(body_path)s::jsonpath IS NULL OR message_matches(
+          m.attributes, m.body, m.publish_time, %(body_path)s::jsonpath
+      ))
     ORDER BY m.publish_time, m.last_seq, m.seq
     LIMIT %(max_messages)s
 ) AS l

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import msgspec
 
 from broker.domain.message import NewMessage
-from broker.domain.redrive import ADDED, DONE, Chosen, Outcome
+from broker.domain.outcome import Outcome
+from broker.domain.redrive import ADDED, DONE, Chosen
 from broker.store.driver import statements
 from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import HotConnection

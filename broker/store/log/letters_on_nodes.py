@@ -34,7 +34,9 @@ async def read_on_nodes(connection: HotConnection, asked: Mapping[str, Any]) -> 
     rows = []
     for letter in letters:
         message = messages.get((letter.shard_id, letter.seq))
-        of_message = (False, None, is_any) if message is None else (True, message.ordering_key, message.matches)
+        of_message: tuple[Any, ...] = (False, None, None, is_any)
+        if message is not None:
+            of_message = (True, message.ordering_key, message.expires_at, message.matches)
         rows.append(_READ_LETTERS.make_row([*letter, *of_message]))
     return sorted(rows, key=attrgetter("source_seq", "publish_time", "shard_id", "seq"))
 

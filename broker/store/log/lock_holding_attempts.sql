@@ -3,12 +3,13 @@
 -- come before them, waits in a circle with an ack.  What is exhausted is due never, which is no time.
 -- parameters: shard_id int8, subscription_ids int8[], seqs text, ordering_keys text[]
 -- columns: subscription_id, attempt_id, part, status, attempt_number, next_delivery_at, seqs, open, first_publish_time,
---     last_publish_time, ordering_key, out_count, attempt_numbers, waiting
+--     last_publish_time, ordering_key, out_count, attempt_numbers, waiting, redriven
 SELECT d.subscription_id, d.attempt_id, d.part, d.status, d.attempt_number,
        CASE d.status WHEN 'exhausted' THEN d.delivered_at ELSE d.next_delivery_at END AS next_delivery_at,
        d.seqs::text AS seqs, d.open::text AS open, d.first_publish_time, d.last_publish_time, d.ordering_key,
        d.out_count, d.attempt_numbers::text AS attempt_numbers,
-       (d.waiting * %(seqs)s::text::int8multirange)::text AS waiting
+       (d.waiting * %(seqs)s::text::int8multirange)::text AS waiting,
+       coalesce(d.redriven, false) AS redriven
 FROM delivery_attempts AS d
 WHERE d.shard_id = %(shard_id)s
   AND d.subscription_id = ANY (%(subscription_ids)s::int8[])

@@ -1,12 +1,12 @@
 -- The sizes of messages: of some sequences each between two publish times, with a key where one is named, in this order;
 -- of `max_scanned` in all.
-SELECT m.seq, m.publish_time, m.ordering_key, m.size, m.matches
+SELECT m.seq, m.publish_time, m.ordering_key, m.expires_at, m.size, m.matches
 FROM unnest(
     %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[], %(seqs)s::text[],
     %(ordering_keys)s::text[]
 ) AS run (first_publish_time, last_publish_time, seqs, ordering_key)
 CROSS JOIN LATERAL (
-    SELECT f.seq, f.publish_time, f.ordering_key, f.size,
+    SELECT f.seq, f.publish_time, f.ordering_key, f.expires_at, f.size,
            (%(filter_path)s::jsonpath IS NULL OR f.attributes @@ %(filter_path)s::jsonpath)
            AND (%(body_path)s::jsonpath IS NULL OR message_matches(
                f.attributes, f.body, f.publish_time, %(body_path)s::jsonpath

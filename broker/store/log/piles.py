@@ -9,15 +9,16 @@ cannot leave it out: so the cursor passes it, and what it passes on the way wait
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+from broker.domain.delivery_state import BACKLOG, TAKEN, DeliveryFacts, DeliveryRow, DeliveryState, delivery_state
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
-from broker.domain.letter_standing import Hold
 from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
 from broker.store.driver import statements
 from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.delivery_rows import delivery_row
 from broker.store.log.due_attempt import attempt_numbers, due_attempt, replacements
 from broker.store.log.journal import journal_statement
 from broker.store.log.pending_rows import Pending, PendingRows, multiranges
@@ -38,6 +39,24 @@ _MOVE_CURSORS = statements.hot("move_cursors")
 MAX_PASSED = 10_000  # messages that a cursor passes in one transaction
 
 
+class Located(NamedTuple):
+    """A message of which a pile may be asked how it stands."""
+
+    seq: int
+    publish_time: datetime
+    ordering_key: str | None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A message that was handed out and is not settled: its row, as it was read and parsed, and its ordinal."""
+
+    row: Any
+    parsed: DeliveryRow
+    ordinal: int
+
+
 @dataclass(slots=True, eq=False)
 class Pile:
     """One subscription in one shard of a dead-letter topic; its cursor is locked, and the rows that hold any of the
@@ -47,9 +66,8 @@ class Pile:
     cursor: Any
     may_consume: bool
     retained_since: datetime
-    rows: list[Any] = field(default_factory=list)
-    _open: dict[int, Any] = field(default_factory=dict)  # by sequence: its row
-    _waiting: dict[int, Any] = field(default_factory=dict)
+    _held: dict[int, _Held] = field(default_factory=dict)  # by sequence: what was handed out and is not settled
+    _keys: dict[str, DeliveryRow] = field(default_factory=dict)  # rows of ordering keys
     _matching: Collection[int] | None = None  # what its filter matches; None: it was not asked
     _ahead: Sequence[Any] = ()  # what the cursor may pass, and how far that was read
     _read_until: tuple[datetime, int] | None = None
@@ -69,45 +87,82 @@ class Pile:
     def name(self) -> str:
         return str(self.cursor.name)
 
-    def holds(self, letter: Any, now: datetime) -> Hold:
-        """How it has a letter."""
-        row = self._open.get(letter.seq)
-        if row is not None:
-            return Hold.OUT if _is_out(row, now) else Hold.HELD
-        if letter.seq in self._waiting:
-            return Hold.HELD
-        if self._matching is not None and letter.seq not in self._matching:
-            return Hold.NEVER
-        if letter.seq >= self.cursor.next_seq:
-            return Hold.NEVER if letter.publish_time < self.retained_since else Hold.HELD
-        had_it = self.cursor.first_seq is None or letter.seq >= self.cursor.first_seq
-        is_known = self.cursor.filter_path is None or self._matching is not None
-        return Hold.OVER if had_it and is_known else Hold.NEVER
+    @property
+    def has_filter(self) -> bool:
+        return self.cursor.filter_path is not None
+
+    def state(self, letter: Any, now: datetime) -> DeliveryState:
+        """Returns how a message stands with the subscription."""
+        return delivery_state(self._facts(letter), retained_since=self.retained_since, now=now)
+
+    def has(self, letter: Any, now: datetime) -> bool:
+        """Whether a message is in the backlog."""
+        return self.state(letter, now) in BACKLOG
+
+    def is_free(self, letter: Any, now: datetime) -> bool:
+        """Whether a message of the backlog can be taken out of it without voiding ack ids that consumers hold.
+
+        All messages of an ordering key that are in one row are under one attempt id.
+        """
+        state = self.state(letter, now)
+        held = self._held.get(letter.seq)
+        is_shared = held is not None and held.row.ordering_key is not None and _is_out(held.row, now)
+        return state in BACKLOG and state not in TAKEN and not is_shared
+
+    def attempts(self, letter: Any) -> int:
+        """Returns how often a message was delivered that is not settled."""
+        held = self._held.get(letter.seq)
+        return 0 if held is None else held.parsed.attempts(held.ordinal)
+
+    def row_of(self, letter: Any) -> Any:
+        """Returns the row of a message that was handed out and is not settled; None: it was not, or is."""
+        held = self._held.get(letter.seq)
+        return None if held is None else held.row
+
+    def _facts(self, letter: Any) -> DeliveryFacts:
+        held = self._held.get(letter.seq)
+        key_row = self._keys.get(letter.ordering_key) if letter.ordering_key is not None else None
+        if key_row is not None and not self.cursor.ordered and not key_row.waits(letter.seq):
+            key_row = None
+        return DeliveryFacts(
+            seq=letter.seq,
+            publish_time=letter.publish_time,
+            expires_at=letter.expires_at,
+            next_seq=self.cursor.next_seq,
+            first_seq=self.cursor.first_seq,
+            row=None if held is None else held.parsed,
+            ordinal=0 if held is None else held.ordinal,
+            key_row=key_row,
+            matches=self._matching is None or letter.seq in self._matching,
+        )
 
     async def ask_filter(self, connection: HotConnection, letters: Sequence[Any]) -> None:
-        """Read which of these letters its filter matches, if it has one, of those that are in none of its rows."""
-        unknown = [letter for letter in letters if letter.seq not in self._open]
-        if self.cursor.filter_path is None or not unknown:
+        """Read which of these messages the subscription's filter matches, if it has one."""
+        if not self.has_filter or not letters:
             return
         asked = {
-            "shard_ids": [self.shard_id] * len(unknown),
-            "publish_times": [letter.publish_time for letter in unknown],
-            "seqs": [letter.seq for letter in unknown],
+            "shard_ids": [self.shard_id] * len(letters),
+            "publish_times": [letter.publish_time for letter in letters],
+            "seqs": [letter.seq for letter in letters],
             "filter_path": self.cursor.filter_path,
             "body_path": self.cursor.body_path,
         }
         rows = await run_by_shard(connection, _MATCH_LETTERS, asked)
-        self._matching = {row.seq for row in rows if row.matches}
+        self.note_matching({row.seq for row in rows if row.matches})
+
+    def note_matching(self, seqs: Collection[int]) -> None:
+        """The filter matches these, of the messages that are asked about."""
+        self._matching = seqs
 
     def take_rows(self, rows: Iterable[Any], keys: Mapping[int, str | None]) -> None:
         """What holds any of the sequences, each with its key."""
         for row in rows:
-            self.rows.append(row)
-            seqs = from_multirange(row.seqs)
-            self._open |= {seq: row for seq, bit in zip(seqs, row.open, strict=True) if bit == "1" and seq in keys}
-            if row.waiting is not None:
-                waiting = (seq for seq in from_multirange(row.waiting) if seq < self.cursor.next_seq)
-                self._waiting |= {seq: row for seq in waiting if keys[seq] == row.ordering_key}
+            parsed = delivery_row(row)
+            for ordinal in parsed.unsettled:
+                if parsed.seqs[ordinal] in keys:
+                    self._held[parsed.seqs[ordinal]] = _Held(row, parsed, ordinal)
+            if row.ordering_key is not None:
+                self._keys[row.ordering_key] = parsed
 
     async def look_ahead(self, connection: HotConnection, letters: Sequence[Any]) -> None:
         """Read what the cursor would have to pass to be past these letters, before any of its rows is locked."""
@@ -118,8 +173,8 @@ class Pile:
         asked = {
             "shard_id": self.shard_id,
             "subscription_id": self.subscription_id,
-            "since": self.retained_since,
             "filter_path": self.cursor.filter_path,
+            "body_path": self.cursor.body_path,
             "until_seq": last.seq,
             "until_publish_time": last.publish_time,
             "max_messages": MAX_PASSED,
@@ -157,7 +212,7 @@ class Pile:
         """What takes these letters out, for their messages to come back, or go where the `answer` says; none is
         out.
         """
-        taken = {letter.seq for letter in letters if self.holds(letter, now) is Hold.HELD}
+        taken = {letter.seq for letter in letters if self.is_free(letter, now)}
         if taken:
             yield from self._out_of_rows(taken, attempt_ids, now)
         yield from self._pass(taken, attempt_ids, now)
@@ -169,9 +224,9 @@ class Pile:
 
     def reaches(self, letter: Any, until: int | None) -> bool:
         """Whether it can be settled now, of what is held.  `until`: what `go_past` has returned."""
-        row = self._open.get(letter.seq)
-        if row is not None and row.ordering_key is not None and row.status == "exhausted":
-            return bool(letter.seq == _head(row))  # another is being dead-lettered, and why must be kept
+        held = self._held.get(letter.seq)
+        if held is not None and held.row.ordering_key is not None and held.row.status == "exhausted":
+            return held.ordinal == held.parsed.head  # another is being dead-lettered, and why must be kept
         return until is None or letter.seq <= until
 
     def passes(self, letter: Any) -> bool:
@@ -215,7 +270,7 @@ class Pile:
             yield journal_statement(self.shard_id, list(rows), now)
 
     def _rows_with(self, taken: Collection[int]) -> list[Any]:
-        return list({id(row): row for seq, row in self._open.items() if seq in taken}.values())
+        return list({id(held.row): held.row for seq, held in self._held.items() if seq in taken}.values())
 
     def _replace_runs(self, runs: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[Bound]:
         if runs:
@@ -267,7 +322,8 @@ class Pile:
         """A subscription without ordering has such rows of a snapshot of an ordered one."""
         keys: dict[str, list[int]] = {}
         for letter in letters:
-            may_wait = self.cursor.ordered or letter.seq in self._waiting
+            key_row = self._keys.get(letter.ordering_key)
+            may_wait = self.cursor.ordered or (key_row is not None and key_row.waits(letter.seq))
             if may_wait and letter.ordering_key is not None and letter.seq in taken:
                 keys.setdefault(letter.ordering_key, []).append(letter.seq)
         if keys:
@@ -278,11 +334,6 @@ class Pile:
 def _is_out(row: Any, now: datetime) -> bool:
     """Whether somebody has it just now, or the dead-letter forwarder is to send it on."""
     return bool(row.status == "exhausted" or (row.status == "delivering" and row.next_delivery_at > now))
-
-
-def _head(row: Any) -> int:
-    """The first message of a key's row that is not settled."""
-    return int(from_multirange(row.seqs)[row.open.find("1")])
 
 
 def _without(row: Any, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> dict[str, Any]:

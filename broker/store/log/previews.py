@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.domain.comparing import most_compared
+from broker.domain.delivery_state import unsettled
 from broker.domain.preview import MAX_PREVIEWED, Amount, Preview
-from broker.domain.sequences import bounds_of, from_bits, from_multirange, to_multirange
+from broker.domain.sequences import bounds_of, from_multirange, to_multirange
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection
 from broker.store.log.cursors import ShardSeek, lock, position_at
@@ -32,11 +33,17 @@ class Holding:
     out: set[int] = field(default_factory=set)
     waiting: dict[str, Sequence[tuple[int, int]]] = field(default_factory=dict)  # by key
     redriven: set[int] = field(default_factory=set)
+    redriven_keys: set[str] = field(default_factory=set)
     runs: list[_Run] = field(default_factory=list)
 
     def has(self, seq: int, key: str | None) -> bool:
-        if seq >= self.next_seq or seq in self.out:
-            return True
+        return seq >= self.next_seq or seq in self.out or self._waits(seq, key)
+
+    def is_redriven(self, seq: int, key: str | None) -> bool:
+        """Whether a message is delivered however old it is."""
+        return seq in self.redriven or (key in self.redriven_keys and self._waits(seq, key))
+
+    def _waits(self, seq: int, key: str | None) -> bool:
         return any(first <= seq < end for first, end in self.waiting.get(key or "", ()))
 
 
@@ -54,7 +61,7 @@ async def read_holding(connection: ResourceConnection, seek: ShardSeek) -> Holdi
 def _add(holding: Holding, row: Any) -> None:
     seqs, bits, key, waiting, first, last, redriven = row
     all_seqs = from_multirange(seqs)
-    still_open = [all_seqs[ordinal] for ordinal in from_bits(bits)]
+    still_open = [all_seqs[ordinal] for ordinal in unsettled(bits, ordered=key is not None)]
     if still_open:
         holding.out.update(still_open)
         holding.runs.append((first, last, to_multirange(still_open), None))
@@ -62,6 +69,8 @@ def _add(holding: Holding, row: Any) -> None:
         holding.redriven.update(still_open)
     if key is not None and (ranges := [(low, min(high, holding.next_seq)) for low, high in bounds_of(waiting)]):
         holding.waiting[key] = ranges
+        if redriven:
+            holding.redriven_keys.add(key)
         text = "{" + ",".join(f"[{low},{high})" for low, high in ranges if low < high) + "}"
         holding.runs.append((first, max(last, holding.next_publish_time), text, key))
 
@@ -131,7 +140,15 @@ class _Counting:
     seen_between: int = 0
     matching: Amount = field(default_factory=Amount)
 
-    def add(self, seq: int, publish_time: datetime, key: str | None, size: int, matches: bool) -> None:
+    def add(
+        self,
+        seq: int,
+        publish_time: datetime,
+        key: str | None,
+        expires_at: datetime | None,
+        size: int,
+        matches: bool,
+    ) -> None:
         if seq in self.seen:
             return
         self.seen.add(seq)
@@ -140,7 +157,10 @@ class _Counting:
             return
         self.matching.add(1, size)
         had, has = self.before.has(seq, key), self.after.has(seq, key)
-        retained = publish_time >= self.seek.retained_since or seq in self.before.redriven
+        is_past = publish_time < self.seek.retained_since or (
+            expires_at is not None and expires_at <= self.seek.now
+        )
+        retained = not is_past or self.before.is_redriven(seq, key)
         passed = seq < self.before.next_seq
         asked = passed and (has if self.time is None else publish_time >= self.time)
         if has and retained and passed:

@@ -10,10 +10,9 @@ from typing import Any
 
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import PURGED, Author
-from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
 from broker.domain.log_walk import LogWalk
-from broker.domain.purging import PurgeOutcome
+from broker.domain.outcome import Outcome
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
@@ -38,7 +37,7 @@ class PurgeStep:
 class Purged:
     """What became of each message, by its sequence.  `rest`: where to go on; None: the shard has no more."""
 
-    outcomes: Mapping[int, PurgeOutcome]
+    outcomes: Mapping[int, Outcome]
     rest: LogPosition | None
 
 
@@ -63,13 +62,13 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
     [pile] = by_shard[shard_id]
     await pile.look_ahead(connection, found)
     await lock_letters(connection, [pile], found)
-    held = [message for message in found if pile.holds(message, step.now) in (Hold.OUT, Hold.HELD)]
+    held = [message for message in found if pile.has(message, step.now)]
     until = pile.go_past(held)
     if until is not None and held[-1].seq > until:  # too much stands before it: the next step goes on there
         cut = next(message for message in held if message.seq > until)
         held, rest = held[: held.index(cut)], LogPosition(shard_id, cut.publish_time, cut.seq - 1)
     outcomes = {message.seq: _outcome(pile, message) for message in held}
-    taken = [message for message in held if outcomes[message.seq] is PurgeOutcome.PURGED]
+    taken = [message for message in held if outcomes[message.seq] is Outcome.PURGED]
     writes = list(pile.dropped(taken, attempt_ids, step.now, step.author, PURGED))
     if writes:
         await connection.run(*writes)
@@ -91,9 +90,9 @@ async def count_matching(
         raise FailedPrecondition("The subscription is detached, or was deleted.")
     [pile] = piles[shard_id]
     await lock_letters(connection, [pile], found, locked=False)
-    held = [message for message in found if pile.holds(message, now) in (Hold.OUT, Hold.HELD)]
+    held = [message for message in found if pile.has(message, now)]
     return Purged({message.seq: _outcome(pile, message) for message in held}, rest)
 
 
-def _outcome(pile: Pile, message: Any) -> PurgeOutcome:
-    return PurgeOutcome.PURGED if pile.reaches(message, None) else PurgeOutcome.OUTSTANDING
+def _outcome(pile: Pile, message: Any) -> Outcome:
+    return Outcome.PURGED if pile.reaches(message, None) else Outcome.OUTSTANDING

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from broker.domain.delivery_state import BACKLOG, TAKEN, DeliveryState
 from broker.domain.errors import FailedPrecondition
 from broker.domain.expiry import OF_ITS_OWN
 from broker.domain.journal import BUCKET, DISCARDED, PURGED, PUSH, SETTLING, SPAN, UNSETTLING, Author, Event
-from broker.domain.letter_standing import Hold
 from broker.domain.log_page import LogPosition
-from broker.domain.push_replay import Meant, Missed, Outcome
+from broker.domain.outcome import Outcome
+from broker.domain.push_replay import Meant, Missed
 from broker.domain.redrive import EVER
 from broker.domain.sequences import to_multirange
 from broker.domain.subscription import Subscription
@@ -115,14 +116,14 @@ def _is_expired(meant: Meant, told: Any) -> bool:
 
 def _held(pile: Pile, message: Any, now: datetime) -> Outcome | None:
     """What a message is that the subscription is not done with; None: it is."""
-    hold = pile.holds(message, now)
-    if hold is Hold.OUT:
+    state = pile.state(message, now)
+    if state in TAKEN:
         return Outcome.OUTSTANDING
-    if hold is Hold.HELD:
+    if state in BACKLOG:
         return Outcome.WAITING
-    if message.seq >= pile.cursor.next_seq:  # too old before anybody has come to it: the cursor passes it
-        return Outcome.NOT_RETAINED
-    return Outcome.EXPIRED if message.expires_at is not None and message.expires_at <= now else None
+    if message.expires_at is not None and message.expires_at <= now:
+        return Outcome.EXPIRED
+    return Outcome.NOT_RETAINED if state is DeliveryState.EXPIRED else None
 
 
 async def _judge(

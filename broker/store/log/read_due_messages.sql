@@ -4,11 +4,11 @@
 -- A message beyond the byte budget comes without its data: it exists, but this claim does not take it.
 -- parameters: shard_id int8, first_publish_times timestamptz[], last_publish_times timestamptz[], seqs text[],
 --     retained_since timestamptz, filter_path jsonpath, body_path jsonpath, max_bytes int8
--- columns: seq, publish_time, ordering_key, attributes, data, id_seq
+-- columns: seq, publish_time, ordering_key, attributes, data, id_seq, expires_at
 SELECT seq, publish_time, ordering_key, attributes,
-       CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data, id_seq
+       CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data, id_seq, expires_at
 FROM (
-    SELECT m.seq, m.publish_time, m.ordering_key, m.attributes::text AS attributes, m.data, m.id_seq,
+    SELECT m.seq, m.publish_time, m.ordering_key, m.attributes::text AS attributes, m.data, m.id_seq, m.expires_at,
            sum(m.size) OVER (
                ORDER BY m.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
@@ -16,7 +16,7 @@ FROM (
         %(first_publish_times)s::timestamptz[], %(last_publish_times)s::timestamptz[], %(seqs)s::text[]
     ) AS run (first_publish_time, last_publish_time, seqs)
     CROSS JOIN LATERAL (
-        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size, l.id_seq
+        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size, l.id_seq, l.expires_at
         FROM messages AS l
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs::int8multirange))
@@ -30,7 +30,7 @@ FROM (
               l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath
           ))
         UNION ALL
-        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size, l.id_seq
+        SELECT l.seq, l.publish_time, l.ordering_key, l.attributes, l.data, l.size, l.id_seq, l.expires_at
         FROM straggler_messages AS l
         WHERE l.shard_id = %(shard_id)s
           AND (l.publish_time, l.last_seq) >= (run.first_publish_time, lower(run.seqs::int8multirange))

@@ -4,10 +4,10 @@
 -- parameters: source_shard_id int8, subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[], filter_path jsonpath, body_path jsonpath, max_scanned int8
 -- columns: shard_id, publish_time, seq, source_seq, source_publish_time, reason, delivery_attempts,
---     resolution, is_there, ordering_key, matches
+--     resolution, is_there, ordering_key, expires_at, matches
 SELECT d.shard_id, d.publish_time, d.seq, d.source_seq, d.source_publish_time, d.reason,
        d.delivery_attempts, d.resolution,
-       l.seq IS NOT NULL AS is_there, l.ordering_key,
+       l.seq IS NOT NULL AS is_there, l.ordering_key, l.expires_at,
        (%(filter_path)s::jsonpath IS NULL OR coalesce(l.attributes @@ %(filter_path)s::jsonpath, false))
            AND (%(body_path)s::jsonpath IS NULL OR coalesce(
                message_matches(l.attributes, l.body, d.publish_time, %(body_path)s::jsonpath), false
@@ -31,7 +31,7 @@ FROM (
     LIMIT %(max_scanned)s
 ) AS d
 LEFT JOIN LATERAL (
-    SELECT m.seq, m.ordering_key, m.attributes, m.body
+    SELECT m.seq, m.ordering_key, m.expires_at, m.attributes, m.body
     FROM messages AS m
     WHERE m.shard_id = d.shard_id
       AND m.publish_time = d.publish_time
@@ -39,7 +39,7 @@ LEFT JOIN LATERAL (
       AND m.last_seq < d.seq + 1000
       AND m.seq = d.seq
     UNION ALL
-    SELECT m.seq, m.ordering_key, m.attributes, m.body
+    SELECT m.seq, m.ordering_key, m.expires_at, m.attributes, m.body
     FROM straggler_messages AS m
     WHERE m.shard_id = d.shard_id
       AND m.publish_time = d.publish_time

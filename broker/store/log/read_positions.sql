@@ -4,7 +4,7 @@
 SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
        -- There may be sequences that name nothing, behind all messages: a topic's transform has dropped them.
        CASE WHEN %(filter_path)s::jsonpath IS NULL AND unclaimed.publish_time IS NULL THEN 0
-            ELSE greatest(h.head - c.next_seq + 1, 0) END AS unclaimed,
+            ELSE greatest(h.head + 1 - greatest(c.next_seq, unclaimed.seq), 0) END AS unclaimed,
        (
            SELECT coalesce(sum(CASE
                WHEN d.ordering_key IS NULL THEN bit_count(d.open)
@@ -14,13 +14,16 @@ SELECT c.shard_id, c.next_publish_time, c.next_seq, h.head,
                    WHERE m.shard_id = d.shard_id
                      AND m.ordering_key = d.ordering_key
                      AND m.publish_time >= d.first_publish_time
+                     AND (d.redriven OR m.publish_time >= %(retained_since)s)
                      AND m.publish_time <= c.next_publish_time
                      AND (m.publish_time, m.seq) < (c.next_publish_time, c.next_seq)
                      AND m.seq <@ d.waiting
                )
            END), 0)::int8
            FROM delivery_attempts AS d
-           WHERE d.shard_id = c.shard_id AND d.subscription_id = c.subscription_id
+           WHERE d.shard_id = c.shard_id
+             AND d.subscription_id = c.subscription_id
+             AND (d.redriven OR d.last_publish_time >= %(retained_since)s)
        ) AS outstanding,
        coalesce(out.publish_time, first_out.first_publish_time) AS oldest_outstanding,
        CASE WHEN %(filter_path)s::jsonpath IS NULL THEN unclaimed.publish_time ELSE scan.oldest END AS oldest_unclaimed,
@@ -71,7 +74,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS out ON true
 LEFT JOIN LATERAL (
-    SELECT b.publish_time
+    SELECT b.publish_time, b.last_seq - b.count + 1 AS seq
     FROM message_batches AS b
     WHERE b.shard_id = c.shard_id
       AND (b.publish_time, b.last_seq) >= (c.next_publish_time, c.next_seq)
@@ -81,7 +84,7 @@ LEFT JOIN LATERAL (
 ) AS unclaimed ON %(filter_path)s::jsonpath IS NULL
 LEFT JOIN LATERAL (
     SELECT count(*) AS scanned, count(*) FILTER (WHERE m.matches) AS matching,
-           min(m.publish_time) FILTER (WHERE m.matches AND m.publish_time >= %(retained_since)s) AS oldest
+           min(m.publish_time) FILTER (WHERE m.matches) AS oldest
     FROM (
         SELECT l.publish_time,
                l.attributes @@ %(filter_path)s::jsonpath
@@ -93,7 +96,7 @@ LEFT JOIN LATERAL (
         WHERE l.shard_id = c.shard_id
           AND (l.publish_time, l.last_seq) >= (c.next_publish_time, c.next_seq)
           AND l.seq >= c.next_seq
-          AND l.publish_time >= c.next_publish_time
+          AND l.publish_time >= greatest(c.next_publish_time, %(retained_since)s)
         ORDER BY l.publish_time, l.last_seq
         LIMIT %(max_scanned)s
     ) AS m

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from broker.domain.delivery_state import BACKLOG, DeliveryState
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import Author, Event, ranges_of, rows_of
-from broker.domain.redrive import Chosen, Outcome
-from broker.domain.sequences import from_multirange
+from broker.domain.outcome import Outcome
+from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
@@ -38,7 +39,7 @@ from broker.store.log.journal import journal_statement
 from broker.store.log.letter_groups import Group, Recipient, offer, read_groups
 from broker.store.log.lost_letters import put_back
 from broker.store.log.pending_rows import Pending, PendingRows
-from broker.store.log.piles import Pile, lock_holding, lock_letters, lock_piles
+from broker.store.log.piles import Located, Pile, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
@@ -46,6 +47,8 @@ _FIND_LOGGED = statements.hot("find_logged")
 _FORGET_LETTERS = statements.hot("forget_letters")
 _LIST_PILES = statements.hot("list_piles")
 _MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
+# A message that the subscription has again; what is past its time a claim has yet to let go.
+_THERE = BACKLOG | {DeliveryState.EXPIRED}
 _MORE = 20  # letters beyond those that are wanted: of the last message there may be several
 
 
@@ -95,7 +98,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
         return Redriven({}, next_seq)
     logged: set[int] = set()
     if step.recipient is None:
-        logged = await _decide(connection, step, groups, own.next_seq)
+        logged = await _decide(connection, step, groups, own)
         wanted = _lost(groups, logged) if connection.is_distributed else ()
     else:
         await _leave_retracted(connection, step.shard_id, groups)
@@ -110,7 +113,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
         await offer(step.recipient, groups)
     writes = [
         *_takes_out(step, groups, piles, attempt_ids),
-        *_brings_back(step, groups, own, logged, attempt_ids),
+        *_brings_back(step, groups, own.cursor, logged, attempt_ids),
         *_tells(step, groups),
     ]
     await _write(connection, step, groups, writes)
@@ -149,7 +152,7 @@ def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[Group], int | N
     return groups, next_seq
 
 
-async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Any, dict[int, list[Pile]]]:
+async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Pile, dict[int, list[Pile]]]:
     """The subscription's own, and the piles of each shard in which its letters lie: all at once, in the one order.
 
     Raises FailedPrecondition.
@@ -160,7 +163,7 @@ async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Any, 
     locked = await lock_piles(
         connection, shard_ids=shard_ids, own=(owner, [step.shard_id]), consumable=step.consumable, now=step.now
     )
-    own = [pile.cursor for pile in locked.get(step.shard_id, ()) if pile.subscription_id == owner]
+    own = [pile for pile in locked.get(step.shard_id, ()) if pile.subscription_id == owner]
     if not own:
         raise FailedPrecondition("The subscription is detached, or was deleted.")
     return own[0], {shard_id: locked.get(shard_id, []) for shard_id in shard_ids}
@@ -197,7 +200,7 @@ def _chosen_of(step: Redrive, groups: Sequence[Group], piles: Piles) -> list[Gro
     return chosen
 
 
-async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Group], next_seq: int) -> set[int]:
+async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Group], own: Pile) -> set[int]:
     """Decide on the others; returns those that the log still has."""
     open_groups = [group for group in groups if group.outcome is None]
     if not open_groups:
@@ -210,13 +213,15 @@ async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Gro
     logged = {row.seq: row.ordering_key for row in found}
     for group in open_groups:
         group.ordering_key = logged[group.seq] if group.seq in logged else _key_of(group.letters)
-    keys = {group.seq: group.ordering_key for group in open_groups}
-    rows = await lock_holding(connection, step.shard_id, [step.chosen.subscription_id], keys)
-    standing = _standing(rows, keys)
+    messages = {
+        group.seq: Located(group.seq, group.letters[0].source_publish_time, group.ordering_key)
+        for group in open_groups
+    }
+    await lock_letters(connection, [own], list(messages.values()))
     missing = [group.seq for group in open_groups if group.seq not in logged]
     retracted = await read_retracted(connection, shard_id=step.shard_id, seqs=missing) if missing else ()
     for group in open_groups:
-        if group.seq >= next_seq or group.seq in standing:
+        if own.state(messages[group.seq], step.now) in _THERE:
             group.outcome = Outcome.ALREADY_THERE
         elif group.seq in retracted:
             group.outcome = Outcome.RETRACTED
@@ -234,17 +239,6 @@ async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Seq
     for group in groups:
         if group.outcome is None and group.seq in retracted:
             group.outcome = Outcome.RETRACTED
-
-
-def _standing(rows: Sequence[Any], keys: Mapping[int, str | None]) -> set[int]:
-    """What the subscription has of them: out, to come again, or waiting for its key."""
-    standing: set[int] = set()
-    for row in rows:
-        seqs = from_multirange(row.seqs)
-        standing.update(seq for seq, bit in zip(seqs, row.open, strict=True) if bit == "1")
-        if row.waiting is not None:
-            standing.update(seq for seq in from_multirange(row.waiting) if keys[seq] == row.ordering_key)
-    return standing
 
 
 def _go_past(groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]) -> int | None:

@@ -4,16 +4,17 @@ One transaction, of which the caller begins and ends the rest.  As what a redriv
 row that nobody has had yet, for its own sequence; what the subscription has anyway is left as it is.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from broker.domain.delivery_state import BACKLOG, TAKEN, DeliveryState
 from broker.domain.errors import FailedPrecondition
 from broker.domain.journal import Author
-from broker.domain.letter_standing import Hold
-from broker.domain.resend import ANSWER, Outcome
+from broker.domain.outcome import Outcome
+from broker.domain.resend import ANSWER
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard
@@ -25,10 +26,7 @@ from broker.store.log.piles import Pile, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
 _LOCATE_MESSAGES = statements.hot("locate_messages")
-_READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _READ_HEADS = statements.hot("read_heads")
-
-_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 Id = tuple[int, int]  # shard, sequence
 
@@ -87,45 +85,21 @@ async def _judge(
         outcomes |= dict.fromkeys(retracted, Outcome.RETRACTED)
     messages = sorted(located, key=lambda row: row.seq)
     await lock_letters(connection, [pile], messages)
-    matching = await _matching(connection, asked.subscription, pile.shard_id, messages)
+    await pile.ask_filter(connection, messages)
     again = []
     for message in messages:
-        outcome = _outcome(asked, pile, message, matching)
+        outcome = _outcome(pile.state(message, asked.now))
         outcomes[message.seq] = outcome
         if outcome is Outcome.RESENT:
             again.append(message)
     return outcomes, again
 
 
-def _outcome(asked: Resend, pile: Pile, message: Any, matching: Collection[int]) -> Outcome:
-    hold = pile.holds(message, asked.now)
-    if hold is Hold.OUT:
+def _outcome(state: DeliveryState) -> Outcome:
+    if state in TAKEN:
         return Outcome.OUTSTANDING
-    if message.seq not in matching:
-        return Outcome.FILTERED
-    if hold is Hold.HELD:
+    if state in BACKLOG:
         return Outcome.WAITING
-    if message.seq >= pile.cursor.next_seq:  # too old before anybody has come to it: the cursor passes it
+    if state is DeliveryState.EXPIRED:  # a claim has yet to let it go, whatever is written now
         return Outcome.NOT_RETAINED
-    return Outcome.RESENT
-
-
-async def _matching(
-    connection: HotConnection, subscription: Subscription, shard_id: int, messages: Sequence[Any]
-) -> set[int]:
-    """Which of these the filter matches: a claim asks it of whatever comes again."""
-    if subscription.filter_path is None or not messages:
-        return {message.seq for message in messages}
-    times = [message.publish_time for message in messages]
-    asked = {
-        "shard_id": shard_id,
-        "first_publish_times": times,
-        "last_publish_times": times,
-        "seqs": [f"{{[{message.seq},{message.seq + 1})}}" for message in messages],
-        "retained_since": _EVER,
-        "filter_path": subscription.filter_path,
-        "body_path": subscription.body_path,
-        "max_bytes": 1,  # the bodies are not wanted
-    }
-    [rows] = await connection.run((_READ_DUE_MESSAGES, asked))
-    return {row.seq for row in rows}
+    return Outcome.FILTERED if state is DeliveryState.FILTERED else Outcome.RESENT

@@ -20,15 +20,15 @@ from typing import Any
 from broker.domain.errors import Aborted
 from broker.domain.journal import Author, Event, Row, ranges_of, rows_of
 from broker.domain.message_id import FIRST_ID_SEQ
-from broker.domain.retraction import Outcome, Retraction, Standing, check_answers
+from broker.domain.outcome import Outcome
+from broker.domain.retraction import Retraction, Standing, check_answers, standing_of
 from broker.domain.sequences import from_multirange, to_bits
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, one_by_one, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.locks import HOLD_RETENTION
-from broker.store.log.due_attempt import attempt_numbers
 from broker.store.log.journal import journal_statement
-from broker.store.log.piles import lock_holding, lock_piles
+from broker.store.log.piles import Pile, lock_letters, lock_piles
 from broker.store.log.retracted import Id, insertions, read_retractions
 
 _TAKE_SCHEDULED_MESSAGES = statements.hot("take_scheduled_messages")
@@ -65,14 +65,13 @@ class Done:
 
 @dataclass(slots=True)
 class _Shard:
-    """What is found in one.  `messages`: by sequence, as locate_messages.sql has them; `rows`: by subscription,
-    what holds any of them; `standings`: by subscription and sequence; `returned`: rows, and what goes out of them.
+    """What is found in one.  `messages`: by sequence, as locate_messages.sql has them; `standings`: by subscription
+    and sequence; `returned`: rows, and what goes out of them.
     """
 
     shard_id: int
-    cursors: Sequence[Any]
+    piles: Sequence[Pile]
     messages: Mapping[int, Any] = field(default_factory=dict)
-    rows: Mapping[int, Sequence[Any]] = field(default_factory=dict)
     standings: dict[int, dict[int, Standing]] = field(default_factory=dict)
     returned: dict[int, tuple[Any, set[int]]] = field(default_factory=dict)
 
@@ -87,10 +86,8 @@ async def retract(connection: HotConnection, asked: Asked) -> Done:
     taken, seqs = await _resolved(connection, asked.ids)
     shard_ids = sorted({shard_id for shard_id, _ in seqs})
     piles = await lock_piles(connection, shard_ids=shard_ids, consumable=(), now=asked.now)
-    shards = {
-        shard_id: _Shard(shard_id, [pile.cursor for pile in piles.get(shard_id, ())]) for shard_id in shard_ids
-    }
-    subscriptions = {cursor.subscription_id for shard in shards.values() for cursor in shard.cursors}
+    shards = {shard_id: _Shard(shard_id, piles.get(shard_id, ())) for shard_id in shard_ids}
+    subscriptions = {pile.subscription_id for shard in shards.values() for pile in shard.piles}
     check_answers(len(asked.ids), len(subscriptions))
     known, heads = await _find(connection, asked.ids, seqs, shards)
     for shard in shards.values():
@@ -134,78 +131,38 @@ async def _find(
 
 async def _lock_rows(connection: HotConnection, shard: _Shard) -> None:
     """The rows that hold any of the messages: those of acks, of nacks and of the dead-letter forwarder wait."""
-    if not shard.messages or not shard.cursors:
-        return
-    subscription_ids = [cursor.subscription_id for cursor in shard.cursors]
-    keys = {seq: message.ordering_key for seq, message in shard.messages.items()}
-    rows: dict[int, list[Any]] = {}
-    for row in await lock_holding(connection, shard.shard_id, subscription_ids, keys):
-        rows.setdefault(row.subscription_id, []).append(row)
-    shard.rows = rows
+    await lock_letters(connection, shard.piles, list(shard.messages.values()))
 
 
 async def _judge(connection: HotConnection, shard: _Shard, now: datetime) -> None:
-    passed: list[tuple[int, int]] = []  # subscriptions with a filter: acked, or was it left out?
-    for cursor in shard.cursors:
-        standings = shard.standings[cursor.subscription_id] = {}
-        held = _held(shard, cursor, now)
-        for seq in shard.messages:
-            if cursor.first_seq is not None and seq < cursor.first_seq:
-                continue  # it was never the subscription's
-            if seq in held:
-                standings[seq] = held[seq]
-            elif seq >= cursor.next_seq:
-                standings[seq] = Standing.IN_TIME
-            else:
-                standings[seq] = Standing.DONE_WITH
-                if cursor.filter_path is not None:
-                    passed.append((cursor.subscription_id, seq))
-    for subscription_id, seq in await _unmatched(connection, shard, passed):
-        shard.standings[subscription_id][seq] = Standing.IN_TIME
+    await _ask_filters(connection, shard)
+    for pile in shard.piles:
+        standings = shard.standings[pile.subscription_id] = {}
+        for seq, message in shard.messages.items():
+            standing = standing_of(pile.state(message, now), pile.attempts(message))
+            if standing is None:
+                continue
+            standings[seq] = standing
+            row = pile.row_of(message)
+            if row is not None and standing is not Standing.OUTSTANDING:
+                shard.returned.setdefault(id(row), (row, set()))[1].add(seq)
 
 
-def _held(shard: _Shard, cursor: Any, now: datetime) -> dict[int, Standing]:
-    """What the subscription has been handed out of them and is not settled, and what waits for its key."""
-    held: dict[int, Standing] = {}
-    for row in shard.rows.get(cursor.subscription_id, ()):
-        if row.waiting is not None:
-            waiting = (seq for seq in from_multirange(row.waiting) if seq < cursor.next_seq)
-            keys = {seq: message.ordering_key for seq, message in shard.messages.items()}
-            held |= {seq: Standing.IN_TIME for seq in waiting if keys.get(seq) == row.ordering_key}
-        numbers = None if row.ordering_key is None else attempt_numbers(row.attempt_numbers)
-        for ordinal, seq in enumerate(from_multirange(row.seqs)):
-            if seq in shard.messages and row.open[ordinal] == "1":
-                number = row.attempt_number if numbers is None else numbers[ordinal]
-                held[seq] = _of_row(row, ordinal, number, now)
-                if held[seq] is not Standing.OUTSTANDING:
-                    shard.returned.setdefault(id(row), (row, set()))[1].add(seq)
-    return held
-
-
-def _of_row(row: Any, ordinal: int, number: int, now: datetime) -> Standing:
-    if _is_with_somebody(row, now) and (row.ordering_key is None or ordinal < row.out_count):
-        return Standing.OUTSTANDING
-    return Standing.RETURNED if number else Standing.IN_TIME
-
-
-def _is_with_somebody(row: Any, now: datetime) -> bool:
-    return bool(row.status == "delivering" and row.next_delivery_at > now)
-
-
-async def _unmatched(
-    connection: HotConnection, shard: _Shard, passed: Collection[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    if not passed:
-        return []
-    seqs = sorted({seq for _, seq in passed})
+async def _ask_filters(connection: HotConnection, shard: _Shard) -> None:
+    """Of all subscriptions at once, as far as they have filters: a message was acked, or left out."""
+    filtered = {pile.subscription_id: pile for pile in shard.piles if pile.has_filter}
+    if not filtered or not shard.messages:
+        return
     where = {
         "shard_id": shard.shard_id,
-        "subscription_ids": sorted({subscription_id for subscription_id, _ in passed}),
-        "publish_times": [shard.messages[seq].publish_time for seq in seqs],
-        "seqs": seqs,
+        "subscription_ids": sorted(filtered),
+        "publish_times": [message.publish_time for message in shard.messages.values()],
+        "seqs": list(shard.messages),
     }
     [rows] = await connection.run((_FIND_UNMATCHED, where))
-    return [each for row in rows if (each := (row.subscription_id, row.seq)) in passed]
+    unmatched = {(row.subscription_id, row.seq) for row in rows}
+    for subscription_id, pile in filtered.items():
+        pile.note_matching({seq for seq in shard.messages if (subscription_id, seq) not in unmatched})
 
 
 # --- what is written ----------------------------------------------------------------------------------------------
@@ -356,8 +313,9 @@ def _by_name(
         if id_ not in seqs:
             continue
         seq = seqs[id_]
-        for cursor in shards[id_[0]].cursors:
-            standing = shards[id_[0]].standings[cursor.subscription_id].get(seq)
+        for pile in shards[id_[0]].piles:
+            cursor = pile.cursor
+            standing = shards[id_[0]].standings[pile.subscription_id].get(seq)
             if id_ in known and (cursor.first_seq is None or seq >= cursor.first_seq):
                 standing = known[id_].standings.get(cursor.subscription_id, Standing.IN_TIME)
             if standing is not None:

@@ -1,6 +1,6 @@
--- How many messages of each of some attempts are out: neither acked nor nacked, their ack deadline not passed.
+-- How many messages of each of some attempts are outstanding: neither acked nor nacked, their ack deadline not passed.
 -- parameters: shard_ids int8[], subscription_ids int8[], attempt_ids int8[], now timestamptz
-SELECT a.number, sum(bit_count(d.open))::int8
+SELECT a.number, sum(bit_count(coalesce(substring(d.open FROM 1 FOR d.out_count), d.open)))::int8
 FROM unnest(%(shard_ids)s::int8[], %(subscription_ids)s::int8[], %(attempt_ids)s::int8[]) WITH ORDINALITY
     AS a (shard_id, subscription_id, attempt_id, number)
 JOIN delivery_attempts AS d

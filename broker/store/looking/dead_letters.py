@@ -9,7 +9,6 @@ import msgspec
 
 from broker.domain.dead_letter_list import MAX_LETTERS, DeadLetter, LetterList, LetterPage, LetterPosition, Trait
 from broker.domain.delivery import MAX_RESPONSE_BYTES
-from broker.domain.letter_standing import Hold
 from broker.domain.redrive import END_OF_TIME, EVER, Chosen
 from broker.domain.topic import DELETED_TOPIC
 from broker.store.driver import statements
@@ -20,7 +19,6 @@ from broker.store.log.letter_groups import Group
 
 _READ_LETTER_MESSAGES = statements.hot("read_letter_messages")
 
-_HAS = frozenset({Hold.OUT, Hold.HELD})
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -132,7 +130,7 @@ class _Walk:
             return
         topic = found.topics.get(letter.letter_shard)
         piles = found.piles.get(letter.letter_shard, ())
-        holding = [pile.name for pile in piles if pile.holds(row, self.asked.now) in _HAS]
+        holding = [pile.name for pile in piles if pile.has(row, self.asked.now)]
         name = DELETED_TOPIC if topic is None else topic.topic
         self.found.append(replace(letter, topic=name, subscriptions=sorted(holding)))
         self.room -= len(letter.data or b"") + len(letter.attributes_text)
@@ -143,7 +141,7 @@ def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:
 
     def rank(letter: Any) -> tuple[bool, datetime]:
         piles = found.piles.get(letter.shard_id, ())
-        return any(pile.holds(letter, now) in _HAS for pile in piles), letter.publish_time
+        return any(pile.has(letter, now) for pile in piles), letter.publish_time
 
     return max((letter for letter in group.letters if letter.matches), key=rank, default=group.letters[-1])
 

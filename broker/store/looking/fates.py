@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from broker.domain.comparing import most_compared
+from broker.domain.delivery_state import DeliveryFacts, DeliveryRow
 from broker.domain.fate import MAX_COUNTED, DeadLetterFact, Facts
 from broker.domain.message_id import message_id
 from broker.domain.standing_page import StandingMessage
@@ -16,8 +17,9 @@ from broker.filtering.body import MAX_BODY_BYTES
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.chosen_letters import resolved_of
+from broker.store.log.delivery_rows import delivery_row
 from broker.store.log.scheduled_messages import id_seqs_at, sequence_of
-from broker.store.looking.standing_messages import standing_in, with_ids
+from broker.store.looking.standing_messages import standing_message
 
 _FIND_MESSAGE = statements.hot("find_message")
 _FIND_GAP = statements.hot("find_gap")
@@ -88,19 +90,13 @@ async def read_facts(
 
 
 async def _with_ids(connection: HotConnection, found: list[Facts]) -> list[Facts]:
-    """Those who hold others are known by their sequences; they are told by their ids."""
-    holders = {facts.held_by for facts in found} | {facts.standing.held_by for facts in found if facts.standing}
-    shard_ids = {facts.shard_id for facts in found}
-    sequences = [(shard_id, seq) for shard_id in shard_ids for seq in holders if seq is not None]
+    """Messages that block others are stored by their sequences, and reported by their ids."""
+    sequences = [(facts.shard_id, facts.blocked_by) for facts in found if facts.blocked_by is not None]
     if not sequences:
         return found
     names = await id_seqs_at(connection, sequences)
     return [
-        replace(
-            facts,
-            held_by=facts.held_by and names[facts.shard_id, facts.held_by],
-            standing=facts.standing and with_ids([facts.standing], names)[0],
-        )
+        facts if facts.blocked_by is None else replace(facts, blocked_by=names[facts.shard_id, facts.blocked_by])
         for facts in found
     ]
 
@@ -136,31 +132,61 @@ def _facts(
     matches: bool,
     dead_letter: DeadLetterFact | None,
 ) -> Facts:
+    held = _held(row.rows, message.seq)
+    key_row = None if row.key_row is None else delivery_row(_named(json.loads(row.key_row)))
+    blocker = next(
+        (each for each in (held and held.parsed, key_row) if each and each.ordering_key is not None), None
+    )
     return Facts(
         subscription=subscription,
         shard_id=message.shard_id,
-        seq=message.seq,
-        publish_time=message.publish_time,
-        expires_at=message.expires_at,
-        ordering_key=message.ordering_key,
-        next_seq=row.next_seq,
-        first_seq=row.first_seq,
-        matches=matches,
-        standing=_standing(row.rows, message, now),
-        held_by=row.held_by,
-        waits=row.waits,
-        redriven=row.redriven,
+        delivery=DeliveryFacts(
+            seq=message.seq,
+            publish_time=message.publish_time,
+            expires_at=message.expires_at,
+            next_seq=row.next_seq,
+            first_seq=row.first_seq,
+            row=None if held is None else held.parsed,
+            ordinal=0 if held is None else held.ordinal,
+            key_row=key_row,
+            matches=matches,
+        ),
+        standing=None if held is None else _standing(held, message, now),
+        blocked_by=None if blocker is None else blocker.blocker,
         dead_letter=dead_letter,
+        is_ordered=bool(message.ordering_key) and subscription.enable_message_ordering,
     )
 
 
-def _standing(text: str | None, message: LoggedMessage, now: datetime) -> StandingMessage | None:
-    for row in json.loads(text or "[]"):
-        times = {name: row[name] and datetime.fromisoformat(row[name]) for name in ("at", "delivered_at")}
-        for standing in standing_in(SimpleNamespace(**row | times), message.shard_id, now):
-            if standing.seq == message.seq:
-                return replace(standing, failure=row["failure"], redriven=row["redriven"])
+class _Held(NamedTuple):
+    row: Any
+    parsed: DeliveryRow
+    ordinal: int
+
+
+def _held(text: str | None, seq: int) -> _Held | None:
+    """The row in which a message is not settled, and its ordinal."""
+    for fields in json.loads(text or "[]"):
+        row = _named(fields)
+        parsed = delivery_row(row)
+        for ordinal in parsed.unsettled:
+            if parsed.seqs[ordinal] == seq:
+                return _Held(row, parsed, ordinal)
     return None
+
+
+def _named(fields: dict[str, Any]) -> Any:
+    times = {
+        name: fields[name] and datetime.fromisoformat(fields[name])
+        for name in ("next_delivery_at", "delivered_at")
+        if name in fields
+    }
+    return SimpleNamespace(**fields | times)
+
+
+def _standing(held: _Held, message: LoggedMessage, now: datetime) -> StandingMessage:
+    standing = standing_message(held.row, held.parsed, held.ordinal, message.shard_id, now)
+    return replace(standing, failure=held.row.failure, redriven=held.row.redriven)
 
 
 def _dead_letter(row: Any) -> DeadLetterFact:

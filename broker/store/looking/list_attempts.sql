@@ -1,11 +1,11 @@
 -- Rows of what was handed out, from one on, in the order of their ids; nothing is locked.
 -- parameters: shard_id int8, subscription_id int8, attempt_id int8, part int8, max_rows int8
--- columns: attempt_id, part, status, attempt_number, at, delivered_at, seqs, open, first_publish_time,
---     last_publish_time, ordering_key, out_count, attempt_numbers, waits, redriven
+-- columns: attempt_id, part, status, attempt_number, next_delivery_at, delivered_at, seqs, open, first_publish_time,
+--     last_publish_time, ordering_key, out_count, attempt_numbers, waiting, waits, redriven
 SELECT attempt_id, part, status, attempt_number,
-       CASE WHEN status <> 'exhausted' THEN next_delivery_at END AS at,  -- that is infinity
+       CASE WHEN status <> 'exhausted' THEN next_delivery_at END AS next_delivery_at,  -- that is infinity
        delivered_at, seqs::text AS seqs, open::text AS open, first_publish_time, last_publish_time, ordering_key,
-       coalesce(out_count, bit_length(open)) AS out_count, coalesce(attempt_numbers::text, '{}') AS attempt_numbers,
+       out_count, attempt_numbers::text AS attempt_numbers, NULL::text AS waiting,
        coalesce(NOT isempty(waiting), false) AS waits, coalesce(redriven, false) AS redriven
 FROM delivery_attempts
 WHERE shard_id = %(shard_id)s

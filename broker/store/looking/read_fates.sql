@@ -1,31 +1,31 @@
 -- What the shard of a message knows of it for each of some subscriptions; nothing is locked.  `rows`: what was handed out
--- with it among.  `held_by`: the first message that is out of its ordering key, and `waits` for it, before the cursor;
--- where subscriptions are `ordered`.
+-- with it among; `key_row`: the row of its ordering key, where subscriptions are `ordered`.
 -- parameters: shard_id int8, seq int8, ordering_key text, subscription_ids int8[], ordered bool[]
--- columns: subscription_id, next_seq, first_seq, rows, held_by, waits, redriven
+-- columns: subscription_id, next_seq, first_seq, rows, key_row
 SELECT s.subscription_id, c.next_seq, c.first_seq,
        (
            SELECT jsonb_agg(jsonb_build_object(
                'status', a.status, 'attempt_number', a.attempt_number, 'seqs', a.seqs::text, 'open', a.open::text,
-               'at', CASE WHEN a.status <> 'exhausted' THEN a.next_delivery_at END,
+               'next_delivery_at', CASE WHEN a.status <> 'exhausted' THEN a.next_delivery_at END,
                'delivered_at', a.delivered_at, 'ordering_key', a.ordering_key,
-               'out_count', coalesce(a.out_count, bit_length(a.open)),
+               'out_count', a.out_count, 'waiting', NULL,
                'attempt_numbers', coalesce(a.attempt_numbers::text, '{}'), 'failure', a.failure,
                'redriven', coalesce(a.redriven, false)
            ))::text
            FROM delivery_attempts AS a
            WHERE a.shard_id = %(shard_id)s AND a.subscription_id = s.subscription_id AND a.seqs @> %(seq)s
        ) AS rows,
-       k.held_by, coalesce(k.waits, false) AS waits, coalesce(k.redriven, false) AS redriven
+       k.key_row
 FROM unnest(%(subscription_ids)s::int8[], %(ordered)s::bool[]) AS s (subscription_id, ordered)
 LEFT JOIN cursors AS c ON c.shard_id = %(shard_id)s AND c.subscription_id = s.subscription_id
 LEFT JOIN LATERAL (
-    SELECT CASE position(B'1' IN a.open)
-               WHEN 0 THEN NULL
-               WHEN 1 THEN lower(a.seqs)
-               ELSE nth_sequence(a.seqs, position(B'1' IN a.open))
-           END AS held_by,
-           a.waiting @> %(seq)s AS waits, a.redriven
+    SELECT jsonb_build_object(
+               'status', a.status, 'attempt_number', a.attempt_number, 'seqs', a.seqs::text, 'open', a.open::text,
+               'next_delivery_at', CASE WHEN a.status <> 'exhausted' THEN a.next_delivery_at END,
+               'ordering_key', a.ordering_key, 'out_count', a.out_count, 'attempt_numbers', a.attempt_numbers::text,
+               'waiting', (a.waiting * int8multirange(int8range(%(seq)s, %(seq)s, '[]')))::text,
+               'redriven', coalesce(a.redriven, false)
+           )::text AS key_row
     FROM delivery_attempts AS a
     WHERE s.ordered
       AND a.shard_id = %(shard_id)s AND a.subscription_id = s.subscription_id

@@ -51,14 +51,12 @@ CROSS JOIN LATERAL (
         SELECT a.status, a.attempt_number, a.first_publish_time, a.last_publish_time, head.seq,
                head.seq IS NOT NULL AND (a.redriven OR a.last_publish_time >= p.retained_since) AS is_open,
                CASE
+                   WHEN NOT (coalesce(a.redriven, false) OR a.last_publish_time >= p.retained_since
+                             OR a.status = 'exhausted') THEN within.deadline
                    WHEN a.ordering_key IS NULL THEN bit_count(a.open)
                    ELSE (SELECT coalesce(sum(upper(r) - lower(r)), 0) FROM unnest(unsettled(a.seqs, a.open)) AS r)
                END AS messages,
-               CASE
-                   WHEN a.status <> 'delivering' OR a.next_delivery_at <= %(now)s THEN 0
-                   WHEN a.out_count IS NULL THEN bit_count(a.open)
-                   ELSE bit_count(substring(a.open FROM 1 FOR a.out_count))
-               END AS within_deadline,
+               within.deadline AS within_deadline,
                CASE WHEN a.ordering_key IS NOT NULL AND head.seq IS NOT NULL THEN jsonb_build_object(
                    'ordering_key', a.ordering_key, 'seq', head.seq, 'attempt_number', a.attempt_number,
                    'status', a.status, 'delivered_at', extract(epoch FROM a.delivered_at)
@@ -71,6 +69,12 @@ CROSS JOIN LATERAL (
                 ELSE nth_sequence(a.seqs, position(B'1' IN a.open))
             END AS seq
         ) AS head
+        CROSS JOIN LATERAL (
+            SELECT CASE
+                WHEN a.status <> 'delivering' OR a.next_delivery_at <= %(now)s THEN 0
+                ELSE bit_count(coalesce(substring(a.open FROM 1 FOR a.out_count), a.open))
+            END AS deadline
+        ) AS within
         WHERE a.shard_id = p.shard_id AND a.subscription_id = p.subscription_id
         ORDER BY a.attempt_id, a.part
         LIMIT %(max_attempts)s
@@ -136,7 +140,9 @@ LEFT JOIN LATERAL (
     FROM (
         SELECT (
             SELECT coalesce(sum(upper(r) - lower(r)), 0)
-            FROM unnest(a.waiting * int8multirange(int8range(l.last_seq - l.count, l.last_seq, '(]'))) AS r
+            FROM unnest(a.waiting * int8multirange(
+                int8range(l.last_seq - l.count, least(l.last_seq, p.next_seq - 1), '(]')
+            )) AS r
         ) AS messages
         FROM delivery_attempts AS a
         JOIN message_batches AS l
@@ -146,6 +152,7 @@ LEFT JOIN LATERAL (
          AND (a.redriven OR l.publish_time >= p.retained_since)
          AND l.publish_time <= p.next_publish_time
          AND l.last_seq >= lower(a.waiting)
+         AND l.last_seq - l.count < p.next_seq
         WHERE p.ordered
           AND a.shard_id = p.shard_id
           AND a.subscription_id = p.subscription_id

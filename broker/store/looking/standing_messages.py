@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.domain.delivery import MAX_RESPONSE_BYTES
-from broker.domain.message_state import MessageState
-from broker.domain.sequences import from_bits, from_multirange, to_multirange
+from broker.domain.delivery_state import TAKEN, DeliveryRow, DeliveryState
+from broker.domain.sequences import to_multirange
 from broker.domain.standing_page import (
     MAX_SCANNED,
     StandingList,
@@ -21,7 +21,7 @@ from broker.domain.standing_page import (
 )
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.due_attempt import attempt_numbers
+from broker.store.log.delivery_rows import delivery_row
 from broker.store.log.scheduled_messages import id_seqs_at
 
 _LIST_ATTEMPTS = statements.hot("list_attempts")
@@ -32,7 +32,8 @@ _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _ROWS = 100  # that are read at a time
 _CHUNK = 200  # messages that are read with their data at a time
 _EVER = datetime.min.replace(tzinfo=UTC)
-_IN_LOG = frozenset({MessageState.WAITING, MessageState.BLOCKED})
+_WITH_TIME = frozenset({DeliveryState.OUTSTANDING, DeliveryState.RETRYING})
+_IN_LOG = frozenset({DeliveryState.WAITING, DeliveryState.BLOCKED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +129,13 @@ class _Walk:
             position = await self._take(chunk, row, position)
             if position.seq < chunk[-1].seq:
                 return position
-        while row.waits and MessageState.BLOCKED in self.asked.page.states:
+        while row.waits and DeliveryState.BLOCKED in self.asked.page.states:
             if self.is_full:
                 return position
             held = await self._held(row, position)
             if not held:
                 break
-            position = await self._take(held, row, position)
+            position = await self._take(held, row, position, are_passed=True)
             if position.seq < held[-1].seq:
                 return position
         return None
@@ -152,29 +153,36 @@ class _Walk:
             "max_messages": min(_CHUNK, MAX_SCANNED - self.scanned),
         }
         [rows] = await self.connection.run((_LIST_HELD, asked))
-        holder = _first_open(row)
-        state = MessageState.WAITING if holder is None else MessageState.BLOCKED
+        holder = delivery_row(row).blocker
+        state = DeliveryState.WAITING if holder is None else DeliveryState.BLOCKED
         return [
             StandingMessage(shard_id=position.shard_id, seq=seq, publish_time=time, state=state, held_by=holder)
             for seq, time in rows
         ]
+
+    def _is_past(self, publish_time: datetime, expires_at: datetime | None) -> bool:
+        is_expired = expires_at is not None and expires_at <= self.asked.now
+        return is_expired or publish_time < self.asked.retained_since
 
     def _since(self, row: Any) -> datetime:
         """From when on a row's messages are delivered: what came back from a dead-letter topic, however old."""
         return _EVER if row.redriven else self.asked.retained_since
 
     async def _take(
-        self, wanted: Sequence[StandingMessage], row: Any, position: StandingPosition
+        self, wanted: Sequence[StandingMessage], row: Any, position: StandingPosition, *, are_passed: bool = False
     ) -> StandingPosition:
-        """Read these and take those that match, as far as there is room; the position behind the last."""
+        """Read these and take those that match, as far as there is room; the position behind the last.
+
+        `are_passed`: they wait in the log for their key, where the subscription's filter has not been asked.
+        """
         asked = {
             "shard_id": position.shard_id,
             "first_publish_times": [row.first_publish_time],
             "last_publish_times": [max([row.last_publish_time, *(m.publish_time for m in wanted)])],
             "seqs": [to_multirange([m.seq for m in wanted])],
-            "retained_since": self._since(row),
-            "filter_path": self.asked.filter_path,
-            "body_path": self.asked.body_path,
+            "retained_since": _EVER,
+            "filter_path": self.asked.log_path if are_passed else self.asked.filter_path,
+            "body_path": self.asked.log_body_path if are_passed else self.asked.body_path,
             "max_bytes": MAX_RESPONSE_BYTES,
         }
         [rows] = await self.connection.run((_READ_DUE_MESSAGES, asked))
@@ -187,9 +195,10 @@ class _Walk:
             time = message.publish_time if body is None else body[0]
             position = replace(position, seq=message.seq, publish_time=max(position.publish_time, time))
             if body is not None:
-                publish_time, key, attributes, data, id_seq = body
+                publish_time, key, attributes, data, id_seq, expires_at = body
                 known = {"ordering_key": key, "attributes": attributes, "data": data, "id_seq": id_seq}
-                self._match(replace(message, publish_time=publish_time, **known))
+                if message.state in TAKEN or row.redriven or not self._is_past(publish_time, expires_at):
+                    self._match(replace(message, publish_time=publish_time, **known))
         return position
 
     async def log(self, position: StandingPosition) -> StandingPosition | None:
@@ -230,38 +239,26 @@ class _Walk:
 
 
 def standing_in(row: Any, shard_id: int, now: datetime) -> Iterator[StandingMessage]:
-    """The messages of a row that are not acked, in order."""
-    seqs, numbers = from_multirange(row.seqs), attempt_numbers(row.attempt_numbers)
-    first: int | None = None
-    for ordinal in from_bits(row.open):
-        first = seqs[ordinal] if first is None else first
-        common = {"shard_id": shard_id, "seq": seqs[ordinal], "ordering_key": row.ordering_key}
-        came_back = ordinal >= row.out_count
-        if row.ordering_key is not None and (came_back or row.status != "delivering") and seqs[ordinal] != first:
-            number = numbers[ordinal - row.out_count] if came_back and numbers else row.attempt_number
-            yield StandingMessage(**common, state=MessageState.BLOCKED, attempt_number=number, held_by=first)
-            continue
-        state = _state(row, now)
-        at = None if state in (MessageState.WAITING, MessageState.EXHAUSTED) else row.at
-        yield StandingMessage(
-            **common, state=state, attempt_number=row.attempt_number, delivered_at=row.delivered_at, at=at
-        )
+    """Yields the messages of a row that are not settled, in order."""
+    parsed = delivery_row(row)
+    for ordinal in parsed.unsettled:
+        yield standing_message(row, parsed, ordinal, shard_id, now)
 
 
-def _state(row: Any, now: datetime) -> MessageState:
-    if row.status == "exhausted":
-        return MessageState.EXHAUSTED
-    if row.status == "pending" and row.attempt_number == 0:  # nobody has had it, or not since it came back
-        return MessageState.WAITING
-    if row.status == "delivering" and row.at > now:
-        return MessageState.OUTSTANDING
-    return MessageState.RETRYING
-
-
-def _first_open(row: Any) -> int | None:
-    """The sequence of the message that the others of a row's key wait for; None: all of it is acked."""
-    ordinals = from_bits(row.open)
-    return from_multirange(row.seqs)[ordinals[0]] if ordinals else None
+def standing_message(row: Any, parsed: DeliveryRow, ordinal: int, shard_id: int, now: datetime) -> StandingMessage:
+    """Returns a message of a row, which is not settled."""
+    state = parsed.state(ordinal, now)
+    is_blocked = state is DeliveryState.BLOCKED
+    return StandingMessage(
+        shard_id=shard_id,
+        seq=parsed.seqs[ordinal],
+        ordering_key=parsed.ordering_key,
+        state=state,
+        attempt_number=parsed.attempts(ordinal),
+        delivered_at=None if is_blocked else row.delivered_at,
+        at=parsed.due_at if state in _WITH_TIME else None,
+        held_by=parsed.blocker if is_blocked else None,
+    )
 
 
 def _waiting(row: Any, shard_id: int) -> StandingMessage:
@@ -273,6 +270,6 @@ def _waiting(row: Any, shard_id: int) -> StandingMessage:
         attributes=row.attributes,
         data=row.data,
         id_seq=row.id_seq,
-        state=MessageState.WAITING if row.held_by is None else MessageState.BLOCKED,
+        state=DeliveryState.WAITING if row.held_by is None else DeliveryState.BLOCKED,
         held_by=row.held_by,
     )

@@ -7,7 +7,7 @@ from broker.domain.journal import Author
 from broker.domain.log_walk import LogWalk
 from broker.domain.message_id import message_id
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
-from broker.domain.purging import PurgeOutcome
+from broker.domain.outcome import Outcome
 from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.purging import PurgeStep, purge_matching
@@ -40,10 +40,10 @@ class PurgeKind:
             now=self._clock.now(),
         )
         done = await purge_matching(connection, wanted, self._attempt_ids)
-        left = [(after.shard_id, seq) for seq, each in done.outcomes.items() if each is not PurgeOutcome.PURGED]
+        left = [(after.shard_id, seq) for seq, each in done.outcomes.items() if each is not Outcome.PURGED]
         names = await id_seqs_at(connection, left[:MAX_TOLD])
         skipped = [
-            {"messageId": message_id(shard_id, id_seq), "reason": PurgeOutcome.OUTSTANDING}
+            {"messageId": message_id(shard_id, id_seq), "reason": Outcome.OUTSTANDING}
             for (shard_id, _), id_seq in names.items()
         ]
         progress = progress_json(after.shard_id, done.rest)
@@ -57,7 +57,7 @@ class PurgeKind:
 
     def committed(self, operation: Operation, step: Step) -> None:
         """What waited behind it for its key may come."""
-        if purged := step.counts.get(PurgeOutcome.PURGED, 0):
+        if purged := step.counts.get(Outcome.PURGED, 0):
             self._counters.subscription(operation.target)[DISCARDED] += purged
         for subscription_id in step.woken:
             self._wake_ups.redeliverable(subscription_id)

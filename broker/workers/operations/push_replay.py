@@ -11,7 +11,8 @@ from broker.domain.copying import progress_json
 from broker.domain.journal import Author
 from broker.domain.message_id import message_id
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
-from broker.domain.push_replay import DONE, Meant, Outcome
+from broker.domain.outcome import Outcome
+from broker.domain.push_replay import DONE, Meant
 from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.push_replay import ReplayStep, replay_pushes

@@ -9,7 +9,8 @@ from broker.domain.journal import Author
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
-from broker.domain.redrive import DONE, Chosen, Outcome, from_json
+from broker.domain.outcome import Outcome
+from broker.domain.redrive import DONE, Chosen, from_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.core import Core

@@ -39,7 +39,7 @@ ERRORS = {
 
 
 def test_whatever_holds_a_subscription_has_a_next_step(terminal: Terminal, server: AnsweringServer) -> None:
-    for state in set(lag.DeliveryState) - lag.HEALTHY:
+    for state in set(lag.LagState) - lag.HEALTHY:
         lagging = {"subscription": "projects/p/subscriptions/hook", "deliveryState": state, "verdict": "It is so."}
         server.answers = HEALTHY | WELL | {"/lag": (200, json.dumps({"subscriptions": [lagging]}).encode())}
         done = terminal.pipe(f"broker doctor --json --url {server.url} --project p")

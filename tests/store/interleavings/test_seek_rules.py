@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.domain.journal import NOBODY
-from broker.domain.resend import Outcome
+from broker.domain.outcome import Outcome
 from broker.store.engine.engine import CITUS, Engine
 from broker.store.log import cursors
 from broker.store.log.resend import Resend, resend

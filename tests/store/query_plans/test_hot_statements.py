@@ -145,7 +145,6 @@ EXPECTED = {
     "push_replay._FIND_LAST_TOLD": {"delivery_journal_pkey"},
     "push_replay._FIND_GIVEN_UP": {"dead_letters_source_idx"},
     "resend._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
-    "resend._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "resend._READ_HEADS": {"shards_pkey"},
     "bringing_back._LOWER_FIRST_SEQ": {"cursors_pkey"},
     "edits._OPEN_SHARD": {"shards_pkey"},

@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 
 from broker.domain.delay import ScheduledMessage
+from broker.domain.delivery_state import DeliveryState
 from broker.domain.endpoint_failure import endpoint_failure_fields
 from broker.domain.fate import DROPPED_VERDICT, GONE_VERDICT, MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
-from broker.domain.lag import DeliveryState
+from broker.domain.lag import LagState
 from broker.domain.letter_standing import Resolved
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
-from broker.domain.message_state import MessageState
 from broker.domain.page import parse_page
 from broker.domain.retraction import Retraction
 from broker.domain.subscription import Subscription
@@ -62,7 +62,7 @@ async def _get(call: Call, topic: str, message_id: str) -> bytes:
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
-_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRYING: "retryTime"}
+_TIMES = {DeliveryState.OUTSTANDING: "ackDeadline", DeliveryState.RETRYING: "retryTime"}
 
 
 def fates_json(found: MessageFates) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
             body[_TIMES[standing.state]] = format_timestamp(standing.at)
     if fate.endpoint is not None:
         body |= {
-            "deliveryState": DeliveryState.ENDPOINT_FAILING,
+            "deliveryState": LagState.ENDPOINT_FAILING,
             "endpointFailure": endpoint_failure_fields(fate.endpoint),
         }
     if fate.entry is not None:

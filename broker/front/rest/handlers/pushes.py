@@ -12,7 +12,7 @@ from broker.domain.endpoint_failure import (
     endpoint_failure_fields,
     failing_message_fields,
 )
-from broker.domain.lag import DeliveryState
+from broker.domain.lag import LagState
 from broker.domain.message import NewMessage
 from broker.domain.pause import Pause
 from broker.domain.push_config import without_query
@@ -119,7 +119,7 @@ def push_status_json(subscription: Subscription, state: PushState | None, now: d
 def endpoint_failure_json(state: PushState) -> dict[str, Any]:
     """Why an endpoint that fails holds its messages, alike wherever it is shown."""
     return {
-        "deliveryState": DeliveryState.ENDPOINT_FAILING,
+        "deliveryState": LagState.ENDPOINT_FAILING,
         "verdict": describe_failing_endpoint(state),
         "endpointFailure": endpoint_failure_fields(state),
     }

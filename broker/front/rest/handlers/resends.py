@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from broker.domain.errors import InvalidArgument
-from broker.domain.resend import Outcome, ResendOptions
+from broker.domain.outcome import Outcome
+from broker.domain.resend import ResendOptions
 from broker.front.rest.call import Call
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.delivery_state import DeliveryState
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
-from broker.domain.message_state import MessageState
 from broker.domain.page import page_token
 from broker.domain.standing_page import (
     StandingList,
@@ -33,7 +33,7 @@ async def list_messages(call: Call) -> bytes:
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
-_TIMES = {MessageState.OUTSTANDING: "ackDeadline", MessageState.RETRYING: "retryTime"}
+_TIMES = {DeliveryState.OUTSTANDING: "ackDeadline", DeliveryState.RETRYING: "retryTime"}
 
 
 def decode_standing_page(query: Mapping[str, str]) -> StandingPage:

@@ -1,0 +1,45 @@
+"""What an operation on messages of a subscription did with each of them (G2, J6)."""
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """One word for each outcome, the same in the answers of all operations and in the counts of their progress.
+
+    Each operation answers with some of them:
+
+    discard     DISCARDED, ALREADY_SETTLED, WAITING, LEFT_ALONE, UNKNOWN
+    purge       PURGED, OUTSTANDING
+    redrive     REDRIVEN, SENT, ALREADY_THERE, OUTSTANDING, EDITED, GONE, REFUSED, RETRACTED
+    resend      RESENT, OUTSTANDING, WAITING, FILTERED, NOT_RETAINED, RETRACTED, UNKNOWN
+    replay      REPLAYED, OUTSTANDING, WAITING, DELIVERED, DEAD_LETTERED, DISCARDED, EXPIRED, NOT_RETAINED
+    retraction  RETRACTED, ALREADY_RETRACTED, NOT_RETAINED, UNKNOWN
+    """
+
+    # It was done.
+    DISCARDED = "discarded"
+    PURGED = "purged"
+    REDRIVEN = "redriven"
+    SENT = "sent"  # redriven to another topic
+    RESENT = "resent"
+    REPLAYED = "replayed"
+    RETRACTED = "retracted"  # or, of other operations: it was before, so that no subscription receives it again
+
+    # Nothing was left to do.
+    ALREADY_SETTLED = "alreadySettled"  # by this subscription, or the message was never meant for it
+    ALREADY_THERE = "alreadyThere"  # the subscription has the message again; only its dead letter was removed
+    ALREADY_RETRACTED = "alreadyRetracted"
+    DELIVERED = "delivered"  # the endpoint has accepted it
+    WAITING = "waiting"  # it will be delivered anyway; of a discard: the same call goes on from there
+
+    # It was not done.
+    OUTSTANDING = "outstanding"  # a consumer has it, or it is being dead-lettered
+    LEFT_ALONE = "leftAlone"  # its dead letters are in subscriptions that the caller may not consume
+    REFUSED = "refused"  # by the limits or the schema of the topic that it was sent to
+    FILTERED = "filtered"  # the subscription's filter does not match it
+    EXPIRED = "expired"  # it is past its time to live
+    EDITED = "edited"  # its dead letter was edited, and came back as another message
+    DEAD_LETTERED = "deadLettered"  # a redrive or a recovery brings it back
+    GONE = "gone"  # neither the message nor its dead letter is retained
+    NOT_RETAINED = "notRetained"
+    UNKNOWN = "unknown"  # no message of the topic
