@@ -77,7 +77,7 @@ class Broker:
         self.transforming = transforming = Transforming(
             core, acking.coalescer, claims=(claiming.pulls, claiming.pushes)
         )
-        self.publishing = publishing = Publishing(config, core)
+        self.publishing = publishing = Publishing(config, core, transforming)
         self.signer = _make_signer(config, core, guard.secrets)
         self.pusher = _make_pusher(config, core, guard=guard, claiming=claiming, acking=acking, signer=self.signer)
 
