@@ -149,7 +149,7 @@ class Preparation:
                 await self._storage.check_paced(project_of(name))
             self.check_storage(rules)
         topic = await self._resources.topic(name)
-        if topic.freeze is not None or rules.transforms is Rule.REFUSES:
+        if topic.freeze is not None or Rule.REFUSES in (rules.schema, rules.transforms):
             check_topic(topic, rules)
         return topic
 
