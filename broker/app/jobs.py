@@ -12,13 +12,13 @@ from broker.runtime.looks import PASS_SECONDS, Looks
 from broker.runtime.message_relay import MessageRelay
 from broker.runtime.next_due import NextDue
 from broker.runtime.operation_news import OperationNews
+from broker.runtime.preparation import Preparation
 from broker.runtime.publish_rights import CheckPublisher
 from broker.runtime.readers import PASS_SECONDS as READERS_SECONDS
 from broker.runtime.relay import Relay
 from broker.runtime.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
 from broker.runtime.retained_bytes import RetainedBytes
 from broker.runtime.schedule_ticker import ScheduleTicker
-from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.scrapes import Scrapes
 from broker.runtime.table_sizes import PASS_SECONDS as TABLE_SIZE_SECONDS
 from broker.runtime.table_sizes import TableSizes
@@ -56,22 +56,21 @@ class Jobs:
         looks: Looks,
     ) -> None:
         claiming, acking = messages.claiming, messages.acking
-        transforming, publishing = messages.transforming, messages.publishing
         self._config, self._claiming, self._acking, self._looks = config, claiming, acking, looks
-        check_publisher, schemas = guard.check_publisher, publishing.schemas
+        check_publisher, preparation = guard.check_publisher, messages.publishing.preparation
 
         # Messages that come later, and messages that come from elsewhere.
         self.next_due = NextDue()
         self.due_messages = DueMessages(core, self.next_due)
         self.next_tick = NextDue()
-        self.ticker = ScheduleTicker(core, schemas, transforming.of_topics, check_publisher)
+        self.ticker = ScheduleTicker(core, preparation, self.next_due, check_publisher)
         self.schedules = ScheduleWorker(core, self.ticker, self.next_tick)
-        self.relay = Relay(core, MessageRelay(core, self.next_due), AckRelay(core, acking.coalescer))
+        self.relay = Relay(core, MessageRelay(core, preparation, self.next_due), AckRelay(core, acking.coalescer))
         self.dead_letter_forwarder = DeadLetterForwarder(core, check_publisher)
 
         # Operations, which are long calls that return at once.
         self.operation_news = OperationNews()
-        self.operations = OperationRunner(core, _make_kinds(core, schemas, check_publisher))
+        self.operations = OperationRunner(core, _make_kinds(core, preparation, check_publisher))
         self.operation_news.wake_runner = self.operations.wake
 
         # Jobs that delete, encrypt, measure and report.
@@ -120,8 +119,8 @@ class Jobs:
         return workers
 
 
-def _make_kinds(core: Core, schemas: SchemaChecks, check_publisher: CheckPublisher) -> dict[Verb, Kind]:
-    targets = Targets(core, schemas, check_publisher)
+def _make_kinds(core: Core, preparation: Preparation, check_publisher: CheckPublisher) -> dict[Verb, Kind]:
+    targets = Targets(core, preparation, check_publisher)
     redrives = RedriveKind(core, targets)
     push_replays = PushReplayKind(core, redrives)
     return {

@@ -15,6 +15,7 @@ from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.jitter import Jitter
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.outstanding import Outstanding
+from broker.runtime.preparation import Preparation
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.readers import Readers
 from broker.runtime.sandboxes import Sandboxes
@@ -110,10 +111,16 @@ class Transforming:
 class Publishing:
     """Checks messages against the schemas of topics, and appends them."""
 
-    def __init__(self, config: AppConfig, core: Core) -> None:
+    def __init__(self, config: AppConfig, core: Core, transforming: Transforming) -> None:
         self.schemas = SchemaChecks(core.resources, core.counters)
         self.coalescer = PublishCoalescer(core, shards_at_once=max(config.pool_size - 2, 1))
-        self.scheduled_room = ScheduledRoom(core.database, config.max_scheduled_messages, core.processes.count)
+        self.preparation = Preparation(
+            core,
+            self.schemas,
+            transforming.of_topics,
+            ScheduledRoom(core.database, config.max_scheduled_messages, core.processes.count),
+            is_busy=self.coalescer.is_busy,
+        )
 
 
 class Messages:
@@ -125,4 +132,4 @@ class Messages:
         self.acking = Acking(config, core, self.claiming, jitter=jitter)
         schedulers = (self.claiming.pulls, self.claiming.pushes)
         self.transforming = Transforming(core, self.acking.coalescer, claims=schedulers)
-        self.publishing = Publishing(config, core)
+        self.publishing = Publishing(config, core, self.transforming)

@@ -60,10 +60,8 @@ def make_services(
     publish = PublishService(
         core,
         publishing.coalescer,
-        publishing.schemas,
-        transforming.of_topics,
+        publishing.preparation,
         next_due=jobs.next_due,
-        room=publishing.scheduled_room,
     )
     operations = OperationService(core, jobs.operation_news, at_once=config.operations_at_once)
     return Services(
@@ -105,8 +103,7 @@ def make_services(
             core,
             activity=claiming.activity,
             operations=operations,
-            publish=publish,
-            schemas=publishing.schemas,
+            preparation=publishing.preparation,
             next_due=jobs.next_due,
             ticker=jobs.ticker,
             next_tick=jobs.next_tick,

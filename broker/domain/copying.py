@@ -6,13 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.errors import InvalidArgument
 from broker.domain.log_page import LogPosition
-from broker.domain.names import leaf
-from broker.domain.topic import Topic
-
-# What a topic's schema gives its messages besides; the schema of the target gives them its own.
-SCHEMA_KEYS = ("googclient_schemaencoding", "googclient_schemaname", "googclient_schemarevisionid")
 
 
 class CopyOutcome(StrEnum):
@@ -62,15 +57,6 @@ def check_span(start: datetime | None, end: datetime | None) -> None:
     if start is not None and end is not None and start >= end:
         raise InvalidArgument(
             f"startTime must be before endTime (startTime={start.isoformat()}, endTime={end.isoformat()})."
-        )
-
-
-def check_takes_copies(topic: Topic) -> None:
-    """Raises FailedPrecondition of a topic that would not store messages as they are."""
-    if topic.transforms_messages:
-        raise FailedPrecondition(
-            f"The topic has transforms, and messages are stored as they are: disable its transforms, or use a "
-            f"topic without (resource={leaf(topic.name)})."
         )
 
 

@@ -37,16 +37,18 @@ def check_window(window: timedelta) -> timedelta:
 
 
 def identities(messages: Sequence[NewMessage], deduplication: Deduplication) -> list[bytes | None] | None:
-    """By what repeats of each message of a request are known (None: by nothing); None if no message has any.
+    """By what repeats of each message are known (None: by nothing); None if no message has any.
 
-    All have the same ordering key, which is a part of it.  Raises InvalidArgument that names the message, the
-    attribute and the value.
+    The ordering key is a part of it.  Raises InvalidArgument that names the message, the attribute and the value.
     """
-    key = messages[0].ordering_key.encode()
-    scope = b"%d:%b:" % (len(key), key)
-    of_id, of_content = b"id:" + scope, b"content:" + scope
     found: list[bytes | None] = []
+    key: str | None = None
+    of_id = of_content = b""
     for index, message in enumerate(messages):
+        if message.ordering_key != key:
+            key = message.ordering_key
+            scope = b"%d:%b:" % (len(key.encode()), key.encode())
+            of_id, of_content = b"id:" + scope, b"content:" + scope
         id_ = message.attributes.get(DEDUP_ID)
         if id_ is not None:
             _check_id(id_, index)

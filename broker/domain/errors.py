@@ -9,6 +9,7 @@ BrokerError
 ├── Unauthenticated      no credential, or one that proves nothing
 ├── PermissionDenied     the caller may not; nor is it told whether the resource exists
 ├── Aborted              lost against a concurrent change; the caller may try the whole again
+│   └── Held             a topic takes nothing at present: what was accepted before waits
 ├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
 │   ├── QuotaExceeded    a project or a principal has used what it may
 │   └── StorageLow       a storage limit of the installation pauses publishing
@@ -68,6 +69,10 @@ class PermissionDenied(BrokerError):
 
 class Aborted(BrokerError):
     code = "ABORTED"
+
+
+class Held(Aborted):
+    """The messages wait: publishing on the topic is tried again later."""
 
 
 class ResourceExhausted(BrokerError):

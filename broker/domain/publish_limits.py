@@ -21,13 +21,16 @@ TRACE_KEYS = frozenset(("googclient_traceparent", "googclient_tracestate", "goog
 _DATA, _ATTRIBUTES, _ORDERING_KEY = map(attrgetter, ("data", "attributes", "ordering_key"))
 
 
-def check_messages(messages: Sequence[NewMessage]) -> None:
-    """Raises InvalidArgument or FailedPrecondition for a request that breaks a limit, naming the message."""
+def check_messages(messages: Sequence[NewMessage], *, count: bool = True) -> None:
+    """Raises InvalidArgument or FailedPrecondition for a request that breaks a limit, naming the message.
+
+    `count`: whether the number of messages is limited.
+    """
     if not messages:
         raise InvalidArgument(
             "The value for message_count is too small. You passed 0 in the request, but the minimum value is 1."
         )
-    if len(messages) > MAX_MESSAGES:
+    if count and len(messages) > MAX_MESSAGES:
         raise InvalidArgument(
             f"The value for message_count is too large. You passed {len(messages)} in the request, "
             f"but the maximum value is {MAX_MESSAGES}."

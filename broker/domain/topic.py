@@ -9,8 +9,6 @@ from zlib import crc32
 from broker.domain.api_json import JsonName
 from broker.domain.freeze import Freeze
 from broker.domain.kept import update_kept
-from broker.domain.message import NewMessage
-from broker.domain.priority import level_of
 from broker.domain.resource_limits import check_labels, check_retention
 from broker.domain.schema import SchemaSettings, check_settings
 from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions, check_extensions
@@ -84,11 +82,6 @@ class Topic:
         if not self.levels:
             return self.shard_ids
         return tuple(shard_id for shard_id in self.shard_ids if shard_id not in self.levels)
-
-    def shard_for(self, message: NewMessage) -> int:
-        """Where what the broker publishes anew, and cannot refuse, belongs by its level and ordering key."""
-        level = level_of(message.attributes, message.ordering_key, self.extensions.priorities)
-        return self.urgent_shard(level) or self.shard_of(message.ordering_key)
 
     def urgent_shard(self, level: int | None) -> int | None:
         """The shard of a level; None: it has none of its own, as the least urgent one."""

@@ -619,7 +619,7 @@ RPCS: Sequence[Row] = [
     Row(
         name="ImportTopic", kind=Kind.CHANGE, size=Size.IMPORT, audit=Audit.MESSAGES, starts=None,
         needs=PUBLISH,
-        rest=[Rest("POST", f"{TOPIC}:import", "ImportTopic", exports.import_topic, ("importId", "part"))],
+        rest=[Rest("POST", f"{TOPIC}:import", "ImportTopic", exports.import_topic, ("importId", "part", "expiry"))],
         grpc=[],
     ),
     # --- Dead letters ----------------------------------------------------------------------------------------

@@ -12,23 +12,26 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from broker.domain.errors import Aborted, BrokerError, Internal, Unavailable
-from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
-from broker.domain.message_id import message_ids
 from broker.domain.names import project_of
-from broker.domain.priority import levels_of
-from broker.domain.publish_limits import check_messages
+from broker.domain.publishing_rules import SCHEDULE
 from broker.domain.schedule import Schedule, TickOutcome, TickRecord, made_by, take_due
 from broker.domain.timestamps import format_timestamp
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
+from broker.runtime.next_due import NextDue
+from broker.runtime.preparation import (
+    Preparation,
+    Prepared,
+    Published,
+    batches_of,
+    first_due_at,
+    published_of,
+)
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
-from broker.runtime.schema_checks import SchemaChecks
-from broker.runtime.transforms import TopicTransforms
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import COMMIT
 from broker.store.log.appending import ShardClosed, ShardFrozen, append_to_shards
-from broker.store.log.messages import EncodedMessages, encode_messages
 from broker.store.log.partitions import PartitionMissing, with_partitions
 from broker.store.resources import schedules as store
 from broker.telemetry.log import fields_of, reason
@@ -38,6 +41,7 @@ TURN_SECONDS = 2.0
 MESSAGE_SECONDS = 6.0
 _TRIES = 3  # while a topic changes under a tick
 _LONGEST_REASON = 500  # characters
+_REPEATS = "It repeats an earlier message, whose id it has: nothing was stored."
 _PASSED_BY = timedelta(seconds=20)  # so that the log has one line for as long as it lasts (QUIET_SECONDS)
 _SOON = timedelta(seconds=1)  # until the next try of a schedule that met a passing failure
 
@@ -60,13 +64,12 @@ class _TopicChanged(Exception):
 
 @dataclass(slots=True)
 class _Tick:
-    """What is to become of one: `message` is stored, if there is any."""
+    """What is to become of one: what is `prepared` is stored, if there is anything."""
 
     planned_at: datetime | None
     outcome: TickOutcome
     reason: str = ""
-    message: NewMessage | None = None
-    shared: str = ""
+    prepared: Prepared | None = None
 
 
 class ScheduleTicker:
@@ -75,8 +78,8 @@ class ScheduleTicker:
     def __init__(
         self,
         core: Core,
-        schemas: SchemaChecks,
-        transforms: TopicTransforms,
+        preparation: Preparation,
+        next_due: NextDue,
         check_publisher: CheckPublisher = allow_any_publisher,
         *,
         turn_seconds: float = TURN_SECONDS,
@@ -90,9 +93,8 @@ class ScheduleTicker:
         self._clock = core.clock
         self._resources = core.resources
         self._wake_ups = core.wake_ups
-        self._quotas = core.quotas
-        self._schemas = schemas
-        self._transforms = transforms
+        self._preparation = preparation
+        self._next_due = next_due
         self._states = core.states
         self._counts = core.counters.process
         self._check_publisher = check_publisher
@@ -212,22 +214,18 @@ class ScheduleTicker:
                 ticks.append(_Tick(at, TickOutcome.REFUSED, why))
             else:
                 ticks.append(await self._prepared(topic, made_by(schedule, number, moment), at))
-        found, shard_ids = await self._append(connection, topic, schedule, ticks)
-        ids = iter(found)
+        prepared = [tick.prepared for tick in ticks if tick.prepared is not None]
+        published = iter(await self._append(connection, prepared, schedule.created_by))
         records = [
-            TickRecord(
-                number=number,
-                planned_at=tick.planned_at,
-                ran_at=now,
-                outcome=tick.outcome,
-                reason=tick.reason[:_LONGEST_REASON],
-                message_id=next(ids) if tick.message is not None else "",
-            )
+            _record(number, tick, now, next(published) if tick.prepared is not None else None)
             for number, tick in enumerate(ticks, schedule.ticks + 1)
         ]
         await connection.run(*store.ticks_written(schedule, records, next_at), (COMMIT, {}))
-        for shard_id in shard_ids:
+        parts = [part for each in prepared for part in each.parts]
+        for shard_id in {part.shard_id for part in parts if part.batch.count}:
             self._wake_ups.published(shard_id)
+        if (due_at := first_due_at(parts)) is not None:
+            self._next_due.tell(due_at)
         self._tell(schedule, records)
         return records
 
@@ -236,13 +234,8 @@ class ScheduleTicker:
         name = schedule.definition.topic
         try:
             await self._check_publisher(project_of(schedule.name), name)
-            topic = await self._resources.topic(name)
-            if topic.freeze is not None:
-                raise topic.freeze.refusal(name)
-            self._quotas.storage.check()
-            if self._quotas.on:
-                gauge = self._quotas.publishing(project_of(name), schedule.created_by)
-                gauge.check(self._quotas.ticks())
+            topic = await self._preparation.open_topic(name, SCHEDULE)
+            await self._preparation.check_quotas(topic, SCHEDULE, schedule.created_by)
         except Unavailable:
             raise  # the topic has refused nothing: the tick is still to come
         except BrokerError as error:
@@ -260,55 +253,27 @@ class ScheduleTicker:
             return _Tick(planned_at, TickOutcome.REFUSED, why)
 
     async def _as_published(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
-        """What the transforms make of it is what the limits and the schema are about."""
         try:
-            if topic.transforms and topic.transforms_messages:
-                [made] = await self._transforms.publish(topic, [message])
-                if made is None:
-                    return _Tick(planned_at, TickOutcome.DROPPED, "A transform of the topic dropped it.")
-                message = made
-            check_messages([message])
-            if topic.extensions.priorities is not None:
-                levels_of([message], topic.extensions.priorities)
-            settings = topic.schema_settings
-            project = project_of(topic.name)
-            shared = () if settings is None else await self._schemas.check(project, settings, [message])
-            encode_messages([message], (), times_to_live([message]) if topic.extensions.expiry else None)
+            prepared = await self._preparation.prepare(topic, [message], SCHEDULE)
         except Unavailable:
             raise
         except BrokerError as error:
             return _Tick(planned_at, TickOutcome.REFUSED, f"{error.code}: {error.message}")
         except Exception as error:  # or it would be in the way of all other schedules for ever
             return _Tick(planned_at, TickOutcome.REFUSED, f"INTERNAL: {reason(error)}")
-        return _Tick(planned_at, TickOutcome.PUBLISHED, "", message, shared[0] if shared else "")
+        if prepared.dropped:
+            return _Tick(planned_at, TickOutcome.DROPPED, "A transform of the topic dropped it.")
+        return _Tick(planned_at, TickOutcome.PUBLISHED, "", prepared)
 
     async def _append(
-        self, connection: HotConnection, topic: Topic | None, schedule: Schedule, ticks: Sequence[_Tick]
-    ) -> tuple[list[str], list[int]]:
-        """The ids of what is stored, and its shards: several if some of it is urgent."""
-        stored = [(tick.message, tick.shared) for tick in ticks if tick.message is not None]
-        if topic is None or not stored:
-            return [], []
-        of_shard: dict[int, list[int]] = {}
-        for index, (message, _) in enumerate(stored):
-            of_shard.setdefault(topic.shard_for(message), []).append(index)
-        batches = {
-            shard_id: _encoded(topic, [stored[index] for index in indexes])
-            for shard_id, indexes in of_shard.items()
-        }
-        heads = await append_to_shards(
-            connection, batches={shard_id: [batch] for shard_id, batch in batches.items()}, now=self._clock.now()
-        )
-        if self._quotas.on:
-            gauge = self._quotas.publishing(project_of(topic.name), schedule.created_by)
-            size = sum(batch.size for batch in batches.values())
-            gauge.take(self._quotas.ticks(), requests=1, messages=len(stored), size=size)
-        ids = [""] * len(stored)
-        for shard_id, indexes in of_shard.items():
-            found = message_ids(shard_id, heads[shard_id] - len(indexes) + 1, len(indexes))
-            for index, id_ in zip(indexes, found, strict=True):
-                ids[index] = id_
-        return ids, list(of_shard)
+        self, connection: HotConnection, prepared: Sequence[Prepared], principal: str
+    ) -> list[Published]:
+        """Append what ticks have prepared, in their order."""
+        if not prepared:
+            return []
+        answers = await append_to_shards(connection, batches=batches_of(prepared), now=self._clock.now())
+        self._preparation.charge(prepared, SCHEDULE, principal)
+        return published_of(prepared, answers)
 
     def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
         """Count them; the log has a line when a schedule begins to be refused, and when it no longer is."""
@@ -327,11 +292,16 @@ class ScheduleTicker:
                 self._states.tell("schedules", f"{schedule.name} publishes again", fields=fields)
 
 
-def _encoded(topic: Topic, pairs: Sequence[tuple[NewMessage, str]]) -> EncodedMessages:
-    """Messages, each with what it shares with others."""
-    messages, texts = [message for message, _ in pairs], [shared for _, shared in pairs]
-    ttls = times_to_live(messages) if topic.extensions.expiry else None
-    return encode_messages(messages, texts if any(texts) else (), ttls)
+def _record(number: int, tick: _Tick, ran_at: datetime, published: Published | None) -> TickRecord:
+    reason = _REPEATS if published is not None and published.repeats else tick.reason
+    return TickRecord(
+        number=number,
+        planned_at=tick.planned_at,
+        ran_at=ran_at,
+        outcome=tick.outcome,
+        reason=reason[:_LONGEST_REASON],
+        message_id="" if published is None else published.ids[0],
+    )
 
 
 def _missed(first: datetime, before: datetime) -> _Tick:

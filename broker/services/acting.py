@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
+from broker.runtime.preparation import Preparation
 from broker.runtime.schedule_ticker import ScheduleTicker
-from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.services.copies import CopyService
 from broker.services.discards import DiscardService
@@ -15,7 +15,6 @@ from broker.services.freezes import FreezeService
 from broker.services.imports import ImportService
 from broker.services.operations import OperationService
 from broker.services.pauses import PauseService
-from broker.services.publish import PublishService
 from broker.services.purges import PurgeService
 from broker.services.push_replays import PushReplayService
 from broker.services.redrive import RedriveService
@@ -52,8 +51,7 @@ def make_acting(
     *,
     activity: SubscriptionActivity,
     operations: OperationService,
-    publish: PublishService,
-    schemas: SchemaChecks,
+    preparation: Preparation,
     next_due: NextDue,
     ticker: ScheduleTicker,
     next_tick: NextDue,
@@ -70,13 +68,13 @@ def make_acting(
         purges=PurgeService(core, operations),
         redrives=redrives,
         push_replays=PushReplayService(database, clock, operations, redrives),
-        edits=EditService(core),
+        edits=EditService(core, preparation),
         discards=DiscardService(core),
         resends=ResendService(core),
         copies=CopyService(database, clock, operations),
-        imports=ImportService(core, schemas),
+        imports=ImportService(core, preparation),
         resets=ResetService(core, allowed=allows_reset),
         schedule=ScheduleService(database, clock, next_due),
         schedules=SchedulesService(database, clock, ticker, next_tick),
-        retractions=RetractionService(core, publish, next_due),
+        retractions=RetractionService(core, preparation, next_due),
     )

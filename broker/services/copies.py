@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
-from broker.domain.copying import CopyOptions, Meant, check_copy, check_takes_copies, meant_json
+from broker.domain.copying import CopyOptions, Meant, check_copy, meant_json
 from broker.domain.operation import Operation, Verb, check_rate
+from broker.domain.publishing_rules import COPY, check_topic
 from broker.domain.redrive import END_OF_TIME
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
@@ -74,9 +75,7 @@ async def open_target(connection: ResourceConnection, name: str) -> Topic:
     Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
     """
     topic = await _existing(connection, name)
-    if topic.freeze is not None:
-        raise topic.freeze.refusal(topic.name)
-    check_takes_copies(topic)
+    check_topic(topic, COPY, may_wait=False)
     return topic
 
 

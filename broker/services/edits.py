@@ -8,17 +8,20 @@ from typing import Any
 import msgspec
 
 from broker.domain.edit import Edited, LetterEdit, check_edit
-from broker.domain.errors import Aborted, FailedPrecondition, NotFound
+from broker.domain.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound
 from broker.domain.journal import Author
 from broker.domain.letter_standing import Resolution
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
-from broker.domain.publish_limits import check_messages, named
+from broker.domain.publish_limits import named
+from broker.domain.publishing_rules import EDIT
 from broker.domain.redrive import ADDED
 from broker.domain.subscription import Subscription
+from broker.domain.topic import Topic
 from broker.filtering.evaluate import matches
 from broker.filtering.parser import parse_filter
 from broker.runtime.core import Core
+from broker.runtime.preparation import Preparation
 from broker.services.hot_transactions import hot_transaction
 from broker.services.permitted import AskPermission
 from broker.services.private_shards import private_shard_of
@@ -39,13 +42,14 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 class EditService:
     """The old letters go and the new message is there, in one commit."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, preparation: Preparation) -> None:
+        self._preparation = preparation
+        self._resources = core.resources
         self._database = core.database
         self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._attempt_ids = core.attempt_ids
         self._states = core.states
-        self._storage = core.storage
 
     async def edit(self, name: str, edit: LetterEdit, *, by: str = "", may_consume: AskPermission) -> Edited:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
@@ -54,7 +58,7 @@ class EditService:
         FailedPrecondition (detached; it is not retained; the subscription's filter leaves the new message out; its
         letter lies where the caller may not take it from), StorageLow, Aborted.
         """
-        self._storage.check()
+        self._preparation.check_storage(EDIT)
         check_edit(edit)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)
@@ -69,13 +73,14 @@ class EditService:
         letters, source, allowed = await self._look(asked, edit, may_consume)
         message = _edited(source, edit)
         with named("the edited message"):
-            check_messages([message])
+            prepared = await self._preparation.prepare(await self._topic(subscription), [message], EDIT)
         if subscription.filter and not matches(parse_filter(subscription.filter), message.attributes, message.data):
             raise FailedPrecondition(
                 f"The subscription's filter leaves the edited message out (filter={subscription.filter})."
             )
         shard_id = await private_shard_of(name, self._database, self._clock, self._wake_ups)
-        wanted = Replacement(asked=replace(asked, consumable=allowed), message=message, shard_id=shard_id)
+        [part] = prepared.parts
+        wanted = Replacement(asked=replace(asked, consumable=allowed), batch=part.batch, shard_id=shard_id)
         new_id = message_id(shard_id, await self._replace(wanted))
         self._wake_ups.redeliverable(subscription.subscription_id)
         self._wake_ups.published(shard_id)
@@ -85,6 +90,13 @@ class EditService:
         what = f"message {olds[0]} of {name} is edited{f' by {by}' if by else ''}, and comes back as {new_id}"
         self._states.tell("edits", what, fields=fields_of(name, principal=by, message_id=olds[0]))
         return Edited(message_id=new_id, replaces=olds, out_of_order=_is_out_of_order(subscription, message))
+
+    async def _topic(self, subscription: Subscription) -> Topic:
+        """The topic that the message is like one of; a plain one, once the subscription's is deleted."""
+        try:
+            return await self._resources.topic(subscription.topic)
+        except (NotFound, InvalidArgument):
+            return Topic(name=subscription.topic, shard_ids=subscription.shard_ids)
 
     async def _located(self, edit: LetterEdit) -> list[tuple[int, int]]:
         """By its sequence: a message that came later has another id."""

@@ -1,19 +1,16 @@
 """Messages that a caller has, stored in numbered parts (G2); an extension."""
 
-from collections.abc import Sequence
 from hashlib import sha256
 
-from broker.domain.copying import check_takes_copies
 from broker.domain.errors import Aborted, AlreadyExists
-from broker.domain.imports import Imported, Part, check_part, without_schema
-from broker.domain.message import NewMessage
-from broker.domain.names import leaf, project_of
-from broker.domain.publish_limits import check_request_size
+from broker.domain.imports import Imported, Part, check_part
+from broker.domain.names import leaf
+from broker.domain.publishing_rules import IMPORT, IMPORT_THAT_EXPIRES
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
+from broker.runtime.preparation import Preparation, batches_of
 from broker.runtime.retrying import retrying
-from broker.runtime.schema_checks import SchemaChecks
-from broker.store.log.appending import Batches, ShardClosed, ShardFrozen, encode_for_shards
+from broker.store.log.appending import Batches, ShardClosed, ShardFrozen
 from broker.store.log.imports import StoredPart, append_part
 from broker.store.log.partitions import with_partitions
 from broker.telemetry.metrics.families import IMPORTED
@@ -22,13 +19,12 @@ from broker.telemetry.metrics.families import IMPORTED
 class ImportService:
     """A part is stored in one transaction, with a note of its number: sent again, it is not stored again."""
 
-    def __init__(self, core: Core, schemas: SchemaChecks) -> None:
+    def __init__(self, core: Core, preparation: Preparation) -> None:
         self._database = core.database
         self._clock = core.clock
         self._resources = core.resources
         self._wake_ups = core.wake_ups
-        self._quotas = core.quotas
-        self._schemas = schemas
+        self._preparation = preparation
         self._counters = core.counters
 
     async def import_part(self, name: str, part: Part, sent: bytes, principal: str = "") -> Imported:
@@ -43,7 +39,9 @@ class ImportService:
         before = await retrying(lambda: self._store(name, part, digest, principal), Aborted)
         if before is None:
             self._counters.topic(name)[IMPORTED] += len(part.messages)
-            return Imported(len(part.messages))
+            topic = self._resources.known_topic(name)
+            asked = topic is not None and topic.extensions.expiry
+            return Imported(len(part.messages), expires=part.expires if asked else None)
         if before.digest != digest:
             raise AlreadyExists(
                 f"Part {part.number} of import {part.import_id} was stored before, and was another: give another "
@@ -52,15 +50,10 @@ class ImportService:
         return Imported(before.message_count, repeated=True)
 
     async def _store(self, name: str, part: Part, digest: bytes, principal: str) -> StoredPart | None:
-        project = project_of(name)
-        await self._quotas.storage.check_paced(project)
-        topic = await self._resources.topic(name)
-        if topic.freeze is not None:
-            raise topic.freeze.refusal(name)
-        check_takes_copies(topic)
-        batches = await self._encode(topic, part.messages)
-        if self._quotas.on:
-            await self._quotas.check(self._quotas.publishing(project, principal), project)
+        rules = IMPORT_THAT_EXPIRES if part.expires else IMPORT
+        topic = await self._preparation.open_topic(name, rules)
+        prepared = await self._preparation.prepare(topic, part.messages, rules)
+        await self._preparation.check_quotas(topic, rules, principal)
         stored = StoredPart(
             topic_id=topic.topic_id,
             import_id=part.import_id,
@@ -68,26 +61,13 @@ class ImportService:
             digest=digest,
             message_count=len(part.messages),
         )
+        batches = batches_of([prepared])
         before = await self._append(topic, stored, batches)
         if before is None:
-            size = sum(request.size for requests in batches.values() for request in requests)
-            gauge = self._quotas.publishing(project, principal)
-            gauge.take(self._quotas.ticks(), requests=1, messages=len(part.messages), size=size)
+            self._preparation.charge([prepared], rules, principal)
             for shard_id in batches:
                 self._wake_ups.published(shard_id)
         return before
-
-    async def _encode(self, topic: Topic, messages: Sequence[NewMessage]) -> Batches:
-        """Raises InvalidArgument for a message that is not as the schema says; or they are too large together."""
-        settings = topic.schema_settings
-        shared: Sequence[str] = ()
-        if settings is not None:
-            messages = [without_schema(message) for message in messages]
-            shared = await self._schemas.check(project_of(topic.name), settings, messages)
-        batches = encode_for_shards(topic, messages, shared)
-        size = sum(request.size for requests in batches.values() for request in requests)
-        check_request_size(topic.name, messages, size)
-        return batches
 
     async def _append(self, topic: Topic, part: StoredPart, batches: Batches) -> StoredPart | None:
         """Raises Aborted: what was known of the topic was old."""

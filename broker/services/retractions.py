@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from broker.domain.errors import Aborted, FailedPrecondition, NotFound, Unavailable
@@ -12,17 +12,19 @@ from broker.domain.message_id import message_id, parse_message_id
 from broker.domain.names import project_of
 from broker.domain.outcome import Outcome
 from broker.domain.publish_limits import named
+from broker.domain.publishing_rules import REPLACE
 from broker.domain.retraction import Retracted, check_retraction, of_another_topic
-from broker.domain.timestamps import whole_milliseconds
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
+from broker.runtime.preparation import Part, Preparation, Prepared, first_due_at
+from broker.runtime.transforms import PUBLISH_SECONDS
 from broker.services.hot_transactions import hot_transaction, in_hot_transaction
 from broker.services.permitted import AskPermission, is_permitted
-from broker.services.publish import PublishService
 from broker.services.topics import topic_not_found
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.messages import EncodedMessages, append_messages
+from broker.store.log.appending import ShardClosed, ShardFrozen, append_to_shards
+from broker.store.log.identities import id_seqs_of
 from broker.store.log.partitions import with_partitions
 from broker.store.log.retracted import Id, name_replacement
 from broker.store.log.retraction import Asked, Done, retract
@@ -33,14 +35,6 @@ from broker.telemetry.metrics.families import RETRACTED
 _TRIES = 5  # of a call that met somebody else
 
 
-@dataclass(frozen=True, slots=True)
-class _Replacement:
-    """What is to stand in a message's place; `batch` has it alone."""
-
-    shard_id: int
-    batch: EncodedMessages
-
-
 class _TopicChanged(Exception):
     """It takes nothing any more as it was known; nothing has changed."""
 
@@ -48,12 +42,12 @@ class _TopicChanged(Exception):
 class RetractionService:
     """It is done when the call is answered."""
 
-    def __init__(self, core: Core, publish: PublishService, next_due: NextDue) -> None:
+    def __init__(self, core: Core, preparation: Preparation, next_due: NextDue) -> None:
         self._database = core.database
         self._clock = core.clock
         self._resources = core.resources
         self._wake_ups = core.wake_ups
-        self._publish = publish
+        self._preparation = preparation
         self._next_due = next_due
         self._states = core.states
         self._counters = core.counters
@@ -87,9 +81,9 @@ class RetractionService:
             raise _unknown(topic_name, old_id)
         for left in reversed(range(_TRIES)):
             with named("message"):
-                shard_id, batch = await self._publish.prepare(topic_name, message, by)
+                prepared = await self._prepare(topic_name, message, by)
             try:
-                replace_once = partial(self._replace, topic_name, id_, _Replacement(shard_id, batch), by)
+                replace_once = partial(self._replace, id_, prepared, by)
                 done, new = await with_partitions(self._database, self._clock.now, replace_once)
                 break
             except (_TopicChanged, Aborted) as error:
@@ -100,11 +94,19 @@ class RetractionService:
             raise Unavailable("The topic changes just now; nothing was retracted, and nothing published.")
         self._tell(topic_name, done, by)
         if done.outcomes[id_] is Outcome.RETRACTED:
-            self._wake_ups.published(shard_id)
-            if batch.scheduled is not None:
-                self._next_due.tell(min(batch.scheduled.due_ats))
+            self._wake_ups.published(prepared.parts[0].shard_id)
+            if (due_at := first_due_at(prepared.parts)) is not None:
+                self._next_due.tell(due_at)
         answer = await _answer(given, done, may_see)
         return replace(answer, replacement=message_id(*new))
+
+    async def _prepare(self, topic_name: str, message: NewMessage, by: str) -> Prepared:
+        topic = await self._preparation.open_topic(topic_name, REPLACE)
+        prepared = await self._preparation.prepare(topic, [message], REPLACE, schema_seconds=PUBLISH_SECONDS)
+        await self._preparation.take_room(prepared, REPLACE)
+        await self._preparation.check_quotas(topic, REPLACE, by)
+        self._preparation.charge([prepared], REPLACE, by)
+        return prepared
 
     async def _checked(
         self, topic_name: str, message_ids: Sequence[str], at: str, may_see: AskPermission
@@ -128,30 +130,32 @@ class RetractionService:
             self._database, lambda connection: retract(connection, self._asked(ids, by))
         )
 
-    async def _replace(self, topic_name: str, id_: Id, wanted: _Replacement, by: str) -> tuple[Done, Id]:
+    async def _replace(self, id_: Id, prepared: Prepared, by: str) -> tuple[Done, Id]:
         """In one transaction; and what stands in the message's place.
 
         Raises PartitionMissing, _TopicChanged, Aborted, FailedPrecondition, NotFound.
         """
+        [part] = prepared.parts
         async with hot_transaction(self._database) as connection:
-            done = await retract(connection, self._asked([id_], by, wanted.shard_id))
+            done = await retract(connection, self._asked([id_], by, part.shard_id))
             if done.outcomes[id_] is Outcome.RETRACTED:
-                new = await self._append(connection, wanted)
+                new = part.shard_id, await self._append(connection, part)
                 await name_replacement(connection, of=id_, replacement=new)
             else:
-                new = _stands_already(topic_name, id_, done)
+                new = _stands_already(prepared.topic.name, id_, done)
         return done, new
 
-    async def _append(self, connection: HotConnection, wanted: _Replacement) -> Id:
-        appended = await append_messages(
-            connection,
-            shard_id=wanted.shard_id,
-            requests=[wanted.batch],
-            now=whole_milliseconds(self._clock.now()),
-        )
-        if appended is None:
-            raise _TopicChanged
-        return wanted.shard_id, appended.first_id_seq if wanted.batch.scheduled is not None else appended.first_seq
+    async def _append(self, connection: HotConnection, part: Part) -> int:
+        """Returns what the id of the message is made of."""
+        try:
+            answers = await append_to_shards(
+                connection, batches={part.shard_id: [part.batch]}, now=self._clock.now()
+            )
+        except (ShardClosed, ShardFrozen) as error:
+            raise _TopicChanged from error
+        [answer] = answers[part.shard_id]
+        [id_seq] = id_seqs_of(part.batch, answer)
+        return id_seq
 
     def _asked(self, ids: Sequence[Id], by: str, *appends_to: int) -> Asked:
         return Asked(ids=ids, author=Author(principal=by), now=self._clock.now(), appends_to=appends_to)

@@ -3,12 +3,14 @@
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
 import click
 
 from broker.cli.main import command_line
+from broker.domain.publishing_rules import RULES, Rule, Rules
 from tests.architecture.surface import operations
 from tests.fixtures.broker import repository
 
@@ -152,3 +154,18 @@ def test_the_decisions_are_listed_by_their_titles() -> None:
     listed = [f"* [{title[:4]}]({page.name}){title[4:]}" for title, page in zip(titles, pages, strict=True)]
     index = (repository() / "docs" / "decisions" / "README.md").read_text().splitlines()
     assert [line for line in index if line.startswith("* ")] == listed
+
+
+def test_the_page_of_publishing_rules_has_the_table_that_the_broker_applies() -> None:
+    """So a cell that is changed in one of them alone is noticed."""
+    lines = (repository() / "docs" / "publishing-rules.md").read_text().splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("| property |")) + 2
+    told = []
+    for line in lines[begin:]:
+        if not line.startswith("|"):
+            break
+        told.append([cell.strip() for cell in line.strip("|").split("|")][1:])
+    cells = [
+        [getattr(rules, field.name) for rules in RULES.values()] for field in fields(Rules) if field.type is Rule
+    ]
+    assert told == cells

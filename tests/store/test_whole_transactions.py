@@ -21,10 +21,9 @@ from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log import edits, journal
-from broker.store.log.appending import encode_for_shards
 from broker.store.log.discard import Discard, discard
 from broker.store.log.imports import StoredPart, append_part
-from broker.store.log.messages import append_messages
+from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.scheduled_messages import append_due, encode_scheduled
 from tests.fixtures.apart import Apart, Cut, apart
 from tests.fixtures.broker import eventually
@@ -208,7 +207,9 @@ async def _discarding(log: Log) -> Act:
 
 async def _editing(log: Log) -> Act:
     asked = _asked(await _letters(log))
-    mended = edits.Replacement(asked=asked, message=NewMessage(data=b"mended"), shard_id=log.shard_id)
+    mended = edits.Replacement(
+        asked=asked, batch=encode_messages([NewMessage(data=b"mended")]), shard_id=log.shard_id
+    )
 
     async def edit(log: Log) -> None:
         async with log.session() as session:
@@ -221,7 +222,8 @@ async def _editing(log: Log) -> Act:
 
 async def _importing(log: Log) -> Act:
     part = StoredPart(topic_id=log.topic.topic_id, import_id="i", number=1, digest=b"d", message_count=2)
-    batches = encode_for_shards(log.topic, [NewMessage(data=b"a"), NewMessage(data=b"b", ordering_key="k")])
+    messages = NewMessage(data=b"a"), NewMessage(data=b"b", ordering_key="k")
+    batches = {log.shard_id: [encode_messages([each]) for each in messages]}
 
     async def store(log: Log) -> None:
         async with log.session() as session:

@@ -16,19 +16,19 @@ from broker.domain.quota import NO_QUOTAS, ProjectQuotas
 from broker.domain.redrive import END_OF_TIME, EVER
 from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from broker.store.driver.statements import BEGIN, COMMIT
-from broker.store.log.appending import append_to_shards, encode_for_shards
+from broker.store.log.appending import append_to_shards
 from broker.store.log.copying import read_ends
+from broker.store.log.messages import encode_messages
 from broker.store.resources import operations as store
 from broker.store.resources.topic_logs import replace_logs
 from broker.workers.operations import runner as runner_module
 from broker.workers.operations.copying import CopyKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
-from tests.fixtures.core import make_core
+from tests.fixtures.core import make_core, make_preparation
 from tests.fixtures.log import Log, make_log, texts
 from tests.workers.test_operations import Careless, Dying
 
@@ -54,7 +54,7 @@ class Office:
 
     def kind(self, core: Core | None = None) -> CopyKind:
         core = core or self.core()
-        return CopyKind(core, Targets(core, SchemaChecks(core.resources)))
+        return CopyKind(core, Targets(core, make_preparation(core)))
 
     def runner(self, kind: Kind, cls: type[OperationRunner] = OperationRunner) -> OperationRunner:
         return cls(self.core(), {Verb.COPY: kind})
@@ -183,7 +183,7 @@ async def test_it_waits_while_a_quota_is_used_up(office: Office) -> None:
 
 async def test_shards_that_are_frozen_or_closed_get_nothing(office: Office) -> None:
     """What a process knows of a topic may be old."""
-    batches = encode_for_shards(office.other.topic, [NewMessage(data=b"x")])
+    batches = {office.other.shard_id: [encode_messages([NewMessage(data=b"x")])]}
     kind, name = office.kind(), await office.start()
     await kind._targets.topic(office.other.topic.name, office.other.topic.topic_id)
     for change in ("frozen_at = head", "frozen_at = NULL, open = false"):

@@ -18,7 +18,6 @@ from broker.domain.page import Page
 from broker.domain.redrive import to_json
 from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
@@ -30,7 +29,7 @@ from broker.workers.operations.redrive import RedriveKind
 from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
 from broker.workers.retention_janitor import RetentionJanitor
-from tests.fixtures.core import make_core
+from tests.fixtures.core import make_core, make_preparation
 from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import Log, make_log, texts
 
@@ -100,7 +99,7 @@ class Office:
 
     def kind(self) -> RedriveKind:
         core = self.core()
-        return RedriveKind(core, Targets(core, SchemaChecks(core.resources)))
+        return RedriveKind(core, Targets(core, make_preparation(core)))
 
     def runner(self, kind: Kind, cls: type[OperationRunner] = OperationRunner) -> OperationRunner:
         return cls(self.core(), {Verb.REDRIVE: kind})

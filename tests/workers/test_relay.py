@@ -20,13 +20,15 @@ from broker.domain.message import NewMessage
 from broker.domain.quota import ProjectQuotas
 from broker.domain.topic import Topic
 from broker.domain.topic_extensions import TopicExtensions
-from broker.runtime import message_relay
+from broker.runtime import preparation
 from broker.runtime import relay as relay_module
 from broker.runtime.ack_relay import AckRelay
 from broker.runtime.message_relay import MessageRelay
+from broker.runtime.preparation import Prepared
 from broker.store.log import staged as store
+from broker.store.log.appending import Answers, append_to_shards
 from broker.store.log.scheduled_messages import append_due
-from broker.store.log.staged import Appended, Outcome, StagedMessage
+from broker.store.log.staged import Outcome, StagedMessage
 from broker.store.resources import subscriptions, topics
 from broker.telemetry.metrics.families import PUBLISHED_MESSAGES, REPEATED_MESSAGES, STAGED_REFUSED
 from tests.fixtures.application import Application, publish, settle
@@ -376,14 +378,14 @@ async def test_one_that_cannot_be_encoded_is_put_aside_and_the_others_come(
     with application.session() as session:
         for body in "abc":
             publish(session, body)
-    real = message_relay.check_messages
+    real = preparation.check_messages
 
     def defective(messages: Sequence[NewMessage]) -> None:
         if messages[0].data == b"b":
             raise ValueError("a defect")
         real(messages)
 
-    monkeypatch.setattr(message_relay, "check_messages", defective)
+    monkeypatch.setattr(preparation, "check_messages", defective)
     await relaying.relay().run_once()
     assert await relaying.came() == ["a", "c"]
     assert await refused(relaying) == [("b", "INTERNAL: ValueError: a defect")]
@@ -517,9 +519,9 @@ class Dying(MessageRelay):
     dice = random.Random(SEED)
     deaths = 0
 
-    def _tell(self, topic: Topic, found: Sequence[StagedMessage], appended: Appended) -> None:
+    def _tell(self, prepared: Prepared, found: Sequence[StagedMessage], answers: Answers) -> None:
         self._die()
-        super()._tell(topic, found, appended)
+        super()._tell(prepared, found, answers)
 
     @classmethod
     def _die(cls) -> None:
@@ -545,10 +547,10 @@ async def test_each_comes_once_whoever_dies_and_acks_may_be_made_twice(
     if not ruled:
 
         async def careless(connection: Any, **what: Any) -> Any:
-            appends, _ = store._appends(what["batches"], what["now"])
-            await connection.run(*appends)
+            answers = await append_to_shards(connection, batches=what["batches"], now=what["now"])
             Dying._die()
-            return await real(connection, **what | {"batches": {}})
+            deleted = await real(connection, **what | {"batches": {}})
+            return None if deleted is None else answers
 
         monkeypatch.setattr("broker.runtime.message_relay.append_staged", careless)
     relays = [relaying.relay(messages=Dying, acks=DyingAcks) for _ in range(2)]

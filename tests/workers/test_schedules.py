@@ -19,17 +19,16 @@ from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.next_due import NextDue
-from broker.runtime.sandboxes import Sandboxes
 from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.tasks import Tasks
-from broker.runtime.transforms import Programs, TopicTransforms
+from broker.runtime.transforms import TopicTransforms
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.resources import schedules as store
 from broker.workers.schedules import AT_ONCE, ScheduleWorker
 from tests.fixtures.broker import eventually
-from tests.fixtures.core import make_core
+from tests.fixtures.core import make_core, make_preparation
 from tests.fixtures.log import Log, texts
 
 PROJECT = "projects/p"
@@ -122,8 +121,7 @@ class Office:
 
     def make(self, cls: type[T], **seconds: float) -> T:
         core = make_core(self.log.database, self.clock, self.tasks, quotas=ProjectQuotas())
-        transforms = TopicTransforms(Sandboxes(self.tasks, core.counters), Programs(), self.clock, core.counters)
-        return cls(core, SchemaChecks(core.resources), transforms, **seconds)
+        return cls(core, make_preparation(core), NextDue(), **seconds)
 
     def worker(self, ticker: ScheduleTicker | None = None) -> ScheduleWorker:
         return ScheduleWorker(make_core(self.log.database, self.clock), ticker or self.ticker(), NextDue())

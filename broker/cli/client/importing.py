@@ -28,11 +28,15 @@ class _Part(NamedTuple):
     body: bytes
 
 
-def import_messages(api: Api, topic: str, file: str, import_id: str) -> tuple[int, int]:
-    """How many messages there are, and how many of them were stored before.  Raises Misuse, Refused, NotReached."""
+def import_messages(api: Api, topic: str, file: str, import_id: str, **options: str) -> tuple[int, int]:
+    """Import a file, with further query parameters for each part.
+
+    Returns how many messages there are, and how many of them were stored before.  Raises Misuse, Refused,
+    NotReached.
+    """
     count = repeated = 0
     for number, part in enumerate(_parts(file, import_id), 1):
-        params = {"importId": import_id, "part": number}
+        params = {"importId": import_id, "part": number, **options}
         try:
             answer = _send(api, f"{topic}:import", params, part.body)
         except Refused as error:

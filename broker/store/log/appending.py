@@ -1,19 +1,26 @@
-"""Appending to several shards in a transaction that does more (G2)."""
+"""Appending to the logs of topics in a transaction that does more (G2)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
+from typing import Any
 
 from psycopg.errors import CheckViolation
 
-from broker.domain.message import NewMessage
 from broker.domain.timestamps import whole_milliseconds
-from broker.domain.topic import Topic
 from broker.store.driver.hot_connection import Bound, HotConnection
-from broker.store.log.messages import EncodedMessages, append_statements, encode_messages, is_frozen
+from broker.store.log.identities import Stored, append_new
+from broker.store.log.messages import (
+    Appended,
+    EncodedMessages,
+    append_statements,
+    appended_each,
+    is_frozen,
+    schedule_statements,
+)
 from broker.store.log.partitions import PartitionMissing
 
 Batches = Mapping[int, Sequence[EncodedMessages]]  # by shard
+Answers = Mapping[int, Sequence[Appended | Stored]]  # what became of each
 
 
 class ShardClosed(Exception):
@@ -24,43 +31,64 @@ class ShardFrozen(Exception):
     """The topic takes nothing just now; nothing has changed."""
 
 
-def encode_for_shards(topic: Topic, messages: Iterable[NewMessage], shared: Iterable[str] = ()) -> Batches:
-    """Messages of any ordering keys, in order, as requests of each shard.  `shared`: as of encode_messages."""
-    texts = list(shared)
-    of_shard: dict[int, list[tuple[NewMessage, str]]] = {}
-    for number, message in enumerate(messages):
-        of_message = message, texts[number] if texts else ""
-        of_shard.setdefault(topic.shard_for(message), []).append(of_message)
-    return {
-        shard_id: [
-            encode_messages([message for message, _ in run], [text for _, text in run] if texts else ())
-            for run in (list(run) for _, run in groupby(pairs, lambda pair: pair[0].ordering_key))
-        ]
-        for shard_id, pairs in sorted(of_shard.items())
-    }
-
-
 async def append_to_shards(
     connection: HotConnection, *, before: Sequence[Bound] = (), batches: Batches, now: datetime
-) -> dict[int, int]:
-    """Append messages, and do what comes `before`, in the transaction that `connection` is in.  Returns the last
-    sequence of each shard.
+) -> Answers:
+    """Append messages, and do what comes `before`, in the transaction that `connection` is in.
 
-    Shard heads come last and by id, which is the one lock order; they are locked until the caller commits.  Raises
-    ShardClosed, ShardFrozen, PartitionMissing; the transaction is of no use then.
+    Messages that are not due yet are put among those that wait, and repeats are left out.  Shard heads come last
+    and by id, which is the one lock order; they are locked until the caller commits.  Raises ShardClosed,
+    ShardFrozen, PartitionMissing; the transaction is of no use then.
     """
+    now = whole_milliseconds(now)
     writes = [*before]
+    takes: dict[int, tuple[int, int | None]] = {}  # of each shard: the statements that say where messages stand
+    answers: dict[int, Sequence[Appended | Stored]] = {}
     for shard_id, requests in sorted(batches.items()):
-        writes += append_statements(shard_id, requests, whole_milliseconds(now))
-    if not writes:
-        return {}
+        if any(request.identified for request in requests):
+            if writes:
+                _read_answers(await _run(connection, writes), batches, takes, answers)
+                writes, takes = [], {}
+            stored = await append_new(connection, shard_id=shard_id, requests=requests, now=now)
+            if stored is None:
+                raise ShardClosed
+            answers[shard_id] = stored
+            continue
+        take = len(writes)
+        writes += append_statements(shard_id, requests, now)
+        later = [request.scheduled for request in requests if request.scheduled is not None]
+        takes[shard_id] = take, len(writes) if later else None
+        writes += schedule_statements(shard_id, later, now) if later else ()
+    if writes:
+        _read_answers(await _run(connection, writes), batches, takes, answers)
+    return answers
+
+
+async def _run(connection: HotConnection, writes: Sequence[Bound]) -> Sequence[Sequence[Any]]:
     try:
-        results = await connection.run(*writes)
+        return await connection.run(*writes)
     except CheckViolation as error:
         if is_frozen(error):
             raise ShardFrozen from error
         raise PartitionMissing from error
-    taken = results[len(before) :: 2]
-    if not all(taken):
-        raise ShardClosed
-    return {shard_id: head for shard_id, [(head, _)] in zip(sorted(batches), taken, strict=True)}
+
+
+def _read_answers(
+    results: Sequence[Sequence[Any]],
+    batches: Batches,
+    takes: Mapping[int, tuple[int, int | None]],
+    answers: dict[int, Sequence[Appended | Stored]],
+) -> None:
+    """Raises ShardClosed."""
+    for shard_id, (take, take_later) in takes.items():
+        requests = batches[shard_id]
+        if not results[take] or (take_later is not None and not results[take_later]):
+            raise ShardClosed
+        [(head, publish_time)] = results[take]
+        first_seq = head - sum(request.count for request in requests) + 1
+        first_id_seq = 0
+        if take_later is not None:
+            [(last_id_seq,)] = results[take_later]
+            later = sum(request.scheduled.count for request in requests if request.scheduled is not None)
+            first_id_seq = last_id_seq - later + 1
+        answers[shard_id] = appended_each(Appended(first_seq, publish_time, first_id_seq), requests)

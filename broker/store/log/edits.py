@@ -2,33 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
-
-from psycopg.errors import CheckViolation
 
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import EDITED_INTO, Event
 from broker.domain.letter_standing import Resolution
-from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.outcome import Outcome
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.appending import ShardClosed, append_to_shards
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, discard, find_letters, resolving, told_of
-from broker.store.log.messages import append_statements, encode_messages
-from broker.store.log.partitions import PartitionMissing
+from broker.store.log.identities import id_seqs_of
+from broker.store.log.messages import EncodedMessages
 
 _OPEN_SHARD = statements.hot("open_shard")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """`asked` names one message, or its letter; `shard_id` is the private shard."""
+    """`asked` names one message, or its letter; `batch` has the new one; `shard_id` is the private shard."""
 
     asked: Discard
-    message: NewMessage
+    batch: EncodedMessages
     shard_id: int
 
 
@@ -48,21 +45,20 @@ async def replace_letter(
     if Outcome.WAITING in done.outcomes.values():
         return None, done
     letters = editable(await find_letters(connection, wanted.asked))
-    now = wanted.asked.now
-    published_at = now - timedelta(microseconds=now.microsecond % 1000)
+    opening = _OPEN_SHARD, {"shard_id": wanted.shard_id, "open": True}
     try:
-        _, taken, *_ = await connection.run(
-            (_OPEN_SHARD, {"shard_id": wanted.shard_id, "open": True}),
-            *append_statements(wanted.shard_id, [encode_messages([wanted.message])], published_at),
-            (_OPEN_SHARD, {"shard_id": wanted.shard_id, "open": False}),
+        answers = await append_to_shards(
+            connection, before=[opening], batches={wanted.shard_id: [wanted.batch]}, now=wanted.asked.now
         )
-    except CheckViolation as error:
-        raise PartitionMissing from error
-    if not letters or not taken:
+    except ShardClosed:
+        letters = []
+    if not letters:
         raise Aborted("Somebody else was at this dead letter; try it again.")
-    [(head, _)] = taken
-    await _write_down(connection, wanted, letters, (wanted.shard_id, int(head)))
-    return int(head), done
+    await connection.run((_OPEN_SHARD, {"shard_id": wanted.shard_id, "open": False}))
+    [answer] = answers[wanted.shard_id]
+    [seq] = id_seqs_of(wanted.batch, answer)
+    await _write_down(connection, wanted, letters, (wanted.shard_id, seq))
+    return seq, done
 
 
 def editable(letters: Sequence[Any]) -> list[Any]:

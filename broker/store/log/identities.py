@@ -185,12 +185,20 @@ def _ranks(batch: EncodedMessages) -> Sequence[int]:
 
 def _id_seqs(request: _Request) -> list[int]:
     """Of what is kept, once it is stored."""
-    if request.batch.scheduled is None:
-        return list(range(request.first_seq, request.first_seq + request.batch.count))
-    return [
-        request.first_seq + rank - 1 if rank > 0 else request.first_id_seq - rank - 1
-        for rank in _ranks(request.batch)
-    ]
+    return _id_seqs_from(request.batch, request.first_seq, request.first_id_seq)
+
+
+def id_seqs_of(batch: EncodedMessages, answer: Appended | Stored) -> Sequence[int]:
+    """What the ids of a request's messages are made of, once they are stored."""
+    if isinstance(answer, Stored):
+        return answer.id_seqs
+    return _id_seqs_from(batch, answer.first_seq, answer.first_id_seq)
+
+
+def _id_seqs_from(batch: EncodedMessages, first_seq: int, first_id_seq: int) -> list[int]:
+    if batch.scheduled is None:
+        return list(range(first_seq, first_seq + batch.count))
+    return [first_seq + rank - 1 if rank > 0 else first_id_seq - rank - 1 for rank in _ranks(batch)]
 
 
 async def append_new(

@@ -86,7 +86,7 @@ class EncodedMessages:
     part are delivered (empty: all for ever). `has_gaps`: some messages have a sequence and are not stored; their
     parts have no size (None), and they are in no `sizes`. `scheduled`: messages beside them, which have no sequence
     yet and are not in `count`; `size` and `sizes` have them, too. `identified`: some of them may be repeats.
-    `levels`: how urgent each is, if any is. With one of these, `some` packs the messages at some indexes alone.
+    Then `some` packs the messages at some indexes alone.
     """
 
     count: int
@@ -101,7 +101,6 @@ class EncodedMessages:
     has_gaps: bool = False
     scheduled: ScheduledPart | None = None
     identified: Identified | None = None
-    levels: Sequence[int] | None = None
     some: "Callable[[Sequence[int]], EncodedMessages] | None" = None
 
 

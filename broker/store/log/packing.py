@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from broker.domain.message import NewMessage
-from broker.store.log.messages import EncodedMessages, encode_messages, encode_with_gaps
+from broker.store.log.messages import EncodedMessages, Identified, encode_messages, encode_with_gaps
 from broker.store.log.scheduled_messages import encode_scheduled
 
 
@@ -13,7 +13,7 @@ from broker.store.log.scheduled_messages import encode_scheduled
 class Packing:
     """`messages`: None for one that a transform dropped; `stored`: the others; `shared`: as of encode_messages, of
     those; `due_ats`: when each is to come, if any is to come later; `ttls`: for how long each is delivered, if any
-    expires.
+    expires; `digests`: the identity of each, if repeats of any are known for the `window`.
     """
 
     messages: Sequence[NewMessage | None]
@@ -21,9 +21,17 @@ class Packing:
     shared: Sequence[str] = ()
     due_ats: Sequence[datetime | None] | None = None
     ttls: Sequence[timedelta | None] | None = None
+    digests: Sequence[bytes | None] | None = None
+    window: timedelta = timedelta(0)
 
     def pack(self) -> EncodedMessages:
         """Raises InvalidArgument for U+0000 in an attribute or ordering key."""
+        batch = self._pack()
+        if self.digests is not None:
+            batch.identified, batch.some = Identified(self.digests, self.window), self.some
+        return batch
+
+    def _pack(self) -> EncodedMessages:
         if self.due_ats is not None:
             return encode_scheduled(self.messages, self.due_ats, self.shared, self.ttls)
         if len(self.stored) == len(self.messages):
@@ -41,4 +49,13 @@ class Packing:
             shared = [of_each[index] for index in indexes if self.messages[index] is not None]
         due_ats = None if self.due_ats is None else [self.due_ats[index] for index in indexes]
         ttls = None if self.ttls is None else [self.ttls[index] for index in indexes]
-        return Packing(messages, stored, shared, due_ats if due_ats and any(due_ats) else None, ttls).pack()
+        digests = None if self.digests is None else [self.digests[index] for index in indexes]
+        return Packing(
+            messages,
+            stored,
+            shared,
+            due_ats=due_ats if due_ats and any(due_ats) else None,
+            ttls=ttls,
+            digests=digests if digests and any(digests) else None,
+            window=self.window,
+        ).pack()

@@ -5,24 +5,20 @@ killed has done both or neither.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
 import msgspec
-from psycopg.errors import CheckViolation
 
 from broker.domain.message import NewMessage
 from broker.store.driver import statements
 from broker.store.driver.database import Connection
-from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
+from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
-from broker.store.log.appending import Batches, ShardClosed, ShardFrozen
+from broker.store.log.appending import Answers, Batches, append_to_shards
 from broker.store.log.deleting import BATCH, run_in_batches
-from broker.store.log.identities import Stored, append_new
-from broker.store.log.messages import append_statements, is_frozen, schedule_statements
-from broker.store.log.partitions import PartitionMissing
 
 _READ_LAST_STAGED = statements.hot("read_last_staged")
 _FIND_STAGED = statements.hot("find_staged")
@@ -100,18 +96,6 @@ class Outcome(Enum):
     DONE, LEFT, KEPT = range(3)
 
 
-@dataclass(slots=True)
-class Appended:
-    """The shards that got messages at once, and when the first of those is due that come later.
-
-    `repeats`: how many were not stored, for they had been published before.
-    """
-
-    shard_ids: list[int] = field(default_factory=list)
-    due_at: datetime | None = None
-    repeats: int = 0
-
-
 async def find_staged(
     connection: HotConnection, *, since: Since, kept: Collection[str] = (), behind: Collection[str] = ()
 ) -> Found:
@@ -142,7 +126,7 @@ def _acks(row: Any) -> StagedAcks:
 
 async def append_staged(
     connection: HotConnection, *, topic_id: int, ns: Sequence[int], batches: Batches, now: datetime
-) -> Appended | None:
+) -> Answers | None:
     """Append the messages with these numbers, and take them out of what is staged: both or neither.
 
     None: another process is at them, or has done so.  Raises ShardClosed, ShardFrozen, PartitionMissing;
@@ -157,57 +141,12 @@ async def append_staged(
         if len(taken) < len(ns):
             await connection.close()
             return None
-        repeats = await _append(connection, batches, now)
+        answers = await append_to_shards(connection, batches=batches, now=now)
         await connection.run((COMMIT, {}))
-    except CheckViolation as error:
-        await connection.close()
-        if is_frozen(error):
-            raise ShardFrozen from error
-        raise PartitionMissing from error
     except BaseException:
         await connection.close()  # its transaction is open
         raise
-    return _appended(batches, repeats)
-
-
-async def _append(connection: HotConnection, batches: Batches, now: datetime) -> int:
-    """Within the caller's transaction; returns how many were repeats.  Raises ShardClosed, PartitionMissing."""
-    if any(request.identified for requests in batches.values() for request in requests):
-        repeats = 0
-        for shard_id, requests in sorted(batches.items()):
-            stored = await append_new(connection, shard_id=shard_id, requests=requests, now=now)
-            if stored is None:
-                raise ShardClosed
-            repeats += sum(each.repeats for each in stored if isinstance(each, Stored))
-        return repeats
-    appends, telling = _appends(batches, now)
-    results = await connection.run(*appends)
-    if not all(results[number] for number in telling):
-        raise ShardClosed
-    return 0
-
-
-def _appends(batches: Batches, now: datetime) -> tuple[list[Bound], list[int]]:
-    """The statements, shards by id: the one lock order.  And which of them have no row if a shard is closed."""
-    appends: list[Bound] = []
-    telling = []
-    for shard_id, requests in sorted(batches.items()):
-        telling.append(len(appends))
-        appends += append_statements(shard_id, requests, now)
-        if parts := [request.scheduled for request in requests if request.scheduled is not None]:
-            telling.append(len(appends))
-            appends += schedule_statements(shard_id, parts, now)
-    return appends, telling
-
-
-def _appended(batches: Batches, repeats: int) -> Appended:
-    done = Appended(repeats=repeats)
-    for shard_id, requests in batches.items():
-        if any(request.count for request in requests):
-            done.shard_ids.append(shard_id)
-        due_ats = [due_at for request in requests if request.scheduled for due_at in request.scheduled.due_ats]
-        done.due_at = min((at for at in (done.due_at, *due_ats) if at is not None), default=None)
-    return done
+    return answers
 
 
 async def take_acks(connection: HotConnection, *, ns: Sequence[int]) -> None:

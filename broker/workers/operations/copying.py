@@ -13,7 +13,7 @@ from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.copying import read_copied
 from broker.telemetry.metrics.families import COPIED
-from broker.workers.operations.targets import Targets, for_topic
+from broker.workers.operations.targets import Targets
 
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -39,11 +39,10 @@ class CopyKind:
         await self._targets.check_open(target, operation)
         most = step_size(operation)
         found, read = await read_copied(connection, meant=meant, after=after, max_messages=most)
-        messages = for_topic(_as_published(found), target)
-        numbers, shared = await self._targets.acceptable(target, messages)
-        shard_ids = await self._targets.append(
-            connection, target, [messages[number] for number in numbers], shared, started_by=operation.started_by
-        )
+        prepared, numbers = await self._targets.acceptable(target, _as_published(found))
+        shard_ids: Sequence[int] = ()
+        if prepared is not None:
+            shard_ids = await self._targets.append(connection, prepared, started_by=operation.started_by)
         skipped = [
             {"messageId": id_of(message.shard_id, message), "reason": CopyOutcome.REFUSED}
             for message in (found[number] for number in sorted({*range(len(found))}.difference(numbers)))

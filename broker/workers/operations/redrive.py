@@ -14,11 +14,12 @@ from broker.domain.redrive import DONE, Chosen, from_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
+from broker.runtime.preparation import Prepared
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.redrive import Redrive, redrive
 from broker.store.log.scheduled_messages import id_seqs_at
 from broker.telemetry.metrics.families import DEAD_LETTERS_SENT, REDRIVEN
-from broker.workers.operations.targets import Targets, for_topic
+from broker.workers.operations.targets import Targets
 
 
 @dataclass(slots=True)
@@ -28,8 +29,7 @@ class _Recipient:
     targets: Targets
     topic: Topic
     started_by: str
-    taken: Sequence[NewMessage] = ()
-    shared: Sequence[str] = ()
+    prepared: Prepared | None = None
     shard_ids: Sequence[int] = ()
     name: str = field(init=False)
 
@@ -37,16 +37,12 @@ class _Recipient:
         self.name = self.topic.name
 
     async def take(self, messages: Sequence[NewMessage]) -> Sequence[int]:
-        messages = for_topic(messages, self.topic)
-        numbers, self.shared = await self.targets.acceptable(self.topic, messages)
-        self.taken = [messages[number] for number in numbers]
+        self.prepared, numbers = await self.targets.acceptable(self.topic, messages)
         return numbers
 
     async def append(self, connection: HotConnection) -> None:
-        if self.taken:
-            self.shard_ids = await self.targets.append(
-                connection, self.topic, self.taken, self.shared, started_by=self.started_by
-            )
+        if self.prepared is not None:
+            self.shard_ids = await self.targets.append(connection, self.prepared, started_by=self.started_by)
 
 
 class RedriveKind:

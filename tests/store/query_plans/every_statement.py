@@ -419,7 +419,9 @@ async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
     )
     await discard.find_piles(session, asked)
     await session.run((BEGIN, {}))
-    mended = edits.Replacement(asked=asked, message=NewMessage(data=b"mended"), shard_id=source.shard_id)
+    mended = edits.Replacement(
+        asked=asked, batch=messages.encode_messages([NewMessage(data=b"mended")]), shard_id=source.shard_id
+    )
     await edits.replace_letter(session, mended, source.attempt_ids)
     await session.run((COMMIT, {}))
 

@@ -181,11 +181,16 @@ def export(session: Session, *, topic: str, filter_text: str, format_: str, code
     "--file", metavar="FILE", default="-", help="Lines of JSON or Avro, as export prints them; default: stdin."
 )
 @click.option("--id", "import_id", metavar="ID", help="Of this import: one that did not end goes on under its id.")
-def import_(session: Session, *, topic: str, file: str, import_id: str | None) -> Shown:
+@click.option(
+    "--keep-expiry", is_flag=True, help="Count the time to live of messages from now on; default: ignore it."
+)
+def import_(session: Session, *, topic: str, file: str, import_id: str | None, keep_expiry: bool) -> Shown:
     """Publish lines of JSON, or a file of Avro, in parts of which each is stored once. Needs this broker."""
     from broker.cli.client.importing import import_messages  # takes long to import
 
-    count, repeated = import_messages(session.api, session.topic(topic), file, import_id or token_hex(8))
+    options = {"expiry": "KEEP"} if keep_expiry else {}
+    import_id = import_id or token_hex(8)
+    count, repeated = import_messages(session.api, session.topic(topic), file, import_id, **options)
     again = f", {repeated} of which were stored before" if repeated else ""
     data = {"messageCount": str(count), "repeatedMessageCount": str(repeated)}
     return Shown(data=data, line=f"Imported {count} messages{again}.")

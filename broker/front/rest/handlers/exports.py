@@ -29,6 +29,7 @@ from broker.front.steps import STEP_COST, Steps
 from broker.services.exports import ExportOptions, Pages
 from broker.telemetry.spent import spending
 
+_KEEP, _DROP = "KEEP", "DROP"  # what an import does about the time to live of messages
 PIECE_BYTES = 262_144  # about, that are written at a time: so much must be taken before the next
 _RECORD_BYTES = 50  # of a record, about, besides its texts and data
 
@@ -146,8 +147,10 @@ async def import_topic(call: Call) -> bytes:
     else:
         part = await call.in_steps(decode_part(call.query, call.body))
     imported = await call.services.acting.imports.import_part(call.name, part, call.body, call.caller.member)
-    answer = {"messageCount": str(imported.message_count)}
-    return encode_resource(answer | ({"repeated": True} if imported.repeated else {}))
+    answer: dict[str, str | bool] = {"messageCount": str(imported.message_count)}
+    answer |= {"repeated": True} if imported.repeated else {}
+    answer |= {} if imported.expires is None else {"expiry": _KEEP if imported.expires else _DROP}
+    return encode_resource(answer)
 
 
 async def _avro_part(call: Call) -> Part:
@@ -238,7 +241,11 @@ def _part(query: Mapping[str, str], messages: list[NewMessage]) -> Part:
     part = query.get("part", "")
     if not (part.isascii() and part.isdigit() and len(part) < 10):
         raise InvalidArgument(f"part must be the number of this part, from 1 on (part={part[:100]}).")
-    return Part(query.get("importId", query.get("import_id", "")), int(part), messages)
+    expiry = query.get("expiry", _DROP)
+    if expiry not in (_KEEP, _DROP):
+        raise InvalidArgument(f"expiry must be {_KEEP} or {_DROP} (expiry={expiry[:100]}).")
+    import_id = query.get("importId", query.get("import_id", ""))
+    return Part(import_id, int(part), messages, expires=expiry == _KEEP)
 
 
 def _decode_line(number: int, line: bytes) -> NewMessage:

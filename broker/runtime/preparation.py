@@ -1,0 +1,403 @@
+"""Checks and packs messages on their way into the log of a topic, by the rules of their entry point.
+
+The rules are data (domain/publishing_rules.py).  What publishes opens or checks the topic, prepares the messages,
+takes room, checks quotas, appends what is prepared (store/log/appending.py, or the coalescer), and charges for it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from math import inf
+from typing import NamedTuple
+
+from broker.domain.deduplication import identities
+from broker.domain.delay import due_times
+from broker.domain.errors import (
+    BrokerError,
+    FailedPrecondition,
+    Held,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    QuotaExceeded,
+    ResourceExhausted,
+    Unavailable,
+)
+from broker.domain.expiry import times_to_live
+from broker.domain.message import NewMessage
+from broker.domain.message_id import message_id
+from broker.domain.names import project_of
+from broker.domain.priority import level_of, levels_of
+from broker.domain.publish_limits import MAX_ATTRIBUTE_VALUE_BYTES, check_messages, check_request_size
+from broker.domain.publishing_rules import (
+    SCHEMA_ATTRIBUTES,
+    Rule,
+    Rules,
+    check_topic,
+    without_schema_attributes,
+)
+from broker.domain.topic import Topic
+from broker.runtime.core import Core
+from broker.runtime.scheduled_room import ScheduledRoom
+from broker.runtime.schema_checks import SchemaChecks
+from broker.runtime.shard_choice import ShardChoice
+from broker.runtime.transforms import TopicTransforms
+from broker.store.log.appending import Answers, Batches
+from broker.store.log.identities import Stored, id_seqs_of
+from broker.store.log.messages import Appended, EncodedMessages, encode_messages
+from broker.store.log.packing import Packing
+from broker.telemetry.log import reason
+
+_APPLIES, _IGNORED = Rule.APPLIES, Rule.IGNORED
+
+
+class Part(NamedTuple):
+    """Messages of one ordering key for one shard.  `indexes`: which of those that were given; None: all."""
+
+    shard_id: int
+    batch: EncodedMessages
+    indexes: Sequence[int] | None = None
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Messages that can be appended as they are.
+
+    `dropped`: how many of them a transform has dropped; `later`: how many are not due yet.
+    """
+
+    topic: Topic
+    parts: Sequence[Part]
+    count: int
+    dropped: int = 0
+    later: int = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes of data and attributes."""
+        return sum(part.batch.size for part in self.parts)
+
+
+class Published(NamedTuple):
+    """The ids of messages, in order.
+
+    `repeats`: the indexes of messages that were not stored, as they repeat earlier ones, whose ids they have.
+    """
+
+    ids: list[str]
+    repeats: Sequence[int] = ()
+
+
+def batches_of(prepared: Iterable[Prepared]) -> Batches:
+    """All parts by shard, in their order."""
+    batches: dict[int, list[EncodedMessages]] = {}
+    for each in prepared:
+        for part in each.parts:
+            batches.setdefault(part.shard_id, []).append(part.batch)
+    return batches
+
+
+def published_of(prepared: Iterable[Prepared], answers: Answers) -> list[Published]:
+    """What became of each, once `batches_of` them was appended."""
+    left = {shard_id: iter(of_shard) for shard_id, of_shard in answers.items()}
+    return [_published(each, [next(left[part.shard_id]) for part in each.parts]) for each in prepared]
+
+
+def _published(prepared: Prepared, answers: Sequence[Appended | Stored]) -> Published:
+    ids, repeats = [""] * prepared.count, list[int]()
+    for part, answer in zip(prepared.parts, answers, strict=True):
+        indexes = range(prepared.count) if part.indexes is None else part.indexes
+        for index, id_seq in zip(indexes, id_seqs_of(part.batch, answer), strict=True):
+            ids[index] = message_id(part.shard_id, id_seq)
+        if isinstance(answer, Stored):
+            repeats += [indexes[repeat] for repeat in answer.repeated]
+    return Published(ids, sorted(repeats))
+
+
+def first_due_at(parts: Iterable[Part]) -> datetime | None:
+    """When the first of the messages that are not due yet is due; None: there are none."""
+    scheduled = [part.batch.scheduled for part in parts if part.batch.scheduled is not None]
+    return min((due_at for each in scheduled for due_at in each.due_ats), default=None)
+
+
+class Preparation:
+    """One for a process."""
+
+    def __init__(
+        self,
+        core: Core,
+        schemas: SchemaChecks,
+        transforms: TopicTransforms,
+        room: ScheduledRoom,
+        *,
+        is_busy: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        """`is_busy`: whether something waits to be stored in a shard, so that publishes there share commits."""
+        self._clock = core.clock
+        self._resources = core.resources
+        self._quotas, self._storage = core.quotas, core.storage
+        self._schemas = schemas
+        self._transforms = transforms
+        self._room = room
+        self._choice = ShardChoice(is_busy)
+
+    async def open_topic(self, name: str, rules: Rules) -> Topic:
+        """The topic of this name, if it takes messages.  Raises NotFound, and what `check_topic` does."""
+        if self._storage.is_raised:
+            if rules.by_call and rules.storage is _APPLIES:
+                await self._storage.check_paced(project_of(name))
+            self.check_storage(rules)
+        topic = await self._resources.topic(name)
+        if topic.freeze is not None or Rule.REFUSES in (rules.schema, rules.transforms):
+            check_topic(topic, rules)
+        return topic
+
+    def check_topic(self, topic: Topic, rules: Rules) -> None:
+        """Raises FailedPrecondition, StorageLow or Unavailable if nothing may be added; Held if messages wait."""
+        self.check_storage(rules)
+        check_topic(topic, rules)
+
+    def check_storage(self, rules: Rules) -> None:
+        """Raises StorageLow or Unavailable if the installation has no room; Held if messages wait for it."""
+        if (
+            self._storage.is_raised
+            and rules.storage is not _IGNORED
+            and (error := self._storage.refusal()) is not None
+        ):
+            raise Held(error.message) if rules.storage is Rule.WAITS else error
+
+    async def prepare(
+        self,
+        topic: Topic,
+        messages: Sequence[NewMessage],
+        rules: Rules,
+        *,
+        schema_seconds: float = inf,
+    ) -> Prepared:
+        """Check messages, at least one unless it is a request, by the rules of their entry point, and pack them.
+
+        Raises InvalidArgument or FailedPrecondition for a message that breaks a rule, NotFound (the schema is
+        deleted), ResourceExhausted (transforms or schema took too long, `schema_seconds`), Unavailable.
+        """
+        if rules.message_limits is _APPLIES:
+            if rules.one_key is _APPLIES:
+                check_messages(messages, count=rules.request_count is _APPLIES)
+            else:
+                _check_each(messages, rules)
+        own, count = topic.extensions, len(messages)
+        is_plain = not (topic.transforms or own.delay or own.expiry or own.deduplication or own.priorities)
+        if not is_plain or topic.schema_settings is not None or (rules.one_key is _IGNORED and count > 1):
+            return await self._prepare_whole(topic, messages, rules, schema_seconds)
+        if (key := messages[0].ordering_key) or rules.spread is _IGNORED:
+            shard_id = topic.shard_of(key)
+        else:
+            shard_id = self._choice.choose(topic.topic_id, topic.plain_shard_ids, count)
+        batch = encode_messages(messages)
+        if rules.request_size is _APPLIES:
+            check_request_size(topic.name, messages, batch.size)
+        return Prepared(topic, [Part(shard_id, batch)], count)
+
+    async def _prepare_whole(
+        self, topic: Topic, messages: Sequence[NewMessage], rules: Rules, schema_seconds: float
+    ) -> Prepared:
+        """Prepare messages of any ordering keys, for a topic that may have any property."""
+        own, known = topic.extensions, topic.extensions.deduplication
+        digests = _identities(topic, messages, rules)
+        made, stored, shared = await self._transformed(topic, messages, rules, schema_seconds)
+        due_ats = due_times(made, self._clock.now()) if own.delay and rules.delay is _APPLIES else None
+        packing = Packing(
+            made,
+            stored,
+            shared,
+            due_ats=due_ats,
+            ttls=times_to_live(made) if own.expiry and rules.expiry is _APPLIES else None,
+            digests=digests,
+            window=timedelta(0) if known is None else known.window,
+        )
+        parts = self._parts(topic, messages, packing, _levels(topic, made, rules), rules)
+        later = 0 if due_ats is None else len(due_ats) - due_ats.count(None)
+        prepared = Prepared(topic, parts, len(messages), len(messages) - len(stored), later)
+        if rules.request_size is _APPLIES and stored:
+            check_request_size(topic.name, stored, prepared.size)
+        return prepared
+
+    async def _transformed(
+        self, topic: Topic, messages: Sequence[NewMessage], rules: Rules, schema_seconds: float
+    ) -> tuple[Sequence[NewMessage | None], Sequence[NewMessage], Sequence[str]]:
+        """What the topic's transforms make of the messages, those that they do not drop, and for each of these the
+        attributes that the topic's schema gives it: limits and schema are about what is stored.
+        """
+        made: Sequence[NewMessage | None] = messages
+        stored = messages
+        if topic.transforms and topic.transforms_messages and rules.transforms is _APPLIES:
+            made = await self._transforms.publish(topic, messages)
+            stored = [message for message in made if message is not None]
+            if stored and rules.message_limits is _APPLIES:
+                check_messages(stored)
+        if topic.schema_settings is None or rules.schema is not _APPLIES or not stored:
+            return made, stored, ()
+        if rules.keeps_schema_attributes:
+            made = stored = without_schema_attributes(stored)
+        project = project_of(topic.name)
+        shared = await self._schemas.check(project, topic.schema_settings, stored, seconds=schema_seconds)
+        return made, stored, shared
+
+    async def prepare_some(
+        self, topic: Topic, messages: Sequence[NewMessage], rules: Rules
+    ) -> tuple[Prepared | None, list[int], dict[int, BrokerError]]:
+        """Prepare the messages that break no rule; their indexes, and why each of the others is refused.
+
+        Raises what is about no single message: Unavailable, NotFound, ResourceExhausted.
+        """
+        if not messages:
+            return None, [], {}
+        try:
+            return await self.prepare(topic, messages, rules), list(range(len(messages))), {}
+        except (NotFound, ResourceExhausted, Unavailable):
+            raise
+        except Exception:
+            refused: dict[int, BrokerError] = {}
+        for index, message in enumerate(messages):
+            try:
+                await self.prepare(topic, [message], rules)
+            except (NotFound, ResourceExhausted, Unavailable):
+                raise
+            except BrokerError as error:
+                refused[index] = error
+            except Exception as error:  # or the message would be in the way of all others for ever
+                refused[index] = Internal(reason(error))
+        good = [index for index in range(len(messages)) if index not in refused]
+        if not good:
+            return None, [], refused
+        return await self.prepare(topic, [messages[index] for index in good], rules), good, refused
+
+    async def take_room(self, prepared: Prepared, rules: Rules) -> None:
+        """Take room among the messages that are not due yet.  Raises QuotaExceeded."""
+        if prepared.later and rules.waiting_room is _APPLIES:
+            await self._room.take(prepared.topic, prepared.later)
+
+    async def check_quotas(self, topic: Topic, rules: Rules, principal: str = "") -> None:
+        """Check the publish rates and retained bytes of the topic's project, and of who publishes ("": unknown).
+
+        Raises QuotaExceeded; Held if messages wait.
+        """
+        if not self._quotas.on or rules.quotas is _IGNORED:
+            return
+        project = project_of(topic.name)
+        gauge = self._quotas.publishing(project, principal)
+        if rules.by_call:
+            await self._quotas.check(gauge, project)
+            return
+        try:
+            gauge.check(self._quotas.ticks())
+        except QuotaExceeded as error:
+            if rules.quotas is Rule.WAITS:
+                raise Held(error.message) from error
+            raise
+
+    def charge(self, prepared: Sequence[Prepared], rules: Rules, principal: str = "", *, requests: int = 1) -> None:
+        """Take what is stored, and repeats, from the publish rates of the topic's project and of the principal."""
+        if self._quotas.on and rules.charge is _APPLIES and prepared:
+            gauge = self._quotas.publishing(project_of(prepared[0].topic.name), principal)
+            messages, size = sum(each.count for each in prepared), sum(each.size for each in prepared)
+            gauge.take(self._quotas.ticks(), requests=requests, messages=messages, size=size)
+
+    def _keyless_shard(self, topic: Topic, count: int, rules: Rules) -> int:
+        if rules.spread is _APPLIES:
+            return self._choice.choose(topic.topic_id, topic.plain_shard_ids, count)
+        return topic.shard_of("")
+
+    def _parts(
+        self,
+        topic: Topic,
+        messages: Sequence[NewMessage],
+        packing: Packing,
+        levels: Sequence[int | None] | None,
+        rules: Rules,
+    ) -> list[Part]:
+        """The messages of each shard, in their order, and of these those that follow each other with one key."""
+        shards = self._shards(topic, messages, packing.digests, levels, rules)
+        of_shard: dict[int, list[int]] = {}
+        for index, shard_id in enumerate(shards):
+            of_shard.setdefault(shard_id, []).append(index)
+        if rules.one_key is _APPLIES:
+            whole = packing.pack()  # so that an error names the message by its place in the request
+            if len(of_shard) == 1:
+                return [Part(shards[0], whole)]
+        runs = [
+            (shard_id, list(run))
+            for shard_id, indexes in of_shard.items()
+            for _, run in groupby(indexes, lambda index: messages[index].ordering_key)
+        ]
+        return [Part(shard_id, packing.some(indexes), indexes) for shard_id, indexes in runs]
+
+    def _shards(
+        self,
+        topic: Topic,
+        messages: Sequence[NewMessage],
+        digests: Sequence[bytes | None] | None,
+        levels: Sequence[int | None] | None,
+        rules: Rules,
+    ) -> list[int]:
+        """The shard of each message: that of its level, else of its ordering key, else of its identity.
+
+        So whoever publishes the same message at the same time comes to the same shard.
+        """
+        keyless: int | None = None
+        has_several = len(topic.plain_shard_ids) > 1
+        shards: list[int] = []
+        for index, message in enumerate(messages):
+            shard_id = None if levels is None else topic.urgent_shard(levels[index])
+            if shard_id is None and message.ordering_key:
+                shard_id = topic.shard_of(message.ordering_key)
+            elif (
+                shard_id is None and has_several and digests is not None and (digest := digests[index]) is not None
+            ):
+                shard_id = topic.shard_of(digest.hex())
+            elif shard_id is None:
+                if keyless is None:
+                    keyless = self._keyless_shard(topic, len(messages), rules)
+                shard_id = keyless
+            shards.append(shard_id)
+        return shards
+
+
+def _levels(topic: Topic, messages: Sequence[NewMessage | None], rules: Rules) -> Sequence[int | None] | None:
+    """How urgent each message is; None: all have the least urgent level."""
+    known = topic.extensions.priorities
+    if known is None or rules.priority is _IGNORED:
+        return None
+    if rules.priority is _APPLIES:
+        return levels_of(messages, known)
+    found = [None if each is None else level_of(each.attributes, each.ordering_key, known) for each in messages]
+    return None if found.count(None) == len(found) else found
+
+
+def _identities(topic: Topic, messages: Sequence[NewMessage], rules: Rules) -> list[bytes | None] | None:
+    """By what repeats of the messages, as publishers have sent them, are known; None: of none."""
+    known = topic.extensions.deduplication
+    if known is None or rules.deduplication is _IGNORED:
+        return None
+    digests = identities(messages, known)
+    return digests if rules.deduplication is _APPLIES else None
+
+
+def _check_each(messages: Sequence[NewMessage], rules: Rules) -> None:
+    for number, message in enumerate(messages, 1):
+        try:
+            check_messages([message] if not rules.keeps_schema_attributes else without_schema_attributes([message]))
+            if rules.keeps_schema_attributes:
+                _check_schema_attributes(message)
+        except (InvalidArgument, FailedPrecondition) as error:
+            if not rules.message_name:
+                raise
+            raise InvalidArgument(f"{rules.message_name.format(number=number)}{error.message}") from error
+
+
+def _check_schema_attributes(message: NewMessage) -> None:
+    for key in SCHEMA_ATTRIBUTES:
+        if len(message.attributes.get(key, "").encode()) > MAX_ATTRIBUTE_VALUE_BYTES:
+            raise InvalidArgument(
+                f"attributes[{key!r}] is too long: the maximum is {MAX_ATTRIBUTE_VALUE_BYTES} bytes."
+            )
