@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.domain.delivery import Delivery, Demand
+from broker.domain.delivery import Delivery, DeliveryRequest
 from broker.domain.journal import NOBODY
 from broker.domain.log_walk import LogWalk
 from broker.domain.message import NewMessage
@@ -30,7 +30,7 @@ from broker.domain.redrive import END_OF_TIME
 from broker.domain.subscription import DeadLetterPolicy
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
-from broker.runtime.consumer import claimant_of
+from broker.runtime.consumer import claim_target
 from broker.store.claim.claim import claim_at_any_node
 from broker.store.claim.request import ClaimRequest, More
 from broker.store.driver.database import Database
@@ -144,12 +144,12 @@ class DeliveryStates(RuleBasedStateMachine):
 
     async def _pull(self, most: int) -> list[Delivery]:
         subscription = self.known
-        demands = [Demand(max_messages=most, max_bytes=10_000_000)]
+        requests = [DeliveryRequest(max_messages=most, max_bytes=10_000_000)]
         while True:
-            claimant = claimant_of(subscription, self.now, demands=demands, ack_deadline=ACK_DEADLINE)
+            target = claim_target(subscription, self.now, requests=requests, ack_deadline=ACK_DEADLINE)
             request = ClaimRequest(
                 shard_id=self.log.shard_id,
-                claimants=[msgspec.structs.replace(claimant, max_attempts=None)],
+                targets=[msgspec.structs.replace(target, max_attempts=None)],
                 now=self.now,
             )
             claimed = await claim_at_any_node(self.database, request, self.log.attempt_ids)
