@@ -35,6 +35,7 @@ from broker.store.log.delivery_attempts import MessageNames
 MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
 MOST_CHARGED_SECONDS = 0.02  # for a flush
+CONTENDED_FLUSHES = 2  # of a project beside others: one that waits for a lock does not stop its other shards
 _STOPPED = "The broker stopped."
 _TOO_SLOW = "Acknowledgements take too long to be written; try again."
 
@@ -81,6 +82,7 @@ class AckCoalescer:
             long_seconds=0.0,
             max_charged_seconds=MOST_CHARGED_SECONDS,
             tenants=core.tenants,
+            contended_slots=CONTENDED_FLUSHES,
             counts=TurnCounts(core.counters, "ack"),
         )
         self._waiting = _WaitingIds(MAX_WAITING_IDS)

@@ -96,17 +96,24 @@ class FairTurns(Generic[A]):
     """Turns by path: a project, and what there is within it."""
 
     def __init__(
-        self, slots: int, *, long: float, max_charged: float = inf, tenants: Tenants | None = None
+        self,
+        slots: int,
+        *,
+        long: float,
+        max_charged: float = inf,
+        tenants: Tenants | None = None,
+        contended_slots: int | None = None,
     ) -> None:
         """`slots`: how many turns are under way at a time, 1 or more.  A turn that costs `long` or more is long.
 
-        While `tenants` says that several projects use the process, each has a third of the slots; None: it always
-        has all.  No turn is charged more than `max_charged`: one that lasts longer waits for a lock or the disk,
-        and a tenant that paid for all of that time would have no turn until each of the others has used as much.
+        While `tenants` says that several projects use the process, each has `contended_slots`, a third of the
+        slots unless given; without `tenants` it always has all.  No turn is charged more than `max_charged`: one
+        that lasts longer waits for a lock or the disk, and a tenant that paid for all of that time would have no
+        turn until each of the others has used as much.
         """
         self._tenants = tenants
         self._slots = slots
-        self._contended_slots = max(slots // 3, 1)
+        self._contended_slots = contended_slots or max(slots // 3, 1)
         self._long = long
         self._max_charged = max_charged
         self._root: _Tenant[A] = _Tenant()

@@ -42,14 +42,22 @@ class Turns:
         max_wait_seconds: float | None = None,
         refusal: str = "",
         tenants: Tenants | None = None,
+        contended_slots: int | None = None,
         counts: TurnCounts | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """`slots`, `long_seconds`, `max_charged_seconds` and `tenants` are those of FairTurns; `clock`: in seconds.
+        """`slots`, `long_seconds`, `max_charged_seconds`, `tenants` and `contended_slots` are those of FairTurns;
+        `clock`: in seconds.
 
         A caller that waits longer than `max_wait_seconds` gets Unavailable with the text `refusal`.
         """
-        self.rule = FairTurns[Slot](slots, long=long_seconds, max_charged=max_charged_seconds, tenants=tenants)
+        self.rule = FairTurns[Slot](
+            slots,
+            long=long_seconds,
+            max_charged=max_charged_seconds,
+            tenants=tenants,
+            contended_slots=contended_slots,
+        )
         self.counts = counts
         self.clock = clock
         self.max_wait_seconds = max_wait_seconds

@@ -41,7 +41,7 @@ class Parts:
 
     def __init__(self, log: Log, clock: DatabaseClock, tasks: Tasks, *, shards_at_once: int = 6) -> None:
         core = make_core(log.database, clock, tasks)
-        self.log = log
+        self.log, self.tasks = log, tasks
         self.publishes = PublishCoalescer(core, shards_at_once=shards_at_once)
         activity = SubscriptionActivity(log.database, clock)
         self.acks = AckCoalescer(core, AckWriter(core), activity, flushes_at_once=3)
@@ -294,6 +294,19 @@ async def test_acks_that_come_beside_a_flush_of_their_shard_go_together(parts: P
     await asyncio.gather(*acks)
     [(transactions,)] = await parts.log.rows("SELECT count(DISTINCT xmin::text) FROM delivery_attempts")
     assert transactions == 2
+
+
+async def test_acks_that_wait_when_the_broker_stops_are_refused_at_once(parts: Parts) -> None:
+    async with parts.attempt_locked():
+        acks = [parts.ack()]
+        await until_waiting(parts.log.database)
+        acks += [parts.ack(attempt_id=2), parts.ack(shard=1), parts.ack(shard=2)]  # of three turns two are its own
+        await eventually(lambda: len(parts.acks._turns) == 1)
+        await parts.tasks.close()
+        acks.append(parts.ack(attempt_id=3))
+        for ack in acks:
+            with pytest.raises(Unavailable, match="The broker stopped"):
+                await ack
 
 
 # --- connections ------------------------------------------------------------------------------------------------
