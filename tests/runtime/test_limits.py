@@ -297,11 +297,12 @@ async def test_acks_that_come_beside_a_flush_of_their_shard_go_together(parts: P
 
 
 async def test_acks_that_wait_when_the_broker_stops_are_refused_at_once(parts: Parts) -> None:
-    async with parts.attempt_locked():
+    async with parts.attempts_locked():
         acks = [parts.ack()]
         await until_waiting(parts.log.database)
         acks += [parts.ack(attempt_id=2), parts.ack(shard=1), parts.ack(shard=2)]  # of three turns two are its own
-        await eventually(lambda: len(parts.acks._turns) == 1)
+        await until_waiting(parts.log.database, 2)
+        assert len(parts.acks._turns) == 1
         await parts.tasks.close()
         acks.append(parts.ack(attempt_id=3))
         for ack in acks:
