@@ -36,12 +36,10 @@ class ImportService:
         """
         check_part(part)
         digest = sha256(sent).digest()
-        before = await retrying(lambda: self._store(name, part, digest, principal), Aborted)
+        topic, before = await retrying(lambda: self._store(name, part, digest, principal), Aborted)
         if before is None:
             self._counters.topic(name)[IMPORTED] += len(part.messages)
-            topic = self._resources.known_topic(name)
-            asked = topic is not None and topic.extensions.expiry
-            return Imported(len(part.messages), expires=part.expires if asked else None)
+            return Imported(len(part.messages), expires=part.expires if topic.extensions.expiry else None)
         if before.digest != digest:
             raise AlreadyExists(
                 f"Part {part.number} of import {part.import_id} was stored before, and was another: give another "
@@ -49,7 +47,8 @@ class ImportService:
             )
         return Imported(before.message_count, repeated=True)
 
-    async def _store(self, name: str, part: Part, digest: bytes, principal: str) -> StoredPart | None:
+    async def _store(self, name: str, part: Part, digest: bytes, principal: str) -> tuple[Topic, StoredPart | None]:
+        """The topic by whose settings the part was prepared, and the part that its number already stands for."""
         rules = IMPORT_THAT_EXPIRES if part.expires else IMPORT
         topic = await self._preparation.open_topic(name, rules)
         prepared = await self._preparation.prepare(topic, part.messages, rules)
@@ -67,7 +66,7 @@ class ImportService:
             self._preparation.charge([prepared], rules, principal)
             for shard_id in batches:
                 self._wake_ups.published(shard_id)
-        return before
+        return topic, before
 
     async def _append(self, topic: Topic, part: StoredPart, batches: Batches) -> StoredPart | None:
         """Raises Aborted: what was known of the topic was old."""

@@ -6,18 +6,21 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
+from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.deduplication import Deduplication, identities
 from broker.domain.errors import QuotaExceeded
 from broker.domain.message import NewMessage
 from broker.domain.publishing_rules import RULES, Rule, Rules
 from tests.fixtures.application import Application
-from tests.fixtures.broker import Json, Rest, message
+from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.entry_points import AVRO, ENTRY_POINTS, SCHEMA, EntryPoint, Import, Result, Sql, World
 from tests.fixtures.in_process import running_in_process
+from tests.fixtures.waiting import waiting_sessions
 
 pytestmark = pytest.mark.one_server("it is about rules, which are the same where tables are distributed")
 
@@ -350,3 +353,21 @@ async def test_an_import_says_what_it_did_about_expiry_where_messages_expire(wor
     params = {"importId": "one", "part": 5, "expiry": "keep"}
     error = await rest.error("POST", f"{rest.topic()}:import", params=params, content='{"data": "bQ=="}')
     assert error == ("INVALID_ARGUMENT", "expiry must be KEEP or DROP (expiry=keep).")
+
+
+async def test_an_import_says_what_it_did_about_expiry_when_the_topic_is_changed_meanwhile(world: World) -> None:
+    await world.rest.create_topic()
+    await _extended(expiry=True)(world, "topic")
+    path = f"{world.rest.topic()}:import"
+    async with (
+        await psycopg.AsyncConnection.connect(world.application.admin_url) as locking,
+        await psycopg.AsyncConnection.connect(world.application.admin_url, autocommit=True) as watching,
+    ):
+        await locking.execute(f"LOCK TABLE {DEFAULT_SCHEMA}.imported_parts IN EXCLUSIVE MODE")
+        part = asyncio.create_task(
+            world.rest.ok("POST", path, params={"importId": "one", "part": "1"}, content='{"data": "YQ=="}\n')
+        )
+        await eventually(lambda: waiting_sessions(watching))
+        world.broker.core.resources.drop(world.rest.topic())
+        await locking.rollback()
+        assert await part == {"messageCount": "1", "expiry": "DROP"}
