@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fixtures.database",
     "tests.fixtures.data_directory",
     "tests.fixtures.broker",
+    "tests.fixtures.in_process",
     "tests.fixtures.log",
     "tests.fixtures.application",
     "tests.fixtures.relaying",

@@ -3,29 +3,18 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.front.call_log import resource_of
 from broker.front.generated import messages
 from broker.telemetry.log import JsonFormatter, LineFormatter
-from tests.fixtures.broker import Rest, eventually
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.broker import eventually
+from tests.fixtures.in_process import own_broker
 from tests.grpc.wire import serving
-
-
-@asynccontextmanager
-async def _rest(database_url: str, **config: Any) -> AsyncIterator[Rest]:
-    broker = Broker(AppConfig(database_url=database_url, **config))
-    async with running_in_process(broker) as client:
-        yield Rest(client, "projects/p")
 
 
 def _said(caplog: pytest.LogCaptureFixture, logger: str) -> list[str]:
@@ -36,7 +25,7 @@ async def test_at_debug_each_call_has_a_line_without_what_it_carries(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "broker.calls")
-    async with _rest(database_url) as rest:
+    async with own_broker(database_url) as (_, rest):
         await rest.create_topic()
         await rest.error("GET", rest.topic("none"), params={"key": "SECRET"})
     created, missing = _said(caplog, "broker.calls")
@@ -62,7 +51,7 @@ async def test_the_line_of_a_call_has_the_id_that_its_caller_is_told(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "broker.calls")
-    async with _rest(database_url) as rest:
+    async with own_broker(database_url) as (_, rest):
         made = await rest.client.get("/v1/projects/p/topics")
         given = await rest.client.get("/v1/projects/p/topics/none", headers={"X-Request-Id": "mine-1"})
     assert given.headers["x-request-id"] == "mine-1"
@@ -73,7 +62,7 @@ async def test_the_line_of_a_call_has_the_id_that_its_caller_is_told(
 
 async def test_the_access_log_is_a_file_of_lines_if_it_is_asked_to_be(database_url: str, tmp_path: Path) -> None:
     path = tmp_path / "access.log"
-    async with _rest(database_url, access_log=str(path)) as rest:
+    async with own_broker(database_url, access_log=str(path)) as (_, rest):
         await rest.create_topic()
         path.rename(tmp_path / "moved")
         await rest.error("GET", rest.topic("none"), params={"key": "SECRET"})
@@ -86,7 +75,7 @@ async def test_the_access_log_is_a_file_of_lines_if_it_is_asked_to_be(database_u
 async def test_a_slow_request_has_a_line_that_says_where_its_time_went(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with _rest(database_url, slow_request_seconds=0.000_001) as rest:
+    async with own_broker(database_url, slow_request_seconds=0.000_001) as (_, rest):
         await rest.create_topic()
         await rest.create_subscription()
         await rest.publish("m")
@@ -124,7 +113,7 @@ async def _until_waiting_for(locking: psycopg.AsyncConnection[Any]) -> None:
 async def test_a_pull_that_waits_for_messages_is_not_slow(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with _rest(database_url, slow_request_seconds=0.5, pull_wait_seconds=0.6) as rest:
+    async with own_broker(database_url, slow_request_seconds=0.5, pull_wait_seconds=0.6) as (_, rest):
         await rest.create_topic()
         await rest.create_subscription()
         caplog.clear()
@@ -157,7 +146,7 @@ async def test_calls_that_are_refused_are_one_line_however_many_they_are(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "broker")
-    async with _rest(database_url, max_waiting_pulls=0) as rest:
+    async with own_broker(database_url, max_waiting_pulls=0) as (_, rest):
         await rest.create_topic()
         await rest.create_subscription()
         for _ in range(3):
@@ -189,7 +178,7 @@ async def test_a_line_of_a_call_has_fields_for_programs(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "broker.calls")
-    async with _rest(database_url) as rest:
+    async with own_broker(database_url) as (_, rest):
         await rest.error("GET", rest.subscription("none"), params={"key": "SECRET"})
     [record] = [record for record in caplog.records if record.name == "broker.calls"]
     written = json.loads(JsonFormatter().format(record))

@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import grpc
@@ -11,23 +11,14 @@ import pytest
 from google.protobuf import duration_pb2
 from google.pubsub_v1 import types
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.telemetry.log import JsonFormatter
 from tests.fixtures.access import guarded
-from tests.fixtures.broker import Rest
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.in_process import own_broker
 
 P = "projects/p"
 TOPIC, SUBSCRIPTION, SNAPSHOT = f"{P}/topics/orders", f"{P}/subscriptions/billing", f"{P}/snapshots/before"
 SCHEMA, SCHEDULE = f"{P}/schemas/order", f"{P}/schedules/nightly"
 AVRO = {"type": "AVRO", "definition": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'}
-
-
-@asynccontextmanager
-async def _rest(database_url: str) -> AsyncIterator[Rest]:
-    async with running_in_process(Broker(AppConfig(database_url=database_url))) as client:
-        yield Rest(client, P)
 
 
 def _lines(caplog: pytest.LogCaptureFixture) -> list[Mapping[str, Any]]:
@@ -101,7 +92,7 @@ async def test_a_change_over_rest_is_said_with_what_who_from_where_and_which_fie
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "broker.changes")
-    async with _rest(database_url) as rest:
+    async with own_broker(database_url) as (_, rest):
         for method, path, body, rpc, resource, fields in CALLS:
             await rest.ok(method, path, body)
             [line] = _lines(caplog)
@@ -121,7 +112,7 @@ async def test_what_only_reads_or_uses_or_fails_is_not_said(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "broker.changes")
-    async with _rest(database_url) as rest:
+    async with own_broker(database_url) as (_, rest):
         await rest.create_topic()
         await rest.create_subscription()
         _lines(caplog)
@@ -136,7 +127,7 @@ async def test_what_only_reads_or_uses_or_fails_is_not_said(
 async def test_a_change_over_grpc_is_said_alike(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "broker.changes")
     async with (
-        _rest(database_url) as rest,
+        own_broker(database_url) as (_, rest),
         grpc.aio.insecure_channel(rest.client.base_url.netloc.decode()) as channel,
     ):
 

@@ -1,30 +1,25 @@
 """Copies over REST: what a topic retains is published anew on another one, as it is (G2)."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from tests.fixtures.broker import Json, Rest, eventually, message, text
-from tests.fixtures.in_process import running_in_process
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
 
 
+pytestmark = pytest.mark.own_broker(shards_per_topic=3)
+
+
 @pytest.fixture
-async def rest(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rest]:
-    """Topics of three shards; seven messages a step.  The topic `topic` is retained, the topic `other` has a
-    subscription `sub`.
-    """
+async def rest(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> Rest:
+    """Seven messages a step.  The topic `topic` is retained, the topic `other` has a subscription `sub`."""
     monkeypatch.setattr("broker.workers.operations.copying.step_size", lambda _: 7)
-    async with running_in_process(Broker(AppConfig(database_url=database_url, shards_per_topic=3))) as client:
-        rest = Rest(client, "projects/p")
-        await rest.create_topic(messageRetentionDuration="600s")
-        await rest.create_topic("other")
-        await rest.create_subscription(topic="other", enableMessageOrdering=True)
-        yield rest
+    await rest.create_topic(messageRetentionDuration="600s")
+    await rest.create_topic("other")
+    await rest.create_subscription(topic="other", enableMessageOrdering=True)
+    return rest
 
 
 async def _copy(rest: Rest, target: str = "other", **body: object) -> Json:

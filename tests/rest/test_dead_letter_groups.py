@@ -1,15 +1,12 @@
 """What a subscription has given up, in groups and in pages, over REST; extensions (G2)."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from tests.fixtures.broker import Json, Rest, message, text
-from tests.fixtures.in_process import running_in_process
 
 
 @dataclass
@@ -39,18 +36,18 @@ class Given:
         return {group["key"]: group["count"] for group in (await self.ask(groupBy=by, **params)).get("groups", [])}
 
 
+pytestmark = pytest.mark.own_broker(min_delivery_attempts=1)
+
+
 @pytest.fixture
-async def given(database_url: str, project: str) -> AsyncIterator[Given]:
-    broker = Broker(AppConfig(database_url=database_url, min_delivery_attempts=1))
-    async with running_in_process(broker) as client:
-        rest = Rest(client, project)
-        await rest.create_topic()
-        await rest.create_topic("letters")
-        await rest.create_subscription("pile", "letters")
-        await rest.create_subscription("copy", "letters", enableMessageOrdering=True)
-        policy = {"deadLetterTopic": rest.topic("letters"), "maxDeliveryAttempts": 1}
-        await rest.create_subscription(deadLetterPolicy=policy, enableMessageOrdering=True)
-        yield Given(broker, rest)
+async def given(broker: Broker, rest: Rest) -> Given:
+    await rest.create_topic()
+    await rest.create_topic("letters")
+    await rest.create_subscription("pile", "letters")
+    await rest.create_subscription("copy", "letters", enableMessageOrdering=True)
+    policy = {"deadLetterTopic": rest.topic("letters"), "maxDeliveryAttempts": 1}
+    await rest.create_subscription(deadLetterPolicy=policy, enableMessageOrdering=True)
+    return Given(broker, rest)
 
 
 async def test_dead_letters_are_counted_by_what_they_have_in_common(given: Given) -> None:

@@ -15,7 +15,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.grpc import channel_to
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.in_process import own_broker, running_in_process
 
 ON = {"deduplication": {"window": "600s"}}
 BY_CONTENT = {"deduplication": {"window": "600s", "content": True}}
@@ -47,8 +47,8 @@ async def clocked(broker: Broker) -> AsyncIterator[Rest]:
 @pytest.fixture
 async def sharded(database_url: str) -> AsyncIterator[Rest]:
     """Two brokers' worth of topics with four shards."""
-    async with running_in_process(Broker(AppConfig(database_url=database_url, shards_per_topic=4))) as client:
-        yield Rest(client, "projects/p")
+    async with own_broker(database_url, shards_per_topic=4) as (_, rest):
+        yield rest
 
 
 def named(data: str, id_: str, **fields: Any) -> Json:

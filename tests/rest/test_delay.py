@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,21 +10,15 @@ import pytest
 from google.pubsub_v1 import PublisherClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.domain.timestamps import format_timestamp
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.grpc import channel_to
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.in_process import own_broker
 
 ON = {"delay": True}
-CONFIG = {"allow_reset": True, "min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.05}
 
 
-@pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
-    async with running_in_process(Broker(AppConfig(database_url=database_url, **CONFIG))) as client:  # type: ignore[arg-type]
-        yield Rest(client, "projects/p")
+pytestmark = pytest.mark.own_broker(allow_reset=True, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
 
 
 def delayed(data: str, delay: str = "3600s", **fields: Any) -> Json:
@@ -125,9 +118,7 @@ async def test_a_time_that_cannot_be_read_is_refused_and_nothing_of_the_request_
 
 
 async def test_no_more_wait_than_may_and_what_comes_at_once_is_taken(database_url: str) -> None:
-    broker = Broker(AppConfig(database_url=database_url, max_scheduled_messages=3))
-    async with running_in_process(broker) as client:
-        rest = Rest(client, "projects/p")
+    async with own_broker(database_url, max_scheduled_messages=3) as (_, rest):
         await rest.create_topic(extensions=ON)
         await rest.create_subscription()
         ids = await rest.publish(delayed("a"), delayed("b"))
@@ -138,7 +129,7 @@ async def test_no_more_wait_than_may_and_what_comes_at_once_is_taken(database_ur
         await rest.publish("at once")
         ids += await rest.publish(delayed("c"))
         assert (await rest.error("POST", f"{rest.topic()}:publish", {"messages": [delayed("f")]}))[0] == code
-        lines = (await client.get("/metrics")).text.splitlines()
+        lines = (await rest.client.get("/metrics")).text.splitlines()
         assert "pubsub_scheduled_messages 3.0" in lines
         assert len(await waiting(rest)) == 3
 

@@ -1,7 +1,7 @@
 """Messages that expire, over REST and gRPC, an extension of topics (J3)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psycopg
@@ -9,23 +9,16 @@ import pytest
 from google.pubsub_v1 import PublisherClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.domain.database_url import DEFAULT_SCHEMA
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.grpc import channel_to
-from tests.fixtures.in_process import running_in_process
 from tests.fixtures.push_sink import PushSink
 
 ON = {"expiry": True}
-CONFIG = {"allow_reset": True, "min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.05}
 Later = Callable[[], Awaitable[None]]
 
 
-@pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
-    async with running_in_process(Broker(AppConfig(database_url=database_url, **CONFIG))) as client:  # type: ignore[arg-type]
-        yield Rest(client, "projects/p")
+pytestmark = pytest.mark.own_broker(allow_reset=True, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -12,27 +11,25 @@ import fastavro
 import httpx
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.domain.timestamps import format_timestamp
 from broker.runtime.tails import MAX_TAILS_OF_PROJECT
 from broker.store.driver.database import Database
 from broker.store.log.imports import delete_old_parts
 from tests.fixtures.broker import Json, Rest, eventually, message, text
-from tests.fixtures.in_process import running_in_process
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
 
 
+pytestmark = pytest.mark.own_broker(shards_per_topic=3)
+
+
 @pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
-    """Topics of three shards: `topic` is retained, `other` has a subscription `sub`."""
-    async with running_in_process(Broker(AppConfig(database_url=database_url, shards_per_topic=3))) as client:
-        rest = Rest(client, "projects/p")
-        await rest.create_topic(messageRetentionDuration="600s")
-        await rest.create_topic("other")
-        await rest.create_subscription(topic="other", enableMessageOrdering=True)
-        yield rest
+async def rest(rest: Rest) -> Rest:
+    """The topic `topic` is retained, the topic `other` has a subscription `sub`."""
+    await rest.create_topic(messageRetentionDuration="600s")
+    await rest.create_topic("other")
+    await rest.create_subscription(topic="other", enableMessageOrdering=True)
+    return rest
 
 
 async def _export(rest: Rest, topic: str = "topic", **body: object) -> list[Json]:

@@ -1,23 +1,15 @@
 """An ack id may name any shard: those that are none of the subscription's cost no statement each (A7)."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.domain.ack_id import _parse_prefix, make_ack_ids
 from broker.runtime.ack_writer import AckWriter
 from tests.fixtures.broker import Rest
-from tests.fixtures.in_process import running_in_process
 
-
-@pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
-    async with running_in_process(Broker(AppConfig(database_url=database_url))) as client:
-        yield Rest(client, "projects/p")
+pytestmark = pytest.mark.own_broker
 
 
 @pytest.fixture

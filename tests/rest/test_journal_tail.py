@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.services import journal_tail
 from broker.services.journal_tail import PAUSE_SECONDS
 from broker.store.looking import written
 from tests.fixtures.broker import Json, Rest, eventually
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.in_process import own_broker
 from tests.rest.test_journal import ALL, journaled
 from tests.rest.test_looking import Events, tailing
 
@@ -116,9 +114,7 @@ async def test_without_a_journal_there_is_no_tail_and_what_to_do_is_said(rest: R
 
 @pytest.mark.parametrize("how", ["deleted", "deleted and made again", "without its journal", "stopped"])
 async def test_a_tail_ends_with_what_it_tells_of(database_url: str, project: str, how: str) -> None:
-    broker = Broker(AppConfig(database_url=database_url))
-    async with running_in_process(broker) as client:
-        rest = Rest(client, project)
+    async with own_broker(database_url, project=project) as (broker, rest):
         await journaled(rest)
         name = rest.subscription()
         async with tailing(rest, name) as events:
@@ -177,8 +173,7 @@ async def test_more_than_a_look_reads_is_told_by_several(
 ) -> None:
     for module in (journal_tail, written):
         monkeypatch.setattr(module, "MAX_ROWS", 3)
-    async with running_in_process(Broker(AppConfig(database_url=database_url))) as client:
-        rest = Rest(client, project)
+    async with own_broker(database_url, project=project) as (_, rest):
         await journaled(rest)
         ids = []
         for text in "abcd":

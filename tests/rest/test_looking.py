@@ -12,7 +12,7 @@ from broker.app.broker import Broker
 from broker.app.config import AppConfig
 from broker.runtime.tails import MAX_TAILS_OF_PROJECT
 from tests.fixtures.broker import Json, Rest, eventually, message, text
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.in_process import own_broker, running_in_process
 from tests.streaming.stream import Streams
 
 
@@ -162,9 +162,7 @@ async def test_a_tail_that_cannot_be_is_refused_as_any_call(rest: Rest) -> None:
 
 
 async def test_tails_end_when_the_broker_stops_and_nothing_of_them_is_left(database_url: str, project: str) -> None:
-    broker = Broker(AppConfig(database_url=database_url))
-    async with running_in_process(broker) as client:
-        rest = Rest(client, project)
+    async with own_broker(database_url, project=project) as (broker, rest):
         await rest.create_topic()
         async with tailing(rest) as events:
             assert broker.claiming.tails.watched_shards()

@@ -1,7 +1,6 @@
 """Levels of urgency of a topic's messages, an extension (J4)."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,11 +11,7 @@ from broker.domain.message_id import parse_message_id
 from tests.fixtures.broker import Json, Rest, message, text
 from tests.fixtures.in_process import running_in_process
 
-
-@pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
-    async with running_in_process(Broker(AppConfig(database_url=database_url))) as client:
-        yield Rest(client, "projects/p")
+pytestmark = pytest.mark.own_broker
 
 
 def of_level(body: str, level: Any = None, **fields: Any) -> Json:

@@ -1,14 +1,10 @@
 """Failed pushes are recovered, and missing ones replayed, over REST; extensions (G2)."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from tests.fixtures.broker import Json, Rest, eventually
-from tests.fixtures.in_process import running_in_process
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
 
@@ -16,16 +12,14 @@ EVER = "2020-01-01T00:00:00Z"
 TYPE = "type.googleapis.com/broker.v1."
 
 
+pytestmark = pytest.mark.own_broker(min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
+
+
 @pytest.fixture
-async def pushes(database_url: str, push_sink: PushSink) -> AsyncIterator[Pushes]:
+async def pushes(rest: Rest, push_sink: PushSink) -> Pushes:
     """One attempt, and a message is a dead letter."""
-    broker = Broker(
-        AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
-    )
-    async with running_in_process(broker) as client:
-        rest = Rest(client, "projects/p")
-        await rest.create_topic(messageRetentionDuration="3600s")
-        yield Pushes(rest, push_sink)
+    await rest.create_topic(messageRetentionDuration="3600s")
+    return Pushes(rest, push_sink)
 
 
 async def _run(rest: Rest, verb: str, **body: object) -> Json:

@@ -14,7 +14,7 @@ from broker.app.config import AppConfig
 from broker.store.driver.database import Database
 from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.grpc import GrpcRest, channel_to
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.in_process import own_broker, running_in_process
 
 _TYPE = "type.googleapis.com/google.rpc."
 _MANY = [message("x") for _ in range(500)]  # at one a second paid for after minutes
@@ -171,8 +171,7 @@ async def test_no_project_has_more_than_10_000_schemas_also_when_many_are_made_a
                 [project],
             )
         await database.close()
-        async with running_in_process(Broker(AppConfig(database_url=database_url, pool_size=6))) as client:
-            rest = Rest(client, project)
+        async with own_broker(database_url, project=project, pool_size=6) as (_, rest):
             made = await asyncio.gather(*(_make(rest, "schemas", number) for number in range(6)))
     assert Counter(response.status_code for response in made) == {200: 2, 429: 4}
 
@@ -287,9 +286,7 @@ async def test_what_was_taken_too_much_is_not_forgotten_while_nothing_more_is_ta
     clone: Callable[[], Any], project: str
 ) -> None:
     with clone() as database_url:
-        broker = Broker(AppConfig(database_url=database_url, pool_size=2))
-        async with running_in_process(broker) as client:
-            rest = Rest(client, project)
+        async with own_broker(database_url, project=project, pool_size=2) as (broker, rest):
             await rest.create_topic()
             await _limit(rest, publishMessages=1)
             await rest.ok("POST", f"{rest.topic()}:publish", {"messages": _MANY})
@@ -303,8 +300,7 @@ async def test_the_log_tells_of_a_quota_once_and_counts_the_rest(
     clone: Callable[[], Any], project: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with clone() as database_url:
-        async with running_in_process(Broker(AppConfig(database_url=database_url, pool_size=2))) as client:
-            rest = Rest(client, project)
+        async with own_broker(database_url, project=project, pool_size=2) as (_, rest):
             await rest.create_topic()
             await _limit(rest, publishMessages=0)
             for _ in range(5):
@@ -316,8 +312,7 @@ async def test_the_log_tells_of_a_quota_once_and_counts_the_rest(
 async def test_the_installation_has_defaults(clone: Callable[[], Any], project: str) -> None:
     config = {"quotas": "topics=1,publishMessages=1", "pool_size": 2}
     with clone() as database_url:
-        async with running_in_process(Broker(AppConfig(database_url=database_url, **config))) as client:
-            rest = Rest(client, project)
+        async with own_broker(database_url, project=project, **config) as (_, rest):
             await rest.create_topic()
             assert (await rest.call("PUT", rest.topic("second"), {})).status_code == 429
             await rest.ok("POST", f"{rest.topic()}:publish", {"messages": _MANY})

@@ -1,24 +1,14 @@
 """Schedules over REST, an extension (J2)."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from tests.fixtures.broker import Json, Rest, eventually, message, text
-from tests.fixtures.in_process import running_in_process
 
-
-@pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
-    config = AppConfig(database_url=database_url, allow_reset=True, min_delivery_attempts=1)
-    async with running_in_process(Broker(config)) as client:
-        yield Rest(client, "projects/p")
-
+pytestmark = pytest.mark.own_broker(allow_reset=True, min_delivery_attempts=1)
 
 PATH = "projects/p/schedules"
 

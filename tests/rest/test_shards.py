@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,10 +16,7 @@ from tests.fixtures.push_sink import PushSink
 KEYS = [f"key-{n}" for n in range(16)]
 
 
-@pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
-    async with running_in_process(Broker(AppConfig(database_url=database_url))) as client:
-        yield Rest(client, "projects/p")
+pytestmark = pytest.mark.own_broker
 
 
 async def raise_shards(rest: Rest, count: Any, topic: str = "topic") -> Json:

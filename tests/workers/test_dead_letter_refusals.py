@@ -1,20 +1,18 @@
 """A dead-letter topic or a message that is refused does not hold up the dead letters of others (A5)."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import psycopg
 import pytest
 
 from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.domain.database_url import DEFAULT_SCHEMA
 from broker.domain.errors import Unavailable
 from broker.workers import dead_letter_forwarder
 from tests.conformance.test_schemas import create, record
 from tests.fixtures.broker import Rest, message, text
-from tests.fixtures.in_process import running_in_process
 
 
 @dataclass
@@ -71,11 +69,12 @@ class _Office:
         await self.execute("ALTER TABLE message_batches DROP CONSTRAINT refuse")
 
 
+pytestmark = pytest.mark.own_broker(dead_letter_interval_seconds=600)
+
+
 @pytest.fixture
-async def office(database_url: str) -> AsyncIterator[_Office]:
-    broker = Broker(AppConfig(database_url=database_url, dead_letter_interval_seconds=600))
-    async with running_in_process(broker) as client:
-        yield _Office(broker, Rest(client, "projects/p"), database_url)
+def office(broker: Broker, rest: Rest, database_url: str) -> _Office:
+    return _Office(broker, rest, database_url)
 
 
 def _frozen(office: _Office) -> Awaitable[object]:

@@ -1,7 +1,7 @@
 """A storm of one subscription's dead letters holds up nobody else's (A5, M1)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.runtime import tenants
 from broker.store.log import dead_letters
 from broker.workers import dead_letter_forwarder
 from tests.fixtures.broker import Rest
-from tests.fixtures.in_process import running_in_process
 
 
 @dataclass
@@ -57,16 +55,17 @@ class _Forwarding:
         return [name for name, _, _ in self.batches]
 
 
+pytestmark = pytest.mark.own_broker(dead_letter_interval_seconds=600)
+
+
 @pytest.fixture
-async def forwarding(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_Forwarding]:
-    """Of five letters in a batch, when it is told to."""
+async def forwarding(broker: Broker, rest: Rest, monkeypatch: pytest.MonkeyPatch) -> _Forwarding:
+    """Forwards batches of five dead letters when a test asks for it."""
     monkeypatch.setattr(dead_letters, "MAX_LETTERS", 5)
-    broker = Broker(AppConfig(database_url=database_url, dead_letter_interval_seconds=600))
-    async with running_in_process(broker) as client:
-        forwarding = _Forwarding(broker, Rest(client, "projects/p"))
-        await forwarding.rest.create_topic("dead")
-        monkeypatch.setattr(dead_letter_forwarder, "forward_dead_letters", forwarding.forward)
-        yield forwarding
+    forwarding = _Forwarding(broker, rest)
+    await rest.create_topic("dead")
+    monkeypatch.setattr(dead_letter_forwarder, "forward_dead_letters", forwarding.forward)
+    return forwarding
 
 
 async def test_subscriptions_take_turns_by_the_batch(forwarding: _Forwarding) -> None:

@@ -12,7 +12,7 @@ from broker.app.config import AppConfig
 from broker.domain.storage import DiskSpace
 from broker.workers.event_watch import EventWatch
 from tests.fixtures.broker import Json, Rest, eventually, message
-from tests.fixtures.in_process import running_in_process
+from tests.fixtures.in_process import own_broker, running_in_process
 from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
 
@@ -63,9 +63,7 @@ class Watched:
 @asynccontextmanager
 async def watched(database_url: str, push_sink: PushSink, **config: Any) -> AsyncIterator[Watched]:
     common: dict[str, Any] = {"min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.1}
-    broker = Broker(AppConfig(database_url=database_url, **common, **config))
-    async with running_in_process(broker) as client:
-        rest = Rest(client, "projects/p")
+    async with own_broker(database_url, **common, **config) as (broker, rest):
         for topic in ("topic", "events"):
             await rest.create_topic(topic)
         await rest.create_subscription("event-sub", "events")

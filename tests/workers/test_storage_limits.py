@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
@@ -12,16 +11,14 @@ from google.pubsub_v1 import PublisherClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
 from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from broker.domain.storage import DiskSpace
 from tests.fixtures.application import Application, publish
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.grpc import channel_to
-from tests.fixtures.in_process import running_in_process
 
 LOW = DiskSpace(directory="/data", free=10, min_free=1_000_000_000, is_low=True)
 ENOUGH = DiskSpace(directory="/data", free=2_000_000_000, min_free=1_000_000_000, is_low=False)
-CONFIG: dict[str, Any] = {"min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.05}
+pytestmark = pytest.mark.own_broker(min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
 DELAYED = {"extensions": {"delay": True}}
 
 
@@ -48,13 +45,10 @@ class Limited:
 
 
 @pytest.fixture
-async def limited(database_url: str) -> AsyncIterator[Limited]:
-    broker = Broker(AppConfig(database_url=database_url, **CONFIG))
-    async with running_in_process(broker) as client:
-        rest = Rest(client, "projects/p")
-        await rest.create_topic(messageRetentionDuration="600s")
-        await rest.create_subscription()
-        yield Limited(broker, rest)
+async def limited(broker: Broker, rest: Rest) -> Limited:
+    await rest.create_topic(messageRetentionDuration="600s")
+    await rest.create_subscription()
+    return Limited(broker, rest)
 
 
 async def test_publishes_are_refused_with_the_reason_and_pulls_acks_and_deletes_go_on(limited: Limited) -> None:
