@@ -5,9 +5,8 @@ import pytest
 from tests.fixtures.broker import Json, Rest, message, text
 from tests.rest.test_redrive import _give_up as give_up
 from tests.rest.test_redrive import _redrive as redrive
-from tests.rest.test_redrive import rest
 
-__all__ = ["rest"]  # a fixture
+pytestmark = pytest.mark.own_broker(min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
 
 
 async def _discard(rest: Rest, sub: str = "", **body: object) -> Json:

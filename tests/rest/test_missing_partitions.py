@@ -10,12 +10,11 @@ from tests.fixtures.broker import Json, Rest, message
 from tests.rest.test_edits import _edit as edit
 from tests.rest.test_redrive import _give_up as give_up
 from tests.rest.test_redrive import _redrive as redrive
-from tests.rest.test_redrive import rest
 from tests.rest.test_retractions import _replace as replace
 from tests.rest.test_schedules import PATH
 from tests.rest.test_schedules import body as schedule
 
-__all__ = ["rest"]  # a fixture
+pytestmark = pytest.mark.own_broker(min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
 
 
 async def _publish(rest: Rest, dead: list[str]) -> object:

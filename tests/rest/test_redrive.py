@@ -1,24 +1,13 @@
 """Redrive over REST: dead letters go back to the subscription that gave them up, and to nobody else (G2)."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from broker.app.broker import Broker
-from broker.app.config import AppConfig
 from tests.fixtures.broker import Json, Rest, eventually, message, text
-from tests.fixtures.in_process import running_in_process
 
-
-@pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
-    """One attempt, and a message is a dead letter."""
-    broker = Broker(
-        AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
-    )
-    async with running_in_process(broker) as client:
-        yield Rest(client, "projects/p")
+# A message becomes a dead letter after one delivery attempt.
+pytestmark = pytest.mark.own_broker(min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
 
 
 async def _give_up(rest: Rest, *messages: str | Json, **fields: Any) -> list[str]:

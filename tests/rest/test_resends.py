@@ -3,9 +3,8 @@
 import pytest
 
 from tests.fixtures.broker import Json, Rest, message, text
-from tests.rest.test_redrive import rest
 
-__all__ = ["rest"]  # a fixture
+pytestmark = pytest.mark.own_broker(min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
 
 
 async def _resend(rest: Rest, **body: object) -> Json:

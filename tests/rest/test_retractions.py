@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.fixtures.broker import Json, Rest, eventually, message, text
-from tests.rest.test_delay import delayed, rest, waiting
+from tests.rest.test_delay import delayed, waiting
 
-__all__ = ["rest"]  # a fixture
+pytestmark = pytest.mark.own_broker(allow_reset=True, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
 
 
 async def _retract(rest: Rest, *ids: str, topic: str = "topic") -> Json:
