@@ -123,7 +123,7 @@ class _Entries(Generic[Resource]):
         except TimeoutError:
             raise Unavailable(_LATE) from None
         finally:
-            self._reads.remove(dropped)
+            self._reads = [each for each in self._reads if each is not dropped]  # two may be equal
         current = set[str]() if None in dropped else set(names) - dropped
         self._keep({name: found[name] for name in current & found.keys()})
         return found, current

@@ -111,7 +111,7 @@ class DeadLetterForwarder:
                 f"{subscription_name} {shard_id}",
                 what,
                 why,
-                error=error,
+                error=None if isinstance(error, Aborted) else error,  # a conflict of transactions is no fault
                 fields=fields_of(subscription_name),
             )
             return 0, False

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -87,6 +87,33 @@ async def test_what_is_dropped_while_it_is_read_is_not_kept_and_the_rest_is(
     assert cache.is_current(again), "what was read later is newer"
     cache.forget(again)
     assert not cache.is_current(again)
+
+
+async def test_a_read_hears_what_is_dropped_after_the_end_of_another_one(
+    cache: ResourceCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One read serves callers while another one refreshes what is in use."""
+    monkeypatch.setattr(resource_cache, "AGEING_SECONDS", -1.0)
+    monkeypatch.setattr(resource_cache, "REFRESH_PAUSE_SECONDS", 0.0)
+    await cache.subscription(name(1))
+    entries, began, may_end = cache._subscriptions, asyncio.Event(), asyncio.Event()
+    load = entries._load
+
+    async def slow(names: Sequence[str]) -> Mapping[str, Subscription]:
+        if name(1) in names:
+            began.set()
+            await may_end.wait()
+        return await load(names)
+
+    monkeypatch.setattr(entries, "_load", slow)
+    await cache.subscription(name(1))  # it is refreshed from now on
+    await began.wait()
+    await cache.subscription(name(2))
+    cache.drop(name(1))
+    refreshing = [task for task in asyncio.all_tasks() if task.get_name() == "refresh resources"]
+    may_end.set()
+    await asyncio.gather(*refreshing)
+    assert entries.peek(name(1)) is None
 
 
 async def test_what_is_in_use_is_read_again_while_nobody_waits(

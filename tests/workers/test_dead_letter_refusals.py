@@ -57,11 +57,12 @@ class _Office:
             for statement in statements:
                 await connection.execute(statement.encode())
 
-    async def refuse(self, body: str) -> None:
+    async def refuse(self, body: str, *, sqlstate: str = "P0001") -> None:
         """From now on the database takes no message like this, by an error that nobody foresees."""
         await self.execute(
             "CREATE FUNCTION refuse(data bytea[]) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$"
-            f" BEGIN IF '{body}'::bytea = ANY (data) THEN RAISE 'not this one'; END IF; RETURN true; END $$",
+            f" BEGIN IF '{body}'::bytea = ANY (data) THEN RAISE 'not this one' USING ERRCODE = '{sqlstate}';"
+            " END IF; RETURN true; END $$",
             "ALTER TABLE message_batches ADD CONSTRAINT refuse CHECK (refuse(data)) NOT VALID",
         )
 
@@ -156,3 +157,19 @@ async def test_a_subscription_whose_dead_letters_fail_holds_up_no_other(
     assert await office.letters("other") == ["goes"]
     assert not [each for each in caplog.messages if "dead letters of projects/p/subscriptions/first" in each]
     assert await office.run_once() == 1
+
+
+async def test_a_deadlock_is_reported_without_a_traceback_and_tried_again(
+    office: _Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    await office.give_up("first", "m")
+    await office.refuse("m", sqlstate="40P01")
+    with caplog.at_level(logging.WARNING):
+        assert await office.run_once() == 0
+    [record] = [
+        each for each in caplog.records if "dead letters of projects/p/subscriptions/first" in each.getMessage()
+    ]
+    assert record.exc_info is None
+    await office.refuse_no_more()
+    assert await office.run_once() == 1
+    assert await office.letters("first") == ["m"]
