@@ -15,7 +15,7 @@ from typing import Any
 
 from broker.domain.comparing import BODY_COUNTS_FOR
 from broker.domain.delivery import MESSAGE_OVERHEAD, StoredMessage
-from broker.domain.message_range import MessageRange, count_of, drop_last, just_past
+from broker.domain.message_range import MessageRange, count_of
 from broker.store.claim.request import MAX_BYTES, ClaimRequest, ClaimTarget, Query
 from broker.store.driver import statements
 from broker.store.log.stored_messages import only_message, stored_messages
@@ -37,13 +37,14 @@ class Fresh:
     """Messages from the cursor on.
 
     `end` is just past the last message that was scanned; `all_seen`: there were no more.  `past`: the messages
-    among them that have expired.
+    among them that have expired, which are not in `ranges`; `only_past`: all have, and there are more behind them.
     """
 
     ranges: Sequence[MessageRange] = ()
     end: tuple[datetime, int] | None = None
     all_seen: bool = True
     past: Sequence[MessageRange] = ()
+    only_past: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -78,12 +79,6 @@ class Place:
     def wanted(self) -> int:
         """How many messages to look up, where all match."""
         return self.scanned if self.passes else min(self.max_messages, self.scanned)
-
-    @property
-    def is_past(self) -> bool:
-        """Whether all messages that were found have expired, and there are more behind them."""
-        fresh = self.fresh
-        return fresh is not None and bool(fresh.past) and not fresh.ranges and not fresh.all_seen
 
     def add(self, target: ClaimTarget) -> None:
         """Look up as much as this target would take, too."""
@@ -235,8 +230,18 @@ def _of_batches(request: ClaimRequest, rows: Sequence[Any], wanted: int) -> Fres
         for row in rows
     ]
     beyond = count_of(ranges) - wanted
-    drop_last(ranges, beyond)
-    return _without_expired(request, Fresh(ranges, just_past(ranges[-1]), all_seen=beyond <= 0))
+    _drop_last(ranges, beyond)
+    end = ranges[-1].publish_time, ranges[-1].end
+    return _without_expired(request, Fresh(ranges, end, all_seen=beyond <= 0))
+
+
+def _drop_last(ranges: list[MessageRange], number: int) -> None:
+    """Remove so many messages from the end, fewer than there are; none if `number` is 0 or less."""
+    while number > 0:
+        last = ranges.pop()
+        if last.length > number:
+            ranges.append(last.first(last.length - number))
+        number -= last.length
 
 
 def _without_expired(request: ClaimRequest, found: Fresh) -> Fresh:
@@ -245,7 +250,8 @@ def _without_expired(request: ClaimRequest, found: Fresh) -> Fresh:
         return found
     at = request.handed_out_at()
     past = [each for each in found.ranges if each.is_past(at)]
-    return replace(found, ranges=[each for each in found.ranges if not each.is_past(at)], past=past)
+    ranges = [each for each in found.ranges if not each.is_past(at)]
+    return replace(found, ranges=ranges, past=past, only_past=bool(past) and not ranges and not found.all_seen)
 
 
 def _take_messages(request: ClaimRequest, places: Sequence[Place], rows: Iterable[Any]) -> None:
