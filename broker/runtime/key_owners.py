@@ -19,10 +19,8 @@ class KeyOwners:
     def __len__(self) -> int:
         return sum(map(len, self._owners.values()))
 
-    def note(self, subscription_id: int, owner: Hashable | None, deliveries: Sequence[Delivery]) -> None:
-        """What was given to `owner` (None: to a pull, which owns nothing)."""
-        if owner is None:
-            return
+    def note(self, subscription_id: int, owner: Hashable, deliveries: Sequence[Delivery]) -> None:
+        """Let `owner` own the ordering keys of these deliveries."""
         for delivery in deliveries:
             if delivery.ordered and (key := delivery.messages[0].ordering_key) is not None:
                 owners = self._owners.setdefault(subscription_id, {})

@@ -4,7 +4,7 @@ Who waits for whom is the two together: of a kind of turns, those whose waits gr
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from broker.store.claim.request import Claimed
 from broker.telemetry.metrics.counters import Counters
@@ -39,29 +39,33 @@ class TurnCounts:
 
 
 class ClaimCounts:
-    """Of claims: their turns, what each has handed out, and what it has found to be due again."""
+    """Counts claims: their turns, the messages that each hands out, and those that it finds to have expired."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._turns = TurnCounts(counters, "claim")
 
     def turn_ended(self, project: str, asked: float, began: float) -> float:
-        """One of a project (or "": of what is in doubt); by the loop's clock.  How long it was had."""
+        """Count a turn of a project ("": of consumers in doubt) that ends now, and return the seconds it lasted.
+
+        `asked`, `began`: by the event loop's clock.
+        """
         held = asyncio.get_running_loop().time() - began
         self._turns.ended(project, waited=began - asked, held=held)
         return held
 
-    def claimed(self, claimed: Iterable[Claimed]) -> None:
-        """One claim is over; it counts if anything was handed out."""
-        handed_out = [sum(len(delivery.messages) for of in each.deliveries for delivery in of) for each in claimed]
+    def claimed(self, results: Sequence[tuple[str, Claimed]]) -> None:
+        """Count a claim: what it handed out, and for each subscription by name the messages that have expired, or
+        whose ack deadline had passed.
+        """
+        handed_out = []
+        for subscription, claimed in results:
+            handed_out.append(sum([len(each.messages) for of in claimed.deliveries for each in of]))
+            if claimed.expired or claimed.past:
+                counts = self._counters.subscription(subscription)
+                counts[EXPIRED] += claimed.expired
+                counts[EXPIRED_MESSAGES] += claimed.past
         width = len(handed_out) - handed_out.count(0)
         if width:
             FAN_OUT_WIDTH.observe(self._counters.process, width)
             FAN_OUT_DEPTH.observe(self._counters.process, sum(handed_out))
-
-    def ended(self, subscription: str, claimed: Claimed) -> None:
-        """What had its ack deadline behind it, and what its time."""
-        if claimed.expired or claimed.past:
-            counts = self._counters.subscription(subscription)
-            counts[EXPIRED] += claimed.expired
-            counts[EXPIRED_MESSAGES] += claimed.past
