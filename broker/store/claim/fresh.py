@@ -230,13 +230,14 @@ def _of_batches(request: ClaimRequest, rows: Sequence[Any], wanted: int) -> Fres
         for row in rows
     ]
     beyond = count_of(ranges) - wanted
-    _drop_last(ranges, beyond)
+    if beyond > 0:
+        _drop_last(ranges, beyond)
     end = ranges[-1].publish_time, ranges[-1].end
     return _without_expired(request, Fresh(ranges, end, all_seen=beyond <= 0))
 
 
 def _drop_last(ranges: list[MessageRange], number: int) -> None:
-    """Remove so many messages from the end, fewer than there are; none if `number` is 0 or less."""
+    """Remove so many messages from the end, fewer than there are."""
     while number > 0:
         last = ranges.pop()
         if last.length > number:
@@ -272,13 +273,13 @@ def _take_messages(request: ClaimRequest, places: Sequence[Place], rows: Iterabl
 # --- bodies -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class Bodies:
-    """Batches that were read, as messages."""
+    """The batches that a claim has read, as messages."""
 
-    def __init__(self) -> None:
-        self._rows: dict[int, Any] = {}  # by the last sequence, which names a batch in its shard
-        self._batches: dict[int, list[StoredMessage]] = {}
-        self._runs: dict[int, list[StoredMessage] | None] = {}
+    _rows: dict[int, Any] = field(default_factory=dict)  # by the last sequence, which names a batch in its shard
+    _batches: dict[int, list[StoredMessage]] = field(default_factory=dict)
+    _runs: dict[int, list[StoredMessage] | None] = field(default_factory=dict)
 
     def add(self, rows: Iterable[Any]) -> None:
         """Keep batches as read_batches.sql and read_fresh_batches.sql return them."""

@@ -25,17 +25,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
 from broker.domain.pause import Pause
-from broker.domain.subscription import DeadLetterPolicy, Subscription
-from broker.domain.transforms import decode_transforms, encode_transforms
+from broker.domain.subscription import Subscription
 from broker.store.driver.database import driver_of
 from broker.store.log.due_attempt import first_due_floor
 from broker.store.log.in_doubt import wait_until_heard
 from broker.store.log.letter_retention import resolve_in_shards
+from broker.store.resources.columns import read_subscription_columns, subscription_columns
 from broker.store.resources.cursor_locks import lock_cursors_of
-from broker.store.resources.exact_durations import exact_texts, exactly
-from broker.store.resources.filter_changes import decode_earlier, newest_filter
 from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
-from broker.store.resources.settings_json import read_subscription_settings, subscription_settings
 from broker.store.resources.shard_levels import (
     PRIORITIES,
     of_subscription,
@@ -94,64 +91,14 @@ def _subscription(row: Row[Any]) -> Subscription:
         shard_ids=shard_ids,
         levels=levels,
         priorities=read_priorities(row.priorities),
-        retain_acked_messages=row.retain_acked_messages,
-        message_retention=exactly(row.message_retention, "message_retention", row.exact_durations),
-        topic_message_retention=exactly(
-            row.topic_message_retention, "message_retention", row.topic_exact_durations
-        ),
         enable_message_ordering=row.enable_message_ordering,
-        expiration_ttl=exactly(row.expiration_ttl, "expiration_ttl", row.exact_durations),
-        filter=row.filter,
-        filter_path=row.filter_path,
-        body_path=row.body_path,
-        earlier_filters=decode_earlier(row.earlier_filters),
-        filter_changed_at=row.filter_changed_at,
-        newest_filter=newest_filter(row),
         dead_letter_topic_id=row.dead_letter_topic_id or 0,
         dead_letters_unread=bool(row.dead_letters_unread),
-        dead_letter_policy=_dead_letter_policy(row),
         detached=row.detached,
-        pause=_pause(row),
+        pause=Pause(row.paused_reason, row.paused_at, row.paused_by or "") if row.paused_reason else None,
         created_at=row.created_at,
-        transforms=decode_transforms(row.message_transforms),
-        **read_subscription_settings(row.settings),
+        **read_subscription_columns(row),
     )
-
-
-def _dead_letter_policy(row: Row[Any]) -> DeadLetterPolicy | None:
-    if row.dead_letter_topic is None:
-        return None
-    return DeadLetterPolicy(
-        dead_letter_topic=row.dead_letter_topic, max_delivery_attempts=row.max_delivery_attempts
-    )
-
-
-def _pause(row: Row[Any]) -> Pause | None:
-    return Pause(row.paused_reason, row.paused_at, row.paused_by or "") if row.paused_reason else None
-
-
-def _mutable(subscription: Subscription) -> dict[str, Any]:
-    s = subscription
-    return {
-        "retain_acked_messages": s.retain_acked_messages,
-        "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
-        "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,
-        "settings": subscription_settings(s),
-        "message_transforms": encode_transforms(s.transforms),
-        **_durations(s),
-    }
-
-
-def _durations(subscription: Subscription) -> dict[str, Any]:
-    columns: dict[str, timedelta | None] = {
-        "message_retention": subscription.message_retention,
-        "expiration_ttl": subscription.expiration_ttl,
-    }
-    return columns | {"exact_durations": exact_texts(columns)}
-
-
-def _filter(subscription: Subscription) -> dict[str, str | None]:
-    return {name: getattr(subscription, name) for name in ("filter", "filter_path", "body_path")}
 
 
 async def insert_subscription(
@@ -168,11 +115,13 @@ async def insert_subscription(
             topic=subscription.topic,
             topic_id=topic_id,
             enable_message_ordering=subscription.enable_message_ordering,
-            **_filter(subscription),
+            filter=subscription.filter,
+            filter_path=subscription.filter_path,
+            body_path=subscription.body_path,
             detached=False,
             created_at=now,
             last_active_at=now,
-            **_mutable(subscription),
+            **subscription_columns(subscription),
         )
         .on_conflict_do_nothing()
         .returning(subscriptions.c.subscription_id)
@@ -231,7 +180,7 @@ async def update_subscription(connection: AsyncConnection, *, subscription: Subs
     await connection.execute(
         update(subscriptions)
         .where(subscriptions.c.subscription_id == subscription.subscription_id)
-        .values(last_active_at=now, **_mutable(subscription))
+        .values(last_active_at=now, **subscription_columns(subscription))
     )
 
 
