@@ -133,14 +133,16 @@ class ShardSubscription:
         return None if levels is None else levels.old_at(self.shard_id, self.level, subscription.priorities, now)
 
     def finish(self, answer: Answer, *, waits: bool) -> bool:
-        """Note the answer of a claim, which `waits` for cursors or not; whether there may be messages now."""
+        """Take note of the answer of a claim, which `waits` for cursors or not.  Returns whether there may be more
+        messages now.
+        """
         target, now = answer.target, answer.now
         if self.scheduled.levels is not None:
             priorities = self.scheduled.consumer.subscription.priorities
             self.scheduled.levels.took(self.level, answer.count, answer.claimed.rest, priorities)
         self.claimed_at = answer.begun_at
         self.state = State.IDLE
-        if isinstance(answer.claimed.rest, Gone):  # the consumer is told of the change
+        if isinstance(answer.claimed.rest, Gone):  # the consumer learns of the change
             self.due_at = None
             return self.again
         if isinstance(answer.claimed.rest, Locked):
@@ -385,7 +387,7 @@ class ClaimScheduler:
             scheduled.alarm.cancel()
 
     def wake(self, shard_id: int | None, subscription_id: int | None) -> None:
-        """Claim: a shard was published to, or messages of a subscription are due; neither given: either may be."""
+        """Claim because a shard was published to, or messages of a subscription are due (neither given: maybe)."""
         if subscription_id is not None:
             if subscription_id in self._scheduled:
                 self._schedule_all(self._scheduled[subscription_id])
@@ -638,8 +640,8 @@ class ClaimScheduler:
                 self._conclude(shard, answer)
 
     def _fail(self, shard: ShardSubscription, target: ClaimTarget | None, error: BaseException) -> None:
-        """Claim again soon: the claim may have committed though it failed, and the next finds when its messages are
-        due.
+        """Claim again soon: the claim may have committed although it failed, and the next one finds out when its
+        messages are due.
         """
         shard.go_alone(False)
         shard.due_at = self._clock.now() + timedelta(seconds=_FAILED_SECONDS * random.uniform(0.5, 1))  # noqa: S311

@@ -1,6 +1,7 @@
-"""Who has turns, and who waits for them, by project (M1): of what a process shares because it can run out.
+"""Counts the turns that projects have, and the time for which they wait for them and hold them (M1).
 
-Who waits for whom is the two together: of a kind of turns, those whose waits grow wait for those who hold.
+The counts show who waits for whom: for each kind of turns, the projects whose waits grow wait for the projects that
+hold them.
 """
 
 import asyncio
@@ -20,21 +21,21 @@ from broker.telemetry.metrics.families import (
 
 
 class TurnCounts:
-    """Of turns of one kind (families.TURN_KINDS), in one process."""
+    """Counts the turns of one kind (families.TURN_KINDS) in one process."""
 
     def __init__(self, counters: Counters, kind: str) -> None:
         self._counters = counters
         self._turns, self._waits, self._held = TURNS[kind], TURN_WAITS[kind], TURN_HELD[kind]
 
     def ended(self, project: str, *, waited: float, held: float) -> None:
-        """A turn of a project ("projects/p") that it waited for, and had, so many seconds."""
+        """Count a turn of a project ("projects/p"), with the seconds for which it was waited for and held."""
         block = self._counters.project(project)
         block[self._turns] += 1
         block[self._waits] += int(waited * 1e6)
         block[self._held] += int(held * 1e6)
 
     def waited(self, project: str, seconds: float) -> None:
-        """It waited for a turn, and got none, or that is counted apart."""
+        """Count a wait that ended without a turn, or whose turn is counted apart."""
         self._counters.project(project)[self._waits] += int(seconds * 1e6)
 
 

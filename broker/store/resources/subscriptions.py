@@ -145,19 +145,19 @@ async def insert_subscription(
 
 
 async def find_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
-    """The subscription of this name."""
+    """Returns the subscription of this name."""
     row = (await connection.execute(_SUBSCRIPTION.where(subscriptions.c.name == name))).one_or_none()
     return None if row is None else _subscription(row)
 
 
 async def find_subscriptions(connection: AsyncConnection, *, names: Sequence[str]) -> list[Subscription]:
-    """The subscriptions of these names, as far as they exist."""
+    """Returns the subscriptions of these names, as far as they exist."""
     wanted = subscriptions.c.name == any_(literal(names, ARRAY(Text)))
     return [_subscription(row) for row in await connection.execute(_SUBSCRIPTION.where(wanted))]
 
 
 async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> timedelta | None:
-    """How long any subscription attached to a topic wants its messages kept; None without a subscription."""
+    """Returns the longest retention of the subscriptions attached to a topic; None: there are none."""
     longest: timedelta | None = await connection.scalar(
         select(func.max(subscriptions.c.message_retention)).where(
             subscriptions.c.topic_id == topic_id, subscriptions.c.detached.is_(False)
@@ -167,7 +167,7 @@ async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> ti
 
 
 async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
-    """The subscription of this name, kept from changing until the transaction ends."""
+    """Lock the subscription of this name until the transaction ends, and return it."""
     locked = select(subscriptions.c.subscription_id).where(subscriptions.c.name == name).with_for_update()
     if await connection.scalar(locked) is None:
         return None
@@ -176,7 +176,7 @@ async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscr
 
 
 async def update_subscription(connection: AsyncConnection, *, subscription: Subscription, now: datetime) -> None:
-    """Write a subscription's mutable fields; being changed is being used."""
+    """Write a subscription's mutable fields.  A change counts as activity, so the subscription does not expire."""
     await connection.execute(
         update(subscriptions)
         .where(subscriptions.c.subscription_id == subscription.subscription_id)
@@ -185,14 +185,14 @@ async def update_subscription(connection: AsyncConnection, *, subscription: Subs
 
 
 async def note_endpoint(connection: AsyncConnection, *, subscription_id: int, now: datetime) -> None:
-    """From now on its endpoint is another one."""
+    """Write that the subscription has another endpoint from now on."""
     await connection.execute(
         update(subscriptions).where(subscriptions.c.subscription_id == subscription_id).values(endpoint_set_at=now)
     )
 
 
 async def read_endpoint_time(connection: AsyncConnection, *, subscription_id: int) -> datetime:
-    """Since when its endpoint is what it is: since it was made, if it was not changed since."""
+    """Returns the time since when the subscription has its endpoint: its creation, unless that was changed."""
     known = func.coalesce(subscriptions.c.endpoint_set_at, subscriptions.c.created_at)
     time: datetime = await connection.scalar(
         select(known).where(subscriptions.c.subscription_id == subscription_id)
@@ -201,9 +201,9 @@ async def read_endpoint_time(connection: AsyncConnection, *, subscription_id: in
 
 
 async def delete_subscription(connection: AsyncConnection, *, subscription_id: int) -> None:
-    """Delete a subscription, its cursors and what was noted of its pushes; no claim succeeds without a cursor.
+    """Delete a subscription, its cursors and the state of its pushes; no claim succeeds without a cursor.
 
-    Its delivery attempts are left to the janitor, so that this is quick whatever the backlog.
+    The janitor deletes its delivery attempts, so that this is quick whatever the size of the backlog.
     """
     await _lock_and_resolve(connection, subscription_id)
     for table in (subscriptions, cursors, push_states, push_failures, held_claims):
@@ -223,7 +223,7 @@ async def detach_subscription(connection: AsyncConnection, *, subscription_id: i
 
 
 async def _lock_and_resolve(connection: AsyncConnection, subscription_id: int) -> None:
-    """Before its cursors go: which dead letters it has read, if it reads any, nobody could tell afterwards."""
+    """Resolve the dead letters that the subscription has read, which only its cursors show: before those go."""
     await lock_cursors_of(connection, subscription_id)
     shard_ids = await connection.scalars(
         select(cursors.c.shard_id).where(cursors.c.subscription_id == subscription_id)
@@ -260,7 +260,7 @@ async def list_push_subscriptions(connection: AsyncConnection, *, after: int, li
 async def list_alerting_subscriptions(
     connection: AsyncConnection, *, projects: Collection[str]
 ) -> list[Subscription]:
-    """Those of these projects whose lags somebody wants to be told of."""
+    """Returns the subscriptions of these projects that have alerts for their lag."""
     project = func.concat("projects/", func.split_part(subscriptions.c.name, "/", 2))
     query = _SUBSCRIPTION.where(subscriptions.c.settings["extensions"].has_key("alerts"), project.in_(projects))
     rows = await connection.execute(query.order_by(subscriptions.c.subscription_id))
@@ -268,7 +268,7 @@ async def list_alerting_subscriptions(
 
 
 async def list_all_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:
-    """Up to `limit` with ids greater than `after`, by id."""
+    """Returns up to `limit` subscriptions with ids greater than `after`, by id."""
     query = _SUBSCRIPTION.where(subscriptions.c.subscription_id > after)
     rows = await connection.execute(query.order_by(subscriptions.c.subscription_id).limit(limit))
     return [_subscription(row) for row in rows]
