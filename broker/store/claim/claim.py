@@ -16,7 +16,7 @@ from broker.store.claim.allocate import allocate_messages
 from broker.store.claim.due import Glimpse, find_due, find_due_beyond, lock_due
 from broker.store.claim.fresh import Bodies, Place, find_fresh, place_of, shared_places
 from broker.store.claim.request import Claimed, ClaimRequest, ClaimTarget, Gone, Locked, Query
-from broker.store.claim.state import UNKNOWN, Cursor, TargetState
+from broker.store.claim.state import Cursor, TargetState
 from broker.store.claim.write import release_keys, write_allocations
 from broker.store.driver import statements
 from broker.store.driver.database import Database
@@ -141,7 +141,7 @@ class _Claim:
         Its filter was never changed, so it decides wherever the cursor is.
         """
         request = self._request
-        state = TargetState(target, place_of(target, UNKNOWN.next_publish_time))
+        state = TargetState(target, place_of(target, target.filter_path, target.body_path))
         locked: list[Any] = []
         queries = [
             Query((BEGIN, {})),

@@ -95,9 +95,8 @@ class Place:
         self.largest_digest = max(self.largest_digest, digest.max_messages if digest else 0)
 
 
-def place_of(target: ClaimTarget, since: datetime) -> Place:
-    """The place of one subscription alone, whose cursor is at this time or later."""
-    filter_path, body_path = target.paths_from(since)
+def place_of(target: ClaimTarget, filter_path: str | None, body_path: str | None) -> Place:
+    """The place of one subscription alone, with the filter that decides from its cursor on."""
     place = Place(target.subscription_id, target.retained_since, filter_path, body_path, target.ordered)
     place.add(target)
     return place
@@ -111,11 +110,12 @@ def shared_places(targets: Iterable[tuple[ClaimTarget, tuple[datetime, int]]]) -
     known: dict[tuple[Any, ...], Place] = {}
     for target, position in targets:
         since = max(position[0], target.retained_since)
+        paths = target.paths_from(position[0])
         alone = target.subscription_id if target.ordered else None
-        key = (position, since, *target.paths_from(position[0]), alone)
+        key = (position, since, paths, alone)
         place = known.get(key)
         if place is None:
-            place = known[key] = place_of(target, position[0])
+            place = known[key] = place_of(target, *paths)
         else:
             place.add(target)
         yield place
