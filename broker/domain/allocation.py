@@ -21,10 +21,13 @@ from typing import NamedTuple
 import msgspec
 
 from broker.domain.delivery import DeliveryRequest
-from broker.domain.message_range import MessageRange, Source, close_runs, count_of, size_of
+from broker.domain.message_range import MessageRange, count_of, size_of
 from broker.domain.ordered_run import GivenRun, OrderedRun, Preferred, nobody
 
 RETRY_SPACING = timedelta(seconds=1)
+# One attempt covers at most this many times as many sequences as it has messages: its next redelivery reads past
+# those that are not its own.
+_MAX_SPREAD = 4
 
 
 def is_just_retried(*, attempt_number: int, delivered_at: datetime, now: datetime) -> bool:
@@ -135,6 +138,44 @@ class _Room:
 # --- messages without an ordering key -----------------------------------------------------------------------------
 
 
+class Source:
+    """Message ranges that are taken from the front until none is left."""
+
+    def __init__(self, ranges: Sequence[MessageRange]) -> None:
+        self._rest = iter(ranges)
+        self._next = next(self._rest, None)
+
+    def take(self, max_messages: int, max_bytes: int, *, at_least: int) -> list[MessageRange]:
+        """Take as many messages as fit; `at_least` (0 or 1) whatever their size, so that each can be delivered."""
+        taken: list[MessageRange] = []
+        while self._next is not None and max_messages > 0:
+            whole = self._next
+            if whole.length > max_messages or whole.size > max_bytes:
+                count = _fitting_front(whole, max_messages, max_bytes, at_least=at_least)
+                if count <= 0:
+                    break
+                if count < whole.length:
+                    taken.append(whole.first(count))
+                    self._next = whole.after(count)
+                    break
+            taken.append(whole)
+            self._next = next(self._rest, None)
+            max_messages, max_bytes, at_least = max_messages - whole.length, max_bytes - whole.size, 0
+        return taken
+
+    def rest(self) -> list[MessageRange]:
+        """Take all messages that are left."""
+        left = [] if self._next is None else [self._next, *self._rest]
+        self._next = None
+        return left
+
+
+def _fitting_front(messages: MessageRange, max_messages: int, max_bytes: int, *, at_least: int) -> int:
+    """The number of messages from the front of a range that fit; `at_least` of them whatever their size."""
+    fits = messages.length if messages.size <= max_bytes else max_bytes * messages.length // messages.size
+    return min(max_messages, max(fits, at_least))
+
+
 @dataclass(slots=True)
 class Allocation:
     """The messages of one request: fresh ones in log order, and redeliveries by attempt number."""
@@ -199,6 +240,23 @@ def as_attempts(
     for number, ranges in redelivered.items():
         yield from ((number, run) for run in close_runs(sorted(ranges)))
     yield from ((1, run) for run in close_runs(fresh))
+
+
+def close_runs(ranges: Sequence[MessageRange]) -> Iterator[Sequence[MessageRange]]:
+    """Split messages in log order where their sequences lie far apart, as those of redeliveries may."""
+    if ranges and ranges[-1].end - 1 - ranges[0].first_seq <= _MAX_SPREAD * count_of(ranges):
+        yield ranges
+        return
+    run: list[MessageRange] = []
+    held = 0
+    for each in ranges:
+        if run and each.end - 1 - run[0].first_seq > _MAX_SPREAD * (held + each.length):
+            yield run
+            run, held = [], 0
+        run.append(each)
+        held += each.length
+    if run:
+        yield run
 
 
 # --- ordering keys ------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class OrderedRun:
         return self.phase in (Phase.READY, Phase.LOST)
 
     @property
-    def stays_due(self) -> bool:
+    def stays(self) -> bool:
         """The row is left with its time (which may have passed)."""
         return self.phase in (Phase.DUE, Phase.DELAYED, Phase.READY, Phase.LOST)
 

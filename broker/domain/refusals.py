@@ -1,18 +1,9 @@
 """Values that no resource can have, whatever field they are in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from broker.domain.errors import InvalidArgument
-
-
-def refuse_unsupported(given: Iterable[str], reasons: Mapping[str, str]) -> None:
-    """Raises InvalidArgument if a field that is `given` (not its default) has a reason to be refused."""
-    for field in given:
-        if field in reasons:
-            head, *rest = field.split("_")
-            name = head + "".join(map(str.capitalize, rest))
-            raise InvalidArgument(f"The field {name} is not supported: {reasons[field]}.")
 
 
 def refuse_nul(value: Any, where: str = "$") -> None:

@@ -13,7 +13,7 @@ from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at
 from broker.domain.journal import Journal, check_journal
 from broker.domain.kept import check_kept, update_kept
 from broker.domain.letter_standing import KEPT
-from broker.domain.names import check_name
+from broker.domain.names import check_name, check_shape
 from broker.domain.pause import Pause, is_of_endpoint
 from broker.domain.priority import Priorities
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
@@ -306,7 +306,8 @@ def wanted_subscription(
 
 
 def check_new_subscription(subscription: Subscription, *, min_delivery_attempts: int) -> None:
-    """Raises InvalidArgument for a name or for values that a new subscription cannot have."""
+    """Raises InvalidArgument for a topic, a name or values that a new subscription cannot have."""
+    check_shape(subscription.topic, "topics")
     check_name(subscription.name, "subscriptions")
     check_subscription(subscription, min_delivery_attempts=min_delivery_attempts)
     if subscription.kept:

@@ -59,8 +59,6 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 Transforms = tuple[Transform, ...]
-_decode = msgspec.json.Decoder(Transforms).decode
-_encode = msgspec.json.Encoder().encode
 
 
 def check_transforms(transforms: Transforms, where: str = FIELD) -> None:
@@ -103,12 +101,3 @@ def is_at_work(transforms: Sequence[Transform]) -> bool:
 def need_a_look(transforms: Sequence[Transform]) -> bool:
     """Whether only the sandbox knows if they can be used."""
     return any(not each.disabled and not isinstance(each.action, Fields) for each in transforms)
-
-
-def encode_transforms(transforms: Transforms) -> str | None:
-    """As they are stored; None: there are none."""
-    return _encode(transforms).decode() if transforms else None
-
-
-def decode_transforms(text: str | None) -> Transforms:
-    return () if text is None else _decode(text)

@@ -1,17 +1,17 @@
-"""Which stream had an ordering key last, so that the key's next messages go there as well (A6).
+"""The stream that had an ordering key last, so that the key's next messages go there as well (A6).
 
-That is a preference, no promise: a key goes to whoever has room while its owner has none, or has left.
+This is a preference, not a promise: while the owner of a key has no room, or has left, another stream gets the key.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 
 from broker.domain.delivery import Delivery
 
-MAX_KEYS = 10_000  # of a subscription; then those that were noted first are forgotten
+MAX_KEYS = 10_000  # of a subscription; beyond that the keys that were noted first are forgotten
 
 
 class KeyOwners:
-    """By subscription and key, for the streams of this process."""
+    """The owners of keys, by subscription and key, among the streams of this process."""
 
     def __init__(self) -> None:
         self._owners: dict[int, dict[str, Hashable]] = {}
@@ -19,10 +19,8 @@ class KeyOwners:
     def __len__(self) -> int:
         return sum(map(len, self._owners.values()))
 
-    def note(self, subscription_id: int, owner: Hashable | None, deliveries: Sequence[Delivery]) -> None:
-        """What was given to `owner` (None: to a pull, which owns nothing)."""
-        if owner is None:
-            return
+    def note(self, subscription_id: int, owner: Hashable, deliveries: Sequence[Delivery]) -> None:
+        """Let `owner` own the ordering keys of these deliveries."""
         for delivery in deliveries:
             if delivery.ordered and (key := delivery.messages[0].ordering_key) is not None:
                 owners = self._owners.setdefault(subscription_id, {})
@@ -31,7 +29,7 @@ class KeyOwners:
                     del owners[next(iter(owners))]
 
     def preferred(self, subscription_id: int, owners: Sequence[Hashable | None]) -> Callable[[str], int | None]:
-        """For each key, the index in `owners` of the one that it belongs to; None if that is not there."""
+        """Returns a function that maps a key to the index in `owners` of its owner, or to None."""
         known = self._owners.get(subscription_id)
         if not known or len(owners) == 1:
             return lambda key: None
@@ -39,7 +37,7 @@ class KeyOwners:
         return lambda key: indexes.get(known.get(key))
 
     def forget(self, subscription_id: int, owner: Hashable | None = None) -> None:
-        """An owner of the subscription does not come back; None: no stream of it is left."""
+        """Forget an owner of keys of the subscription, or (None) all: it has left for good."""
         owners = self._owners.get(subscription_id)
         if owners is None:
             return

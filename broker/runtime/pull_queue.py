@@ -204,7 +204,8 @@ class PullQueue:
         hungry = []
         for pull, deliveries in zip(served, answer.claimed.deliveries, strict=True):
             if deliveries:
-                self._key_owners.note(self.subscription.subscription_id, pull.terms.owner, deliveries)
+                if pull.terms.owner is not None:
+                    self._key_owners.note(self.subscription.subscription_id, pull.terms.owner, deliveries)
                 pull.answer.set_result(list(deliveries))
             else:
                 hungry.append(pull)

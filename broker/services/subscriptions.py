@@ -84,11 +84,10 @@ class SubscriptionService:
         self._only_own_accounts = only_own_accounts
 
     async def create_subscription(self, wanted: Subscription) -> Subscription:
-        """A subscription without a name (gRPC) is given one.
+        """Create a subscription; one without a name (gRPC) is given a random name.
 
         Raises InvalidArgument, NotFound (no such topic), AlreadyExists, ResourceExhausted (a quota).
         """
-        check_shape(wanted.topic, "topics")
         if not wanted.name:
             wanted = replace(wanted, name=random_name(beside=wanted.topic, collection="subscriptions"))
         check_new_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)

@@ -14,9 +14,8 @@ from broker.domain.delivery import Delivery
 from broker.domain.priority import MAX_LEVELS, MIN_AGE, Priorities
 from broker.domain.subscription import Subscription
 from broker.runtime import claim_scheduler
-from broker.runtime.claim_groups import ScheduledConsumer, ShardSubscription, State
 from broker.runtime.claim_levels import Levels
-from broker.runtime.claim_scheduler import ClaimScheduler
+from broker.runtime.claim_scheduler import ClaimScheduler, ScheduledConsumer, ShardSubscription, State
 from broker.runtime.consumer import Answer
 from broker.store.claim.request import Claimed, ClaimRequest, ClaimTarget, More, Quiet
 from tests.fixtures.broker import eventually

@@ -13,7 +13,7 @@ import pytest
 from broker.domain.delivery import Delivery, DeliveryRequest
 from broker.domain.errors import Unavailable
 from broker.domain.subscription import Subscription
-from broker.runtime.claim_groups import ScheduledConsumer, ShardSubscription
+from broker.runtime.claim_scheduler import ScheduledConsumer, ShardSubscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.long_poll import LongPoll
 from broker.runtime.pull_queue import PullQueue, SubscriptionChanged

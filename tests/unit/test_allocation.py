@@ -170,7 +170,6 @@ def run_of(key: str) -> Delivery:
 def test_who_had_a_key_last_owns_it_while_others_wait_as_well() -> None:
     owners = KeyOwners()
     owners.note(7, "one", [run_of("a")])
-    owners.note(7, None, [run_of("b")])
     preferred = owners.preferred(7, ["two", "one", None])
     assert (preferred("a"), preferred("b"), preferred("c")) == (1, None, None)
     owners.note(7, "two", [run_of("a")])

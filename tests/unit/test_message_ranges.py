@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.domain.allocation import allocate
+from broker.domain.allocation import Source, allocate, close_runs
 from broker.domain.delivery import DeliveryRequest
-from broker.domain.message_range import MessageRange, Source, close_runs, count_of, multirange, size_of
+from broker.domain.message_range import MessageRange, count_of, multirange, size_of
 from broker.domain.sequences import to_multirange
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

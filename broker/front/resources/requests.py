@@ -21,8 +21,3 @@ def project_name(name: str) -> str:
 def page_of(request: Any) -> Page:
     """The page of a list request.  Raises InvalidArgument."""
     return parse_page(request.page_size, request.page_token)
-
-
-def given_fields(message: Any) -> list[str]:
-    """The fields that are set to other than their default, or present."""
-    return [field.name for field, _ in message.ListFields()]

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from broker.domain.refusals import refuse_unsupported
 from broker.domain.snapshot import UNSUPPORTED_FIELDS, Snapshot
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
-from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
+from broker.front.resources.fields import refuse_unsupported
+from broker.front.resources.requests import page_of, project_name, resource_name
 from broker.front.resources.times import from_datetime, to_datetime
 from broker.front.resources.updates import update_of
 from broker.services.seeks import Target
@@ -36,7 +36,7 @@ def _answer(snapshot: Snapshot) -> Answer:
 
 
 async def create_snapshot(call: ResourceCall, request: Any) -> Answer:
-    refuse_unsupported(given_fields(request), UNSUPPORTED_FIELDS)
+    refuse_unsupported(request, UNSUPPORTED_FIELDS)
     create = call.services.snapshots.create_snapshot
     return _answer(await create(request.name, request.subscription, dict(request.labels)))
 

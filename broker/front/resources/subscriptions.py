@@ -10,7 +10,6 @@ from broker.domain.errors import Aborted
 from broker.domain.field_mask import Update, unknown_path
 from broker.domain.names import leaf
 from broker.domain.push_config import PushConfig
-from broker.domain.refusals import refuse_unsupported
 from broker.domain.subscription import (
     EXTENSION_NAMES,
     KEPT_FIELDS,
@@ -22,9 +21,8 @@ from broker.domain.subscription import (
 from broker.front.generated import messages
 from broker.front.permissions import to_act_as
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
-from broker.front.resources.fields import from_message, put_fields, read_message
-from broker.front.resources.kept_fields import kept_from_message, put_kept
-from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
+from broker.front.resources.fields import from_message, put_resource, read_resource
+from broker.front.resources.requests import page_of, project_name, resource_name
 from broker.front.resources.times import from_timedelta, to_timedelta
 from broker.front.resources.transforms import transform_messages, transforms_from
 from broker.front.resources.updates import extensions_named, update_of
@@ -34,29 +32,28 @@ _OUTPUT_ONLY = ("detached", "topic_message_retention")
 
 def subscription_from(message: Any, *, extensions: Extensions | None = None) -> Subscription:
     """The subscription that a call wants.  Raises InvalidArgument."""
-    refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
-    given = read_message(Subscription, message, without=_OUTPUT_ONLY)
+    given = read_resource(
+        Subscription, message, kept=KEPT_FIELDS, unsupported=UNSUPPORTED_FIELDS, without=_OUTPUT_ONLY
+    )
     if message.HasField("expiration_policy"):
         policy = message.expiration_policy
         ttl = to_timedelta(policy.ttl, "expirationPolicy.ttl") if policy.HasField("ttl") else None
         given["expiration_ttl"] = ttl
     return wanted_subscription(
         extensions=extensions or Extensions(),
-        kept=kept_from_message(message, KEPT_FIELDS),
         transforms=transforms_from(message.message_transforms),
         **given,
     )
 
 
 def subscription_message(subscription: Subscription) -> Any:
-    """As the service prints it: `push_config` and `expiration_policy` always, also where they are empty."""
+    """Returns the message, with `push_config` and `expiration_policy` also where they are empty, as Google does."""
     message = messages.Subscription(state=subscription.state)
-    put_fields(message, subscription)
+    put_resource(message, subscription)
     message.expiration_policy.SetInParent()
     if subscription.expiration_ttl is not None:
         message.expiration_policy.ttl.CopyFrom(from_timedelta(subscription.expiration_ttl))
     message.message_transforms.extend(transform_messages(subscription.transforms))
-    put_kept(message, subscription.kept)
     return message
 
 

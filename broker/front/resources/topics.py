@@ -4,14 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from broker.domain.field_mask import Update
-from broker.domain.refusals import refuse_unsupported
 from broker.domain.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
 from broker.domain.topic_extensions import NAMES
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
-from broker.front.resources.fields import put_fields, read_message
-from broker.front.resources.kept_fields import kept_from_message, put_kept
-from broker.front.resources.requests import given_fields, page_of, project_name, resource_name
+from broker.front.resources.fields import put_resource, read_resource
+from broker.front.resources.requests import page_of, project_name, resource_name
 from broker.front.resources.schemas import settings_from, settings_message
 from broker.front.resources.topic_extensions import extensions_from, put_extensions
 from broker.front.resources.transforms import transform_messages, transforms_from
@@ -22,10 +20,9 @@ _MAPPED_HERE = ("schema_settings",)  # whose encoding is an enum
 
 def topic_from(message: Any) -> Topic:
     """The topic that a call wants.  Raises InvalidArgument."""
-    refuse_unsupported(given_fields(message), UNSUPPORTED_FIELDS)
+    given = read_resource(Topic, message, kept=KEPT_FIELDS, unsupported=UNSUPPORTED_FIELDS, without=_MAPPED_HERE)
     return Topic(
-        **read_message(Topic, message, without=_MAPPED_HERE),
-        kept=kept_from_message(message, KEPT_FIELDS),
+        **given,
         schema_settings=settings_from(message.schema_settings) if message.HasField("schema_settings") else None,
         transforms=transforms_from(message.message_transforms),
         extensions=extensions_from(message),
@@ -34,11 +31,10 @@ def topic_from(message: Any) -> Topic:
 
 def topic_message(topic: Topic) -> Any:
     message = messages.Topic(state=topic.state or None)
-    put_fields(message, topic, without=_MAPPED_HERE)
+    put_resource(message, topic, without=_MAPPED_HERE)
     if topic.schema_settings is not None:
         message.schema_settings.CopyFrom(settings_message(topic.schema_settings))
     message.message_transforms.extend(transform_messages(topic.transforms))
-    put_kept(message, topic.kept)
     put_extensions(message, topic.extensions)
     return message
 

@@ -8,6 +8,7 @@ from broker.domain.allocation import (
     Allocation,
     DueAllocation,
     Redelivery,
+    Source,
     allocate,
     allocate_due,
     allocate_in_order,
@@ -17,7 +18,7 @@ from broker.domain.allocation import (
     remaining,
 )
 from broker.domain.delivery import DeliveryRequest
-from broker.domain.message_range import MessageRange, Source, count_of, size_of
+from broker.domain.message_range import MessageRange, count_of, size_of
 from broker.domain.push_config import Digest
 from broker.store.claim.request import MAX_BYTES, ClaimRequest
 from broker.store.claim.state import PlannedAttempt, TargetAllocation, TargetState

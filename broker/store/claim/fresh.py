@@ -15,7 +15,7 @@ from typing import Any
 
 from broker.domain.comparing import BODY_COUNTS_FOR
 from broker.domain.delivery import MESSAGE_OVERHEAD, StoredMessage
-from broker.domain.message_range import MessageRange, count_of, drop_last, just_past
+from broker.domain.message_range import MessageRange, count_of
 from broker.store.claim.request import MAX_BYTES, ClaimRequest, ClaimTarget, Query
 from broker.store.driver import statements
 from broker.store.log.stored_messages import only_message, stored_messages
@@ -37,13 +37,14 @@ class Fresh:
     """Messages from the cursor on.
 
     `end` is just past the last message that was scanned; `all_seen`: there were no more.  `past`: the messages
-    among them that have expired.
+    among them that have expired, which are not in `ranges`; `only_past`: all have, and there are more behind them.
     """
 
     ranges: Sequence[MessageRange] = ()
     end: tuple[datetime, int] | None = None
     all_seen: bool = True
     past: Sequence[MessageRange] = ()
+    only_past: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -79,12 +80,6 @@ class Place:
         """How many messages to look up, where all match."""
         return self.scanned if self.passes else min(self.max_messages, self.scanned)
 
-    @property
-    def is_past(self) -> bool:
-        """Whether all messages that were found have expired, and there are more behind them."""
-        fresh = self.fresh
-        return fresh is not None and bool(fresh.past) and not fresh.ranges and not fresh.all_seen
-
     def add(self, target: ClaimTarget) -> None:
         """Look up as much as this target would take, too."""
         appetite = target.appetite
@@ -100,9 +95,8 @@ class Place:
         self.largest_digest = max(self.largest_digest, digest.max_messages if digest else 0)
 
 
-def place_of(target: ClaimTarget, since: datetime) -> Place:
-    """The place of one subscription alone, whose cursor is at this time or later."""
-    filter_path, body_path = target.paths_from(since)
+def place_of(target: ClaimTarget, filter_path: str | None, body_path: str | None) -> Place:
+    """The place of one subscription alone, with the filter that decides from its cursor on."""
     place = Place(target.subscription_id, target.retained_since, filter_path, body_path, target.ordered)
     place.add(target)
     return place
@@ -116,11 +110,12 @@ def shared_places(targets: Iterable[tuple[ClaimTarget, tuple[datetime, int]]]) -
     known: dict[tuple[Any, ...], Place] = {}
     for target, position in targets:
         since = max(position[0], target.retained_since)
+        paths = target.paths_from(position[0])
         alone = target.subscription_id if target.ordered else None
-        key = (position, since, *target.paths_from(position[0]), alone)
+        key = (position, since, paths, alone)
         place = known.get(key)
         if place is None:
-            place = known[key] = place_of(target, position[0])
+            place = known[key] = place_of(target, *paths)
         else:
             place.add(target)
         yield place
@@ -235,8 +230,19 @@ def _of_batches(request: ClaimRequest, rows: Sequence[Any], wanted: int) -> Fres
         for row in rows
     ]
     beyond = count_of(ranges) - wanted
-    drop_last(ranges, beyond)
-    return _without_expired(request, Fresh(ranges, just_past(ranges[-1]), all_seen=beyond <= 0))
+    if beyond > 0:
+        _drop_last(ranges, beyond)
+    end = ranges[-1].publish_time, ranges[-1].end
+    return _without_expired(request, Fresh(ranges, end, all_seen=beyond <= 0))
+
+
+def _drop_last(ranges: list[MessageRange], number: int) -> None:
+    """Remove so many messages from the end, fewer than there are."""
+    while number > 0:
+        last = ranges.pop()
+        if last.length > number:
+            ranges.append(last.first(last.length - number))
+        number -= last.length
 
 
 def _without_expired(request: ClaimRequest, found: Fresh) -> Fresh:
@@ -245,7 +251,8 @@ def _without_expired(request: ClaimRequest, found: Fresh) -> Fresh:
         return found
     at = request.handed_out_at()
     past = [each for each in found.ranges if each.is_past(at)]
-    return replace(found, ranges=[each for each in found.ranges if not each.is_past(at)], past=past)
+    ranges = [each for each in found.ranges if not each.is_past(at)]
+    return replace(found, ranges=ranges, past=past, only_past=bool(past) and not ranges and not found.all_seen)
 
 
 def _take_messages(request: ClaimRequest, places: Sequence[Place], rows: Iterable[Any]) -> None:
@@ -266,13 +273,13 @@ def _take_messages(request: ClaimRequest, places: Sequence[Place], rows: Iterabl
 # --- bodies -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class Bodies:
-    """Batches that were read, as messages."""
+    """The batches that a claim has read, as messages."""
 
-    def __init__(self) -> None:
-        self._rows: dict[int, Any] = {}  # by the last sequence, which names a batch in its shard
-        self._batches: dict[int, list[StoredMessage]] = {}
-        self._runs: dict[int, list[StoredMessage] | None] = {}
+    _rows: dict[int, Any] = field(default_factory=dict)  # by the last sequence, which names a batch in its shard
+    _batches: dict[int, list[StoredMessage]] = field(default_factory=dict)
+    _runs: dict[int, list[StoredMessage] | None] = field(default_factory=dict)
 
     def add(self, rows: Iterable[Any]) -> None:
         """Keep batches as read_batches.sql and read_fresh_batches.sql return them."""

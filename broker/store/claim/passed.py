@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from broker.domain.allocation import Source, close_runs
 from broker.domain.dead_letter import EXPIRED
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT
 from broker.domain.expiry import OF_ITS_OWN
 from broker.domain.journal import BUCKET, Event, Row, ranges_of, rows_of
-from broker.domain.message_range import MessageRange, Source, close_runs, count_of, multirange
+from broker.domain.message_range import MessageRange, count_of, multirange
 from broker.domain.ordered_run import OrderedRun, Phase
 from broker.store.claim.request import MAX_BYTES, ClaimRequest
 from broker.store.claim.state import TargetState

@@ -102,11 +102,6 @@ class ClaimRequest:
         if len(self.targets) > MAX_TARGETS:
             raise ValueError(f"a claim for {len(self.targets)} subscriptions; the maximum is {MAX_TARGETS}")
 
-    @property
-    def waits(self) -> bool:
-        """Whether the claim waits for the cursor of its one subscription."""
-        return len(self.targets) == 1 and not self.skip_locked
-
     def handed_out_at(self) -> datetime:
         """The time that ack deadlines count from.
 

@@ -34,7 +34,7 @@ class Cursor(NamedTuple):
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # The cursor of a target whose messages are looked up in the round trip that locks it.
-UNKNOWN = Cursor(_LONG_AGO, 0, _LONG_AGO, due_first=True)
+_UNKNOWN = Cursor(_LONG_AGO, 0, _LONG_AGO, due_first=True)
 
 
 class PlannedAttempt(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class TargetState:
 
     target: ClaimTarget
     place: Place
-    cursor: Cursor = UNKNOWN
+    cursor: Cursor = _UNKNOWN
     max_due_rows: int = 0
     due: list[DueAttempt] = field(default_factory=list)
     runs: list[OrderedRun] = field(default_factory=list)

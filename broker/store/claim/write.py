@@ -1,13 +1,13 @@
-"""What a claim writes: rows, cursors and ordering keys as they are once it has committed.
+"""What a claim writes and returns, once everything is allocated.
 
-The rows that hold ordering keys are only inserted and deleted here, under the cursor's lock, or a claim would pass
-messages that no other claim looks up (tests/store/interleavings/test_ordering_rules.py).
+`write_allocations` returns the statements of the last round trip, and a function of their rows: the result for each
+target.  The rows that hold ordering keys are only inserted and deleted here, under the cursor's lock, or a claim
+would pass messages that no other claim finds (tests/store/interleavings/test_ordering_rules.py).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -18,13 +18,21 @@ from broker.domain.message_range import count_of, multirange
 from broker.domain.ordered_run import OrderedRun, Phase
 from broker.domain.sequences import to_multirange
 from broker.store.claim.fresh import Bodies
-from broker.store.claim.request import ClaimRequest, ClaimTarget, Query
+from broker.store.claim.passed import (
+    expired_of,
+    give_up_expired,
+    journal_of_expired,
+    record_old_messages,
+    record_old_redeliveries,
+)
+from broker.store.claim.request import Claimed, ClaimRequest, ClaimTarget, More, Query, Quiet
 from broker.store.claim.state import PlannedAttempt, TargetState
 from broker.store.driver import statements
-from broker.store.driver.hot_connection import Bound
-from broker.store.driver.statements import Statement
+from broker.store.driver.hot_connection import NOTHING_CHANGED, Bound, NeedsCoordinator
+from broker.store.driver.statements import COMMIT, Statement
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.due_attempt import due_floor_after, replacements
+from broker.store.log.due_attempt import DueAttempt, due_floor_after, replacements
+from broker.store.log.journal import journal_statement
 
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 _MOVE_CURSOR = statements.hot("move_cursor")
@@ -38,9 +46,122 @@ _INSERT_ORDERED_RUNS = statements.hot("insert_ordered_runs")
 _REPLACE_ORDERED_RUNS = statements.hot("replace_ordered_runs")
 _DELETE_ORDERED_RUNS = statements.hot("delete_ordered_runs")
 _KEEP_ACKS = statements.hot("keep_acks")
+_COMMIT = [Query((COMMIT, {}))]
+_COMMIT_NOTHING = [Query(bound) for bound in NOTHING_CHANGED]
 
 
-class Attempt(msgspec.Struct, frozen=True):
+def write_allocations(
+    request: ClaimRequest,
+    states: Sequence[TargetState],
+    attempt_ids: AttemptIds,
+    bodies: Bodies,
+    *,
+    on_nodes: bool,
+    gives_numbers: bool,
+) -> tuple[list[Query], Callable[[], Mapping[int, Claimed]]]:
+    """Write the allocations, read the bodies and commit: durably if any message is handed out.
+
+    `on_nodes`, `gives_numbers`: shards are on nodes, and the connection numbers the rows of the journal.
+    The function returns the result for each target, by subscription_id, once the queries have their rows.
+    Raises NeedsCoordinator.
+    """
+    outcomes = [_outcome(request, state) for state in states]
+    attempts = _attempts_of(request, states, attempt_ids)
+    at = request.handed_out_at()
+    upcoming: dict[int, datetime] = {}
+    queries = [
+        *_move_cursors(request, outcomes, on_nodes=on_nodes),
+        # Before the rows of what is handed out now, which are not meant, and behind retry delays.
+        *_read_next(request, outcomes, upcoming, on_nodes=on_nodes),
+        *_insert_attempts(request, states, attempts, at),
+        *_record(request, outcomes, attempts, attempt_ids, at, gives_numbers=gives_numbers),
+        *bodies.missing([attempt.plan.ranges for attempt in attempts], request.shard_id),
+        # Without attempts the commit need not wait for the disk: messages that were passed would be passed again.
+        *(_COMMIT if attempts else _COMMIT_NOTHING),
+    ]
+
+    def results() -> Mapping[int, Claimed]:
+        deliveries = _deliveries_of(request, attempts, bodies)
+        return {outcome.state.subscription_id: _result(outcome, deliveries, upcoming) for outcome in outcomes}
+
+    return queries, results
+
+
+# --- the outcome for a target -------------------------------------------------------------------------------------
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What is left for a target, as far as it is known once everything is allocated.
+
+    `due_floor`: the floor that is written with its cursor (None: the cursor is not written).  `more`: more messages
+    may be claimed at once.  `only_just_retried`: those are left because they were just retried.  `asks_for_next`:
+    read when the next redelivery is due.  `passes`: messages may have been found that are not delivered, because
+    they are too old or not in the log any more.  `expired`: messages whose ack deadline had passed.
+    """
+
+    state: TargetState
+    due_floor: datetime | None
+    more: bool
+    only_just_retried: bool
+    asks_for_next: bool
+    passes: bool
+    expired: int
+
+
+def _outcome(request: ClaimRequest, state: TargetState) -> _Outcome:
+    target, cursor, allocation = state.target, state.cursor, state.allocation
+    rows: list[DueAttempt | OrderedRun] = [*state.due, *state.runs]
+    left = [row for row in rows if row.is_left]
+    others = allocation.more or state.changed_meanwhile  # may be left, besides those rows
+    more = others or state.beyond is not None or bool(left)
+    due_floor = None
+    if rows or allocation.position is not None:
+        due_floor = cursor.due_floor
+        if target.looks_for_due:  # else nothing new is known
+            times = [row.next_delivery_at for row in rows if row.stays]
+            due_floor = max(due_floor, due_floor_after(request.now, times, state.beyond))
+    asks_for_next = False
+    if target.looks_for_due and not more:
+        given = zip(allocation.allocations, allocation.runs, strict=True)
+        gets_nothing = [not (each.fresh or each.redelivered or runs) for each, runs in given]
+        asks_for_next = target.wants_next or any(gets_nothing)
+    return _Outcome(
+        state=state,
+        due_floor=due_floor,
+        more=more,
+        # A claim reads such rows last, so it has read all others.
+        only_just_retried=target.leaves_just_retried
+        and not others
+        and bool(left)
+        and all(row.is_just_retried for row in left),
+        asks_for_next=asks_for_next,
+        passes=bool(state.runs or allocation.past)
+        or cursor.next_publish_time < target.retained_since
+        or any(row.past or row.gone for row in state.due),
+        expired=sum([row.expired for row in rows]),
+    )
+
+
+def _result(
+    outcome: _Outcome,
+    deliveries: Mapping[tuple[int, int], Sequence[Delivery]],
+    upcoming: Mapping[int, datetime],
+) -> Claimed:
+    state, subscription_id = outcome.state, outcome.state.target.subscription_id
+    times = [time for time in (upcoming.get(subscription_id), state.allocation.until) if time is not None]
+    return Claimed(
+        [deliveries.get((subscription_id, number), ()) for number in range(len(state.target.requests))],
+        More() if outcome.more else Quiet(min(times, default=None)),
+        expired=outcome.expired,
+        past=sum(count_of(ranges) for _, ranges in expired_of(state)) if outcome.passes else 0,
+        only_just_retried=outcome.only_just_retried,
+    )
+
+
+# --- attempts, and what the journal says of them ------------------------------------------------------------------
+
+
+class _Attempt(msgspec.Struct, frozen=True):
     """A planned attempt with its id."""
 
     state: TargetState
@@ -48,22 +169,24 @@ class Attempt(msgspec.Struct, frozen=True):
     attempt_id: int
 
 
-def attempts_of(request: ClaimRequest, states: Sequence[TargetState], attempt_ids: AttemptIds) -> Sequence[Attempt]:
+def _attempts_of(
+    request: ClaimRequest, states: Sequence[TargetState], attempt_ids: AttemptIds
+) -> Sequence[_Attempt]:
     """The attempts that are delivered.  A run that is delivered, or has lost messages, gets a new attempt id."""
     planned = [(state, plan) for state in states for plan in state.allocation.attempts]
     lost = [run for state in states for run in state.runs if run.phase is Phase.LOST]
     ids = iter(attempt_ids.take(len(planned) + len(lost), now=request.now))
     for run in lost:
         run.new_attempt_id = next(ids)
-    attempts = [Attempt(state, plan, attempt_id) for (state, plan), attempt_id in zip(planned, ids, strict=True)]
+    attempts = [_Attempt(state, plan, attempt_id) for (state, plan), attempt_id in zip(planned, ids, strict=True)]
     for attempt in attempts:
         if attempt.plan.run is not None:
             attempt.plan.run.new_attempt_id = attempt.attempt_id
     return attempts
 
 
-def deliveries_of(
-    request: ClaimRequest, attempts: Iterable[Attempt], bodies: Bodies
+def _deliveries_of(
+    request: ClaimRequest, attempts: Iterable[_Attempt], bodies: Bodies
 ) -> Mapping[tuple[int, int], Sequence[Delivery]]:
     """The deliveries by subscription and request.
 
@@ -81,29 +204,47 @@ def deliveries_of(
     return deliveries
 
 
-def journal_of_attempts(attempts: Sequence[Attempt]) -> list[Row]:
-    """The rows of the journal for the attempts of subscriptions that have one."""
-    return [
-        row
-        for attempt in attempts
-        if attempt.state.target.journal is not None
-        for row in rows_of(
-            attempt.state.target.journal,
-            attempt.state.subscription_id,
-            Event.HANDED_OUT,
-            attempt.plan.number,
-            [(each.first_seq, each.end) for each in attempt.plan.ranges],
-            author=attempt.state.target.requests[attempt.plan.request].author,
-        )
-    ]
+def _record(
+    request: ClaimRequest,
+    outcomes: Sequence[_Outcome],
+    attempts: Sequence[_Attempt],
+    attempt_ids: AttemptIds,
+    at: datetime,
+    *,
+    gives_numbers: bool,
+) -> list[Query]:
+    """Record what is delivered, and what is not.  Raises NeedsCoordinator."""
+    passed = [outcome.state for outcome in outcomes if outcome.passes]
+    given_up = give_up_expired(request, passed, attempt_ids, at) if passed else []
+    rows = [row for attempt in attempts if attempt.state.target.journal is not None for row in _journal_of(attempt)]
+    rows += (row for state in passed for row in journal_of_expired(state))
+    journal = [journal_statement(request.shard_id, rows, at)] if rows else []
+    if passed:
+        journal += [*record_old_redeliveries(request, passed, at), *record_old_messages(request, passed, at)]
+    if journal and not gives_numbers:
+        raise NeedsCoordinator
+    return [Query(bound) for bound in (*given_up, *journal)]
+
+
+def _journal_of(attempt: _Attempt) -> Iterable[Row]:
+    target, plan = attempt.state.target, attempt.plan
+    return rows_of(
+        target.journal,
+        target.subscription_id,
+        Event.HANDED_OUT,
+        plan.number,
+        [(each.first_seq, each.end) for each in plan.ranges],
+        author=target.requests[plan.request].author,
+    )
 
 
 # --- due rows and cursors -----------------------------------------------------------------------------------------
 
 
-def move_cursors(request: ClaimRequest, states: Sequence[TargetState], *, on_nodes: bool) -> list[Query]:
-    """Rewrite the due rows that have changed, and move the cursors that have passed or looked up something."""
+def _move_cursors(request: ClaimRequest, outcomes: Sequence[_Outcome], *, on_nodes: bool) -> list[Query]:
+    """Rewrite the due rows that have changed, and move the cursors that have passed or found something."""
     queries = []
+    states = [outcome.state for outcome in outcomes]
     columns = replacements([(state.subscription_id, row) for state in states for row in state.due])
     retimed = [_retimed(run) for state in states for run in state.runs if run.retimed]
     if retimed:
@@ -111,15 +252,15 @@ def move_cursors(request: ClaimRequest, states: Sequence[TargetState], *, on_nod
         columns = of_runs if columns is None else {name: columns[name] + of_runs[name] for name in of_runs}
     if columns:
         queries.append(Query((_REPLACE_ATTEMPTS, {"shard_id": request.shard_id, **columns})))
-    moved = [state for state in states if state.allocation.position is not None or state.due or state.runs]
+    moved = [(outcome.state, outcome.due_floor) for outcome in outcomes if outcome.due_floor is not None]
     if moved:
-        positions = [state.allocation.position or state.cursor[:2] for state in moved]
+        positions = [state.allocation.position or state.cursor[:2] for state, _ in moved]
         asked = {
-            **request.where([state.subscription_id for state in moved]),
+            **request.where([state.subscription_id for state, _ in moved]),
             "next_publish_times": [publish_time for publish_time, _ in positions],
             "next_seqs": [seq for _, seq in positions],
-            "due_floors": [_due_floor(state, request.now) for state in moved],
-            "due_firsts": [state.cursor.due_first != state.passes_turn for state in moved],
+            "due_floors": [due_floor for _, due_floor in moved],
+            "due_firsts": [state.cursor.due_first != state.passes_turn for state, _ in moved],
         }
         queries.append(_on_nodes(_MOVE_CURSOR, _MOVE_CURSORS, asked, alone=on_nodes and len(moved) == 1))
     return queries
@@ -137,28 +278,18 @@ def _retimed(run: OrderedRun) -> dict[str, Any]:
     }
 
 
-def _due_floor(state: TargetState, now: datetime) -> datetime:
-    """The due floor once this claim has committed.  A claim that did not look up due rows knows nothing new."""
-    if not state.target.looks_for_due:
-        return state.cursor.due_floor
-    times = chain(
-        (row.next_delivery_at for row in state.due if row.stays),
-        (run.next_delivery_at for run in state.runs if run.stays_due),
-    )
-    return max(state.cursor.due_floor, due_floor_after(now, times, state.beyond))
-
-
-def read_next(
-    request: ClaimRequest, asking: Sequence[TargetState], upcoming: dict[int, datetime], *, on_nodes: bool
+def _read_next(
+    request: ClaimRequest, outcomes: Sequence[_Outcome], upcoming: dict[int, datetime], *, on_nodes: bool
 ) -> list[Query]:
-    """Read into `upcoming` when the next redelivery of these targets is due, by subscription."""
+    """Read into `upcoming` when the next redelivery is due, by subscription, where that is asked for."""
+    asking = [outcome.state.subscription_id for outcome in outcomes if outcome.asks_for_next]
     if not asking:
         return []
 
     def take(rows: Iterable[Any]) -> None:
         upcoming.update((row.subscription_id, row.next_delivery_at) for row in rows)
 
-    asked = {**request.where([state.subscription_id for state in asking]), "now": request.now}
+    asked = {**request.where(asking), "now": request.now}
     alone = on_nodes and len(asking) == 1
     return [_on_nodes(_READ_NEXT_DELIVERY_AT, _READ_NEXT_DELIVERY_ATS, asked, alone=alone, take=take)]
 
@@ -178,10 +309,10 @@ def _on_nodes(one: Statement, several: Statement, asked: dict[str, Any], *, alon
 # --- attempts -----------------------------------------------------------------------------------------------------
 
 
-def insert_attempts(
-    request: ClaimRequest, states: Iterable[TargetState], attempts: Sequence[Attempt], at: datetime
+def _insert_attempts(
+    request: ClaimRequest, states: Iterable[TargetState], attempts: Sequence[_Attempt], at: datetime
 ) -> list[Query]:
-    """Write the rows of the attempts: of ordering keys, and others."""
+    """Write the rows of the attempts: those that hold ordering keys, and others."""
     bound = rewrite_runs(request, states, at)
     plain = [attempt for attempt in attempts if not attempt.plan.ordered]
     if plain:
@@ -196,7 +327,7 @@ def insert_attempts(
     return [Query(each) for each in bound]
 
 
-def _insert(attempts: Sequence[Attempt], shard_id: int, at: datetime) -> Bound:
+def _insert(attempts: Sequence[_Attempt], shard_id: int, at: datetime) -> Bound:
     targets = [attempt.state.target for attempt in attempts]
     runs = [attempt.plan.ranges for attempt in attempts]
     distinct = {id(run): run for run in runs}  # rows often hold the very same
@@ -233,7 +364,7 @@ def _by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def release_keys(request: ClaimRequest, states: Iterable[TargetState]) -> list[Query]:
-    """Delete the rows of keys of which no message waits any more: before fresh messages are read."""
+    """Delete the rows of keys that no message waits for any more: before fresh messages are read."""
     free = [(state.target, run) for state in states for run in state.runs if run.phase is Phase.FREE]
     if not free:
         return []
@@ -290,7 +421,7 @@ def _row(request: ClaimRequest, target: ClaimTarget, run: OrderedRun, at: dateti
     }
 
 
-def _insert_runs(attempts: Sequence[Attempt], shard_id: int, at: datetime) -> Bound:
+def _insert_runs(attempts: Sequence[_Attempt], shard_id: int, at: datetime) -> Bound:
     """Insert rows, from `at` on, for the first messages of keys that have none."""
     targets = [attempt.state.target for attempt in attempts]
     of_keys = [attempt.plan.ranges for attempt in attempts]

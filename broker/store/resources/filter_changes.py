@@ -12,12 +12,13 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import select, update
 
 from broker.domain.comparing import most_compared
-from broker.domain.filter_changes import EarlierFilter, FilterComparison, NewestFilter, change_time
+from broker.domain.filter_changes import EarlierFilter, FilterComparison, change_time
 from broker.domain.subscription import Subscription
 from broker.filtering.changes import compiled_filter
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, ResourceConnection
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.resources.columns import decode_earlier, encode_earlier
 from broker.store.resources.cursor_locks import lock_cursors_of
 from broker.store.resources.shard_levels import shards_of
 from broker.store.schema.tables import cursors, shards, subscriptions
@@ -53,22 +54,6 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 MAX_COMPARED = 10_000  # messages, in all shards: some 20 ms
 Paths = tuple[str | None, str | None]  # of a filter: filter_path, body_path
-
-
-def encode_earlier(earlier: Sequence[EarlierFilter]) -> list[dict[str, str]] | None:
-    """For the column `earlier_filters`."""
-    return [{"filter": each.filter, "until": each.until.isoformat()} for each in earlier] or None
-
-
-def decode_earlier(stored: Sequence[dict[str, str]] | None) -> tuple[EarlierFilter, ...]:
-    return tuple(EarlierFilter(each["filter"], datetime.fromisoformat(each["until"])) for each in stored or ())
-
-
-def newest_filter(row: Any) -> NewestFilter | None:
-    """Of a row of `subscriptions`; None: `filter_path` and `body_path` decide about all messages."""
-    if row.earlier_filters is None:
-        return None
-    return NewestFilter(row.filter_changed_at, row.newest_filter_path, row.newest_body_path)
 
 
 async def needed_filters(

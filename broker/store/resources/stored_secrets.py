@@ -11,7 +11,7 @@ from sqlalchemy import LargeBinary, Text, cast, delete, func, literal, select, t
 from sqlalchemy.dialects.postgresql import JSONB
 
 from broker.store.driver.database import ResourceConnection
-from broker.store.resources.settings_json import EXTENSIONS, FINGERPRINTS, SECRETS
+from broker.store.resources.columns import EXTENSIONS, FINGERPRINTS, SECRETS
 from broker.store.schema.tables import JsonPath, access_token_keys, signing_keys, subscriptions
 
 WEBHOOKS, SIGNING_KEYS, TOKEN_KEYS = "subscriptions", "signing_keys", "access_token_keys"

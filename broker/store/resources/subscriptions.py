@@ -25,17 +25,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.page import Page
 from broker.domain.pause import Pause
-from broker.domain.subscription import DeadLetterPolicy, Subscription
-from broker.domain.transforms import decode_transforms, encode_transforms
+from broker.domain.subscription import Subscription
 from broker.store.driver.database import driver_of
 from broker.store.log.due_attempt import first_due_floor
 from broker.store.log.in_doubt import wait_until_heard
 from broker.store.log.letter_retention import resolve_in_shards
+from broker.store.resources.columns import read_subscription_columns, subscription_columns
 from broker.store.resources.cursor_locks import lock_cursors_of
-from broker.store.resources.exact_durations import exact_texts, exactly
-from broker.store.resources.filter_changes import decode_earlier, newest_filter
 from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
-from broker.store.resources.settings_json import read_subscription_settings, subscription_settings
 from broker.store.resources.shard_levels import (
     PRIORITIES,
     of_subscription,
@@ -94,64 +91,14 @@ def _subscription(row: Row[Any]) -> Subscription:
         shard_ids=shard_ids,
         levels=levels,
         priorities=read_priorities(row.priorities),
-        retain_acked_messages=row.retain_acked_messages,
-        message_retention=exactly(row.message_retention, "message_retention", row.exact_durations),
-        topic_message_retention=exactly(
-            row.topic_message_retention, "message_retention", row.topic_exact_durations
-        ),
         enable_message_ordering=row.enable_message_ordering,
-        expiration_ttl=exactly(row.expiration_ttl, "expiration_ttl", row.exact_durations),
-        filter=row.filter,
-        filter_path=row.filter_path,
-        body_path=row.body_path,
-        earlier_filters=decode_earlier(row.earlier_filters),
-        filter_changed_at=row.filter_changed_at,
-        newest_filter=newest_filter(row),
         dead_letter_topic_id=row.dead_letter_topic_id or 0,
         dead_letters_unread=bool(row.dead_letters_unread),
-        dead_letter_policy=_dead_letter_policy(row),
         detached=row.detached,
-        pause=_pause(row),
+        pause=Pause(row.paused_reason, row.paused_at, row.paused_by or "") if row.paused_reason else None,
         created_at=row.created_at,
-        transforms=decode_transforms(row.message_transforms),
-        **read_subscription_settings(row.settings),
+        **read_subscription_columns(row),
     )
-
-
-def _dead_letter_policy(row: Row[Any]) -> DeadLetterPolicy | None:
-    if row.dead_letter_topic is None:
-        return None
-    return DeadLetterPolicy(
-        dead_letter_topic=row.dead_letter_topic, max_delivery_attempts=row.max_delivery_attempts
-    )
-
-
-def _pause(row: Row[Any]) -> Pause | None:
-    return Pause(row.paused_reason, row.paused_at, row.paused_by or "") if row.paused_reason else None
-
-
-def _mutable(subscription: Subscription) -> dict[str, Any]:
-    s = subscription
-    return {
-        "retain_acked_messages": s.retain_acked_messages,
-        "dead_letter_topic": s.dead_letter_policy and s.dead_letter_policy.dead_letter_topic,
-        "max_delivery_attempts": s.dead_letter_policy and s.dead_letter_policy.max_delivery_attempts,
-        "settings": subscription_settings(s),
-        "message_transforms": encode_transforms(s.transforms),
-        **_durations(s),
-    }
-
-
-def _durations(subscription: Subscription) -> dict[str, Any]:
-    columns: dict[str, timedelta | None] = {
-        "message_retention": subscription.message_retention,
-        "expiration_ttl": subscription.expiration_ttl,
-    }
-    return columns | {"exact_durations": exact_texts(columns)}
-
-
-def _filter(subscription: Subscription) -> dict[str, str | None]:
-    return {name: getattr(subscription, name) for name in ("filter", "filter_path", "body_path")}
 
 
 async def insert_subscription(
@@ -168,11 +115,13 @@ async def insert_subscription(
             topic=subscription.topic,
             topic_id=topic_id,
             enable_message_ordering=subscription.enable_message_ordering,
-            **_filter(subscription),
+            filter=subscription.filter,
+            filter_path=subscription.filter_path,
+            body_path=subscription.body_path,
             detached=False,
             created_at=now,
             last_active_at=now,
-            **_mutable(subscription),
+            **subscription_columns(subscription),
         )
         .on_conflict_do_nothing()
         .returning(subscriptions.c.subscription_id)
@@ -196,19 +145,19 @@ async def insert_subscription(
 
 
 async def find_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
-    """The subscription of this name."""
+    """Returns the subscription of this name."""
     row = (await connection.execute(_SUBSCRIPTION.where(subscriptions.c.name == name))).one_or_none()
     return None if row is None else _subscription(row)
 
 
 async def find_subscriptions(connection: AsyncConnection, *, names: Sequence[str]) -> list[Subscription]:
-    """The subscriptions of these names, as far as they exist."""
+    """Returns the subscriptions of these names, as far as they exist."""
     wanted = subscriptions.c.name == any_(literal(names, ARRAY(Text)))
     return [_subscription(row) for row in await connection.execute(_SUBSCRIPTION.where(wanted))]
 
 
 async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> timedelta | None:
-    """How long any subscription attached to a topic wants its messages kept; None without a subscription."""
+    """Returns the longest retention of the subscriptions attached to a topic; None: there are none."""
     longest: timedelta | None = await connection.scalar(
         select(func.max(subscriptions.c.message_retention)).where(
             subscriptions.c.topic_id == topic_id, subscriptions.c.detached.is_(False)
@@ -218,7 +167,7 @@ async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> ti
 
 
 async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscription | None:
-    """The subscription of this name, kept from changing until the transaction ends."""
+    """Lock the subscription of this name until the transaction ends, and return it."""
     locked = select(subscriptions.c.subscription_id).where(subscriptions.c.name == name).with_for_update()
     if await connection.scalar(locked) is None:
         return None
@@ -227,23 +176,23 @@ async def lock_subscription(connection: AsyncConnection, *, name: str) -> Subscr
 
 
 async def update_subscription(connection: AsyncConnection, *, subscription: Subscription, now: datetime) -> None:
-    """Write a subscription's mutable fields; being changed is being used."""
+    """Write a subscription's mutable fields.  A change counts as activity, so the subscription does not expire."""
     await connection.execute(
         update(subscriptions)
         .where(subscriptions.c.subscription_id == subscription.subscription_id)
-        .values(last_active_at=now, **_mutable(subscription))
+        .values(last_active_at=now, **subscription_columns(subscription))
     )
 
 
 async def note_endpoint(connection: AsyncConnection, *, subscription_id: int, now: datetime) -> None:
-    """From now on its endpoint is another one."""
+    """Write that the subscription has another endpoint from now on."""
     await connection.execute(
         update(subscriptions).where(subscriptions.c.subscription_id == subscription_id).values(endpoint_set_at=now)
     )
 
 
 async def read_endpoint_time(connection: AsyncConnection, *, subscription_id: int) -> datetime:
-    """Since when its endpoint is what it is: since it was made, if it was not changed since."""
+    """Returns the time since when the subscription has its endpoint: its creation, unless that was changed."""
     known = func.coalesce(subscriptions.c.endpoint_set_at, subscriptions.c.created_at)
     time: datetime = await connection.scalar(
         select(known).where(subscriptions.c.subscription_id == subscription_id)
@@ -252,9 +201,9 @@ async def read_endpoint_time(connection: AsyncConnection, *, subscription_id: in
 
 
 async def delete_subscription(connection: AsyncConnection, *, subscription_id: int) -> None:
-    """Delete a subscription, its cursors and what was noted of its pushes; no claim succeeds without a cursor.
+    """Delete a subscription, its cursors and the state of its pushes; no claim succeeds without a cursor.
 
-    Its delivery attempts are left to the janitor, so that this is quick whatever the backlog.
+    The janitor deletes its delivery attempts, so that this is quick whatever the size of the backlog.
     """
     await _lock_and_resolve(connection, subscription_id)
     for table in (subscriptions, cursors, push_states, push_failures, held_claims):
@@ -274,7 +223,7 @@ async def detach_subscription(connection: AsyncConnection, *, subscription_id: i
 
 
 async def _lock_and_resolve(connection: AsyncConnection, subscription_id: int) -> None:
-    """Before its cursors go: which dead letters it has read, if it reads any, nobody could tell afterwards."""
+    """Resolve the dead letters that the subscription has read, which only its cursors show: before those go."""
     await lock_cursors_of(connection, subscription_id)
     shard_ids = await connection.scalars(
         select(cursors.c.shard_id).where(cursors.c.subscription_id == subscription_id)
@@ -311,7 +260,7 @@ async def list_push_subscriptions(connection: AsyncConnection, *, after: int, li
 async def list_alerting_subscriptions(
     connection: AsyncConnection, *, projects: Collection[str]
 ) -> list[Subscription]:
-    """Those of these projects whose lags somebody wants to be told of."""
+    """Returns the subscriptions of these projects that have alerts for their lag."""
     project = func.concat("projects/", func.split_part(subscriptions.c.name, "/", 2))
     query = _SUBSCRIPTION.where(subscriptions.c.settings["extensions"].has_key("alerts"), project.in_(projects))
     rows = await connection.execute(query.order_by(subscriptions.c.subscription_id))
@@ -319,7 +268,7 @@ async def list_alerting_subscriptions(
 
 
 async def list_all_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:
-    """Up to `limit` with ids greater than `after`, by id."""
+    """Returns up to `limit` subscriptions with ids greater than `after`, by id."""
     query = _SUBSCRIPTION.where(subscriptions.c.subscription_id > after)
     rows = await connection.execute(query.order_by(subscriptions.c.subscription_id).limit(limit))
     return [_subscription(row) for row in rows]

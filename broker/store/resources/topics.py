@@ -1,7 +1,7 @@
 """Rows of `topics`, and the shards that a topic owns."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ARRAY, ColumnElement, Row, Select, Text, any_, delete, literal, select, update
@@ -12,12 +12,10 @@ from broker.domain.freeze import Freeze
 from broker.domain.page import Page
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
 from broker.domain.topic import DELETED_TOPIC, Topic
-from broker.domain.transforms import decode_transforms, encode_transforms
 from broker.store.driver.database import driver_of
 from broker.store.log.in_doubt import wait_until_heard
-from broker.store.resources.exact_durations import exact_texts, exactly
+from broker.store.resources.columns import read_topic_columns, topic_columns
 from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
-from broker.store.resources.settings_json import read_topic_settings, topic_settings
 from broker.store.resources.shard_levels import insert_shards, made_shards, read_shards, shards_with_levels
 from broker.store.schema.tables import known_shards, payload_schemas, shards, snapshots, subscriptions, topics
 
@@ -36,26 +34,14 @@ def _topic(row: Row[Any]) -> Topic:
         shard_ids=shard_ids,
         key_shards=row.key_shards,
         levels=levels,
-        message_retention=exactly(row.message_retention, "message_retention", row.exact_durations),
         schema_settings=None if row.schema_id is None else _schema_settings(row),
-        transforms=decode_transforms(row.message_transforms),
         freeze=None if row.frozen is None else _freeze(row.frozen),
-        **read_topic_settings(row.settings, shards=plain if plain > 1 else None),
+        **read_topic_columns(row, shards=plain if plain > 1 else None),
     )
 
 
 def _mutable(topic: Topic) -> dict[str, Any]:
-    return {
-        "settings": topic_settings(topic),
-        "message_transforms": encode_transforms(topic.transforms),
-        **_retention_columns(topic),
-        **_schema_columns(topic.schema_settings),
-    }
-
-
-def _retention_columns(topic: Topic) -> dict[str, Any]:
-    columns: dict[str, timedelta | None] = {"message_retention": topic.message_retention}
-    return columns | {"exact_durations": exact_texts(columns)}
+    return {**topic_columns(topic), **_schema_columns(topic.schema_settings)}
 
 
 def _freeze(stored: Mapping[str, str]) -> Freeze:

@@ -61,7 +61,7 @@ topics = Table(
     Column("topic_id", BigInteger, Identity(always=True), primary_key=True),
     Column("name", Text(collation="C"), nullable=False, unique=True),
     Column("message_retention", Interval),
-    # The fields without a column, in the API's JSON (store/resources/settings_json.py).
+    # The fields without a column, in the API's JSON (store/resources/columns.py).
     Column("settings", JSONB, nullable=False, server_default=_NO_LABELS),
     Column("created_at", DateTime(timezone=True), nullable=False),
     # Null: messages are checked against no schema.  One that is gone is in no row of `payload_schemas`.
@@ -75,7 +75,7 @@ topics = Table(
     Column("message_transforms", Text),
     # Ordering keys are in so many of its shards, the first ones; null: in all (docs/decisions/0051).
     Column("key_shards", Integer),
-    # Of `message_retention`, if it has nanoseconds (store/resources/exact_durations.py).
+    # Of `message_retention`, if it has nanoseconds (store/resources/columns.py).
     Column("exact_durations", JSONB(none_as_null=True)),
 )
 
