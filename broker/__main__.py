@@ -1,11 +1,21 @@
 """The program `broker`."""
 
+import sys
+
 
 def main() -> int:
     """Run a command.  Returns the exit code."""
-    from broker.cli.main import main as run  # here, because each child process imports this module again
+    # The imports are here, because each child process imports this module again.
+    if sys.argv[1:2] != ["serve"] or not {"-h", "--help"}.isdisjoint(sys.argv):
+        from broker.cli.main import main as run
 
-    return run()
+        return run()
+    from broker.cli.worker_template import worker_template
+
+    with worker_template():
+        from broker.cli.main import main as run
+
+        return run()
 
 
 if __name__ == "__main__":

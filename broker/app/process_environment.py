@@ -6,11 +6,13 @@ from it, once, at the start; child processes inherit the result.
 """
 
 import os
+from collections.abc import Mapping
 
 # libpq sends these behind the session settings of the broker, and they have no keyword that would override them:
 # https://www.postgresql.org/docs/current/libpq-envars.html
 _SESSION_VARIABLES = ("PGDATESTYLE", "PGTZ", "PGGEQO")
 _SERVICE_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET")
+_taken: dict[str, str] = {}  # what the service manager has handed over
 _POSTGRESQL = "PG"  # what the names of all variables of libpq, initdb and the server begin with
 
 _TRIMMED = ("BROKER_", "OTEL_")  # beginnings of names
@@ -37,8 +39,20 @@ def forget_postgresql_variables() -> None:
 
 
 def take_service_variables() -> dict[str, str]:
-    """Remove and return what a service manager has handed over: sockets, and where to report the state.
+    """Remove what a service manager has handed over: sockets, and where to report the state.  Returns it each time.
 
     Child processes do not inherit these variables: PostgreSQL would report that it is ready as well.
     """
-    return {name: text for name in _SERVICE_VARIABLES if (text := os.environ.pop(name, ""))}
+    _taken.update({name: text for name in _SERVICE_VARIABLES if (text := os.environ.pop(name, ""))})
+    return dict(_taken)
+
+
+def environment() -> dict[str, str]:
+    """Returns a copy of the environment."""
+    return dict(os.environ)
+
+
+def set_environment(environment: Mapping[str, str]) -> None:
+    """Replace the environment by another one."""
+    os.environ.clear()
+    os.environ.update(environment)

@@ -2,20 +2,20 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from broker.app.config import AppConfig
-from broker.cli.child_process import CONTEXT, Disk, Failed, Outage, Renew, Serving, start_deaf
+from broker.app.process_environment import environment, set_environment
+from broker.cli.child_process import Disk, Failed, Outage, Renew, Serving, start_deaf
 from broker.cli.ports import Ports
+from broker.cli.worker_template import CONTEXT, start_template
 from broker.domain.storage import DiskSpace
 from broker.port.tls.material import TlsMaterial
 from broker.telemetry.metrics.book import CounterBook
@@ -54,7 +54,6 @@ class Children:
     def __init__(self, ports: Ports, *, count: int, log: tuple[str, str]) -> None:
         self._config: AppConfig | None = None
         self._ports = ports
-        self._loading: dict[int, tuple[BaseProcess, Connection]] = {}
         self._pipes: dict[int, Connection] = {}  # to those that run, by their numbers
         self._count = count
         self._log = log
@@ -69,22 +68,6 @@ class Children:
         self.given_up = asyncio.Event()
         self.why = ""
         self.load_seconds = self.start_seconds = 0.0  # of the slowest worker
-
-    @contextmanager
-    def loading(self) -> Iterator[None]:
-        """Workers load their modules while the parent sees to the database: that takes as long.
-
-        Within the block `running` takes them over.  Raises OSError.
-        """
-        try:
-            for number in range(self._count):
-                self._loading[number] = self._begin(number)
-            yield
-        finally:
-            for process, pipe in self._loading.values():
-                pipe.close()
-                process.terminate()
-                process.join()
 
     @asynccontextmanager
     async def running(self, config: AppConfig) -> AsyncIterator[None]:
@@ -152,14 +135,14 @@ class Children:
     async def _run_one(self, number: int) -> _Life:
         life = _Life()
         try:
-            process, ours = self._loading.pop(number) if number in self._loading else self._begin(number)
+            process, ours = self._begin(number)
         except OSError as error:  # no memory, no file, no process is free
             life.why = f"could not be made: {error}"
             return life
         self._pipes[number] = ours
         try:
             with contextlib.suppress(OSError):  # it has ended already
-                for word in filter(None, (self._config, self._disk, self._outage)):
+                for word in filter(None, (self._disk, self._outage)):
                     ours.send(word)
             await self._wait(process, ours, number, life)
         finally:
@@ -172,16 +155,23 @@ class Children:
         return life
 
     def _begin(self, number: int) -> tuple[BaseProcess, Connection]:
-        """A process that loads its modules and waits for its configuration; and the pipe to it.  Raises OSError."""
+        """A worker process, and the pipe to it.  Raises OSError."""
+        assert self._config is not None
         ours, theirs = CONTEXT.Pipe()
         process = CONTEXT.Process(
-            target=_run_worker, args=(self._ports, theirs, self._log, self._book, number), name=f"worker-{number}"
+            target=_run_worker,
+            args=(self._config, self._ports, theirs, self._log, self._book, number, environment()),
+            name=f"worker-{number}",
         )
         try:
+            start_template()
             start_deaf(process)
         except OSError:
             ours.close()
             raise
+        except EOFError as error:  # the template was killed at this moment
+            ours.close()
+            raise ChildProcessError("the process that workers are forked from ended") from error
         finally:
             theirs.close()
         return process, ours
@@ -263,17 +253,20 @@ async def _stop(process: BaseProcess) -> None:
     await asyncio.to_thread(process.join)
 
 
-def _run_worker(ports: Ports, pipe: Connection, log: tuple[str, str], book: CounterBook, number: int) -> None:
-    """In the worker.  What it imports is not the parent's, which so takes a fifth of the memory."""
-    began = time.monotonic()
-    gc.disable()  # loading makes no garbage, and searching for it takes a fifth of the time
-    from broker.cli.worker import run_worker
+def _run_worker(
+    config: AppConfig,
+    ports: Ports,
+    pipe: Connection,
+    log: tuple[str, str],
+    book: CounterBook,
+    number: int,
+    inherited: Mapping[str, str],
+) -> None:
+    """Run a worker in its process, which has the modules already (worker_template.py).
 
-    gc.freeze()
-    gc.enable()
-    load_seconds = time.monotonic() - began
-    try:
-        config: AppConfig = pipe.recv()
-    except (EOFError, OSError):  # the parent did not get so far
-        return
-    run_worker(config, ports, pipe, log, Counters(book, process=number), load_seconds)
+    `inherited`: the parent's environment, which has changed since the template was started.
+    """
+    from broker.cli.worker_modules import LOAD_SECONDS, run_worker
+
+    set_environment(inherited)
+    run_worker(config, ports, pipe, log, Counters(book, process=number), LOAD_SECONDS)

@@ -72,7 +72,6 @@ def serve(settings: Settings, *, verbose: bool = False) -> int:
         with (
             _data_directory(settings) as cluster,
             bound_ports(settings, tls.material if tls else None, manager.sockets) as ports,
-            _workers(settings, ports) as children,
             _database(settings, cluster, own_url, _check_transport(settings, ports), times) as (url, served),
         ):
             say_what_runs(settings, postgres=served.postgres, schema=served.schema, revision=served.revision)
@@ -81,6 +80,7 @@ def serve(settings: Settings, *, verbose: bool = False) -> int:
                 from broker.cli.schema import check_hot_nodes
 
                 check_hot_nodes(url, hot_url, served.schema)
+            children = Children(ports, count=settings.workers, log=(settings.log_level, settings.log_format))
             config = _config(settings, ports, url, replica_url, served.schema)
             size_max = parse_size(settings.database_size_max)
             config = replace(config, hot_database_url=hot_url, database_size_max=size_max)
@@ -170,17 +170,6 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
     finally:
         _ignore_signals()
         cluster.close()
-
-
-@contextmanager
-def _workers(settings: Settings, ports: Ports) -> Iterator[Children]:
-    """The worker processes, which load their modules within the block until they are run."""
-    children = Children(ports, count=settings.workers, log=(settings.log_level, settings.log_format))
-    try:
-        with children.loading():
-            yield children
-    except OSError as error:  # no memory, no file, no process is free
-        raise Stop(f"a worker process could not be made: {error}") from error
 
 
 @contextmanager

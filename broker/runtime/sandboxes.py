@@ -25,8 +25,7 @@ from broker.runtime.tasks import Tasks
 from broker.runtime.turns import Turns
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import SANDBOX_DEATHS, TRANSFORM_SECONDS
-from broker.transforms.jobs import OUTCOMES, Check, Ending, Forget, Message, Outcome, Run, encode
-from broker.transforms.sandbox import MAX_PROGRAMS
+from broker.transforms.jobs import MAX_PROGRAMS, OUTCOMES, Check, Ending, Forget, Message, Outcome, Run, encode
 
 SANDBOXES = 2  # of a process: one for whoever comes while a function takes its time in the other
 MAX_TURN_MESSAGES = 1_000

@@ -6,6 +6,8 @@ import msgspec
 
 from broker.domain.transforms import Transforms
 
+MAX_PROGRAMS = 40  # that a sandbox keeps; its parent counts them
+
 
 class Message(msgspec.Struct, array_like=True, gc=False):
     """`attributes` is a JSON object.  `publish_time` and `message_id` are "" before it is stored; `millis` is the

@@ -22,7 +22,6 @@ from broker.transforms.fields import FieldEdits
 from broker.transforms.javascript import Function, Refused
 from broker.transforms.jobs import JOBS, Check, Ending, Forget, Job, Message, Outcome, Run, encode
 
-MAX_PROGRAMS = 40  # which the parent counts
 MAX_MEMORY = 1_200_000_000  # of address space
 END_SECONDS = 2.0  # of the processor, for one message: of what QuickJS's own bounds do not end
 RUN_SECONDS = 0.1  # after which a job is answered with what is done

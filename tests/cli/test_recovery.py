@@ -119,6 +119,19 @@ async def test_a_killed_worker_is_started_again(start_broker: StartBroker, datab
     assert worker not in broker.workers()
 
 
+async def test_workers_are_replaced_with_the_process_that_they_were_forked_from(
+    start_broker: StartBroker, database_url: str
+) -> None:
+    broker = start_broker("--database-url", database_url, "--port", "0", "--workers", "2")
+    published = await _publish_some(broker)
+    [template], workers = broker.templates(), broker.workers()
+    assert template.num_threads() == 1  # a fork takes over no other thread
+    template.kill()
+    await eventually(lambda: len(broker.workers()) == 2 and not alive([template, *workers]))
+    assert await _drained_ids(broker) == published
+    assert broker.stop() == 0
+
+
 def _serving_postmasters(broker: BrokerProcess) -> list[psutil.Process]:
     return [child for child in alive(broker.children()) if child.name() == "postgres"]
 

@@ -3,6 +3,9 @@
 import asyncio
 import contextlib
 import os
+import subprocess
+import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +29,7 @@ from tests.cli.processes import (
     terminate_all,
     waiting_pull,
 )
-from tests.fixtures.broker import BrokerProcess, Rest, eventually
+from tests.fixtures.broker import BrokerProcess, Rest, eventually, has_in_command_line
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -118,7 +121,8 @@ def _says_what_it_runs_on(broker: BrokerProcess) -> bool:
 
 
 def _making_the_schema(_: Path, broker: BrokerProcess) -> bool:
-    return bool(broker.workers()) and not _says_what_it_runs_on(broker)  # a process that looks like a worker
+    makers = [child for child in broker.children() if has_in_command_line(child, "spawn_main")]
+    return bool(makers) and not _says_what_it_runs_on(broker)
 
 
 def _starting_workers(_: Path, broker: BrokerProcess) -> bool:
@@ -189,6 +193,26 @@ async def test_a_second_start_on_the_same_data_says_so_and_leaves_the_first_alon
 def test_any_path_can_be_the_data_directory(start_broker: StartBroker, tmp_path: Path, name: str) -> None:
     broker = start_broker("--data-dir", str(tmp_path / name), "--port", "0")
     assert httpx.get(f"{broker.url}/readyz").status_code == 200
+
+
+def test_a_start_that_is_refused_leaves_no_process() -> None:
+    mark = uuid.uuid4().hex
+    refused = subprocess.run(
+        [sys.executable, "-m", "broker", "serve", "--workers", "none"],
+        env={**os.environ, "MARK_OF_THIS_TEST": mark},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    assert refused.returncode == 2
+    templates = [process for process in psutil.process_iter() if has_in_command_line(process, "forkserver")]
+    assert not [process.pid for process in templates if _has_in_environment(process, mark)]
+
+
+def _has_in_environment(process: psutil.Process, value: str) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return value in process.environ().values()
+    return False
 
 
 def test_workers_share_the_port(start_broker: StartBroker, database_url: str) -> None:
