@@ -9,6 +9,7 @@ import pytest
 from broker.domain.delivery_state import BACKLOG, LISTED, DeliveryState
 from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.page import page_token
+from broker.domain.outcome import Outcome
 from broker.domain.standing_page import (
     MAX_SCANNED,
     StandingList,
@@ -23,6 +24,7 @@ from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
 from broker.services.standing_messages import StandingMessageService
 from broker.store.driver.database import Database
 from broker.store.resources import subscriptions
+from tests.fixtures.dead_letters import make_letters
 from tests.fixtures.log import ACK_DEADLINE, RETENTION, SECOND, Log
 
 OUTSTANDING, RETRYING, EXHAUSTED, BLOCKED, WAITING = LISTED
@@ -136,6 +138,20 @@ async def test_what_is_held_by_a_key_names_the_message_that_it_waits_for(listed:
     assert sorted(held) == [("k2", BLOCKED, 0), ("k3", BLOCKED, 0), ("k4", BLOCKED, 0)]
     await log.nack(first, now=log.start + SECOND)
     assert [text for text, state, _ in await listed.told() if state is RETRYING] == ["k1"]
+
+
+async def test_what_came_back_is_listed_although_it_is_older_than_what_is_out_of_its_key(
+    listed: Listed, log: Log
+) -> None:
+    log.subscription = replace(log.subscription, enable_message_ordering=True)
+    letters = await make_letters(log, ordered=True)
+    await letters.give_up("a", key="k")
+    await log.publish("b", "c", key="k")
+    await log.pull(ordered=True)
+    assert await letters.redrive() == [Outcome.REDRIVEN]
+    expected = [("a", BLOCKED, 0), ("b", OUTSTANDING, 1), ("c", OUTSTANDING, 1)]
+    assert await listed.told() == expected
+    assert await listed.told(size=1) == expected
 
 
 async def test_pages_of_any_size_have_the_same_messages(listed: Listed, log: Log) -> None:

@@ -7,6 +7,8 @@ shard after shard.  What changes meanwhile may come twice, or not at all: nothin
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from broker.domain.delivery import MAX_RESPONSE_BYTES
@@ -122,26 +124,27 @@ class _Walk:
         wanted = [m for m in standing if m.state in self.asked.page.states]
         if position.seq < 0:
             self.scanned += max(len(standing) - len(wanted), 1)
-        for first in range(0, len(wanted), _CHUNK):
-            if self.is_full:
-                return position
-            chunk = wanted[first : first + _CHUNK]
-            position = await self._take(chunk, row, position)
-            if position.seq < chunk[-1].seq:
-                return position
-        while row.waits and DeliveryState.BLOCKED in self.asked.page.states:
-            if self.is_full:
-                return position
+        while not self.is_full:
+            chunk = [message for message in wanted if message.seq > position.seq][:_CHUNK]
             held = await self._held(row, position)
-            if not held:
-                break
-            position = await self._take(held, row, position, are_passed=True)
-            if position.seq < held[-1].seq:
-                return position
-        return None
+            # What waits may be older than what is in the row, if it came back: both in one order.
+            ends = [some[-1].seq for some in (chunk, held) if len(some) == _CHUNK]
+            passed = {message.seq for message in held}
+            both = sorted((*chunk, *held), key=attrgetter("seq"))
+            both = [message for message in both if not ends or message.seq <= min(ends)]
+            for are_passed, some in groupby(both, key=lambda message: message.seq in passed):
+                run = list(some)
+                position = await self._take(run, row, position, are_passed=are_passed)
+                if position.seq < run[-1].seq:
+                    return position
+            if not (ends or self.is_full):
+                return None
+        return position
 
     async def _held(self, row: Any, position: StandingPosition) -> list[StandingMessage]:
         """The next messages that wait in the log for a row's key."""
+        if not row.waits or DeliveryState.BLOCKED not in self.asked.page.states:
+            return []
         asked = {
             "shard_id": position.shard_id,
             "subscription_id": self.asked.subscription_id,
