@@ -172,9 +172,10 @@ class DeliveryFacts:
             return self.row.redriven
         return self.waits_for_key and self.key_row is not None and self.key_row.redriven
 
-    def is_past(self, retained_since: datetime, now: datetime) -> bool:
-        """Whether the retention has passed, or its time to live."""
-        return self.publish_time < retained_since or (self.expires_at is not None and self.expires_at <= now)
+    def is_too_old(self, retained_since: datetime, now: datetime) -> bool:
+        """Whether the retention or its time to live keeps it from being delivered again."""
+        is_past = self.publish_time < retained_since or (self.expires_at is not None and self.expires_at <= now)
+        return is_past and not self.is_redriven
 
 
 def delivery_state(facts: DeliveryFacts, *, retained_since: datetime, now: datetime) -> DeliveryState:
@@ -198,6 +199,6 @@ def delivery_state(facts: DeliveryFacts, *, retained_since: datetime, now: datet
         state = DeliveryState.SETTLED
     if not facts.matches:
         return DeliveryState.FILTERED
-    if state in BACKLOG and not facts.is_redriven and facts.is_past(retained_since, now):
+    if state in BACKLOG and facts.is_too_old(retained_since, now):
         return DeliveryState.EXPIRED
     return state

@@ -1,29 +1,33 @@
 """Redrive over REST: dead letters go back to the subscription that gave them up, and to nobody else (G2)."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
+from tests.fixtures.access import StoppedClock
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.in_process import running_in_process
 
 
 @pytest.fixture
-async def rest(database_url: str) -> AsyncIterator[Rest]:
+async def rest(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rest]:
     """One attempt, and a message is a dead letter."""
-    broker = Broker(
-        AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
-    )
+    monkeypatch.setattr(StoppedClock, "ahead", timedelta(0))
+    config = AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
+    broker = Broker(config, make_clock=StoppedClock)
     async with running_in_process(broker) as client:
         yield Rest(client, "projects/p")
 
 
-async def _give_up(rest: Rest, *messages: str | Json, **fields: Any) -> list[str]:
+async def _give_up(
+    rest: Rest, *messages: str | Json, topic_extensions: Json | None = None, **fields: Any
+) -> list[str]:
     """A subscription, a bystander, and messages that are dead letters of the first; their ids."""
-    await rest.create_topic()
+    await rest.create_topic(extensions=topic_extensions or {})
     await rest.create_topic("dead")
     await rest.create_subscription("dead-sub", "dead", enableMessageOrdering=bool(fields))
     policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
@@ -96,6 +100,31 @@ async def test_a_message_that_is_named_comes_back_though_its_letter_was_dealt_wi
     ] == "2"
     assert [each["message"]["messageId"] for each in await rest.drain()] == [second, third]
     assert first not in {second, third}
+
+
+@pytest.mark.parametrize("has_been_tried", [False, True])
+@pytest.mark.parametrize("key", ["", "k"])
+async def test_what_was_sought_back_and_has_expired_since_is_delivered_all_the_same(
+    rest: Rest, key: str, has_been_tried: bool
+) -> None:
+    expiring = [
+        message(f"m{n}", {"broker-ttl": "3600s"}, **({"orderingKey": key} if key else {})) for n in range(3)
+    ]
+    options = {"enableMessageOrdering": True} if key else {}
+    ids = await _give_up(rest, *expiring, topic_extensions={"expiry": True}, retainAckedMessages=True, **options)
+    change = {"subscription": {}, "updateMask": "deadLetterPolicy"}
+    await rest.ok("PATCH", rest.subscription(), change)
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2020-01-01T00:00:00Z"})
+    if has_been_tried:
+        received = await rest.pull()
+        assert [text(each) for each in received] == ["m0", "m1", "m2"]
+        await rest.modify_ack_deadline(received, 0)
+    StoppedClock.ahead = timedelta(hours=2)
+    ended = await _redrive(rest)
+    assert ended["metadata"]["counts"] == {"redriven": "3"}
+    received = await rest.drain()
+    assert [each["message"]["messageId"] for each in received] == ids
+    assert (await rest.drain(), await rest.drain("dead-sub")) == ([], [])
 
 
 async def test_the_order_of_a_key_is_kept_and_its_next_messages_wait(rest: Rest) -> None:

@@ -48,6 +48,7 @@ class Group:
     letter_count: int = 0  # with those that were edited, which `letters` are without once that is known
     outcome: Outcome | None = None
     ordering_key: str | None = None  # known once it is decided what becomes of it
+    again: Any = None  # the message in its subscription's backlog, from which it is removed before it comes back
     sent: NewMessage | None = None  # what is sent, or put back into the log of another node
 
     def is_chosen(self, chosen: Chosen) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from broker.domain.delivery_state import BACKLOG, TAKEN, DeliveryFacts, DeliveryRow, DeliveryState, delivery_state
+from broker.domain.delivery_state import BACKLOG, DeliveryFacts, DeliveryRow, DeliveryState, delivery_state
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
 from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
 from broker.store.driver import statements
@@ -99,15 +99,26 @@ class Pile:
         """Whether a message is in the backlog."""
         return self.state(letter, now) in BACKLOG
 
-    def is_free(self, letter: Any, now: datetime) -> bool:
-        """Whether a message of the backlog can be taken out of it without voiding ack ids that consumers hold.
+    def is_taken(self, letter: Any, now: datetime) -> bool:
+        """Whether a consumer or the dead-letter forwarder has a message, or another one under its attempt id.
 
-        All messages of an ordering key that are in one row are under one attempt id.
+        All messages of an ordering key that are in one row have one attempt id, so taking one of them out would void
+        the ack ids of the others.
         """
-        state = self.state(letter, now)
         held = self._held.get(letter.seq)
-        is_shared = held is not None and held.row.ordering_key is not None and _is_out(held.row, now)
-        return state in BACKLOG and state not in TAKEN and not is_shared
+        return held is not None and _is_out(held.row, now)
+
+    def is_free(self, letter: Any, now: datetime) -> bool:
+        """Whether a message of the backlog can be taken out of it without voiding ack ids that consumers hold."""
+        return self.has(letter, now) and not self.is_taken(letter, now)
+
+    def delivers_again(self, letter: Any, now: datetime) -> bool:
+        """Whether a message is in the backlog, and remains there if a consumer that has it does not ack it."""
+        state = self.state(letter, now)
+        may_return = state is DeliveryState.EXHAUSTED or not self._facts(letter).is_too_old(
+            self.retained_since, now
+        )
+        return state in BACKLOG and may_return
 
     def attempts(self, letter: Any) -> int:
         """Returns how often a message was delivered that is not settled."""
@@ -190,6 +201,11 @@ class Pile:
         """The keys of which something may wait, once the cursor has passed it."""
         return {row.ordering_key for row in self._ahead if row.ordering_key is not None and self.cursor.ordered}
 
+    @property
+    def next_seq(self) -> int:
+        """The first sequence that the cursor has yet to pass, once it has passed what it goes past."""
+        return int(self.cursor.next_seq) if self._end is None else self._end[1]
+
     def go_past(self, letters: Sequence[Any]) -> int | None:
         """Let the cursor pass these letters, of those that it was looked ahead for.
 
@@ -206,21 +222,15 @@ class Pile:
         self._end = end[0], end[1] + 1
         return None if end == last else end[1]
 
-    def taken_out(
-        self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author, answer: str = ""
-    ) -> Iterator[Bound]:
-        """What takes these letters out, for their messages to come back, or go where the `answer` says; none is
-        out.
+    def removed(self, messages: Sequence[Any], attempt_ids: AttemptIds, now: datetime) -> Iterator[Bound]:
+        """Yields what moves the cursor as `go_past` has decided, and removes messages from rows and from those that
+        wait for their ordering key.  No consumer has any of these messages.
         """
-        taken = {letter.seq for letter in letters if self.is_free(letter, now)}
+        taken = {message.seq for message in messages}
         if taken:
             yield from self._out_of_rows(taken, attempt_ids, now)
         yield from self._pass(taken, attempt_ids, now)
-        if taken:
-            yield from self._stop_waiting(letters, taken)
-            told = ranges_of(sorted(taken))
-            rows = rows_of(None, self.subscription_id, Event.WITHDRAWN, 0, told, author=author, answer=answer)
-            yield journal_statement(self.shard_id, list(rows), now)
+        yield from self._stop_waiting(messages)
 
     def reaches(self, letter: Any, until: int | None) -> bool:
         """Whether it can be settled now, of what is held.  `until`: what `go_past` has returned."""
@@ -263,8 +273,8 @@ class Pile:
         runs = [row for row in self._rows_with(taken) if row.ordering_key is not None]
         yield from self._replace_runs([_without(row, taken, attempt_ids, now) for row in runs], now)
         yield from self._pass(taken, attempt_ids, now)
+        yield from self._stop_waiting(letters)
         if taken:
-            yield from self._stop_waiting(letters, taken)
             told = ranges_of(sorted(taken))
             rows = rows_of(None, self.subscription_id, Event.ACKED, 0, told, author=author, answer=answer)
             yield journal_statement(self.shard_id, list(rows), now)
@@ -318,13 +328,13 @@ class Pile:
             },
         )
 
-    def _stop_waiting(self, letters: Sequence[Any], taken: set[int]) -> Iterator[Bound]:
+    def _stop_waiting(self, letters: Sequence[Any]) -> Iterator[Bound]:
         """A subscription without ordering has such rows of a snapshot of an ordered one."""
         keys: dict[str, list[int]] = {}
         for letter in letters:
             key_row = self._keys.get(letter.ordering_key)
             may_wait = self.cursor.ordered or (key_row is not None and key_row.waits(letter.seq))
-            if may_wait and letter.ordering_key is not None and letter.seq in taken:
+            if may_wait and letter.ordering_key is not None:
                 keys.setdefault(letter.ordering_key, []).append(letter.seq)
         if keys:
             where = {"shard_id": self.shard_id, "subscription_ids": [self.subscription_id] * len(keys)}

@@ -14,6 +14,7 @@ What the log still has is not copied; it stays there, since nothing is dropped b
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from broker.domain.delivery_state import BACKLOG, DeliveryState
@@ -47,8 +48,7 @@ _FIND_LOGGED = statements.hot("find_logged")
 _FORGET_LETTERS = statements.hot("forget_letters")
 _LIST_PILES = statements.hot("list_piles")
 _MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
-# A message that the subscription has again; what is past its time a claim has yet to let go.
-_THERE = BACKLOG | {DeliveryState.EXPIRED}
+_IN_BACKLOG = BACKLOG | {DeliveryState.EXPIRED}  # a claim has yet to let an expired message go
 _MORE = 20  # letters beyond those that are wanted: of the last message there may be several
 
 
@@ -106,14 +106,15 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     fitting = await read_groups(connection, step.shard_id, groups, wanted)
     if fitting < len(groups):
         groups, next_seq = groups[:fitting], groups[fitting].seq
-    cut = _go_past(groups, piles)
-    if cut is not None:  # some stand too far behind the cursor of a pile: that moves, and the next step goes on
+    backlogs = _backlogs(own, piles)
+    cut = _go_past(groups, own, backlogs)
+    if cut < len(groups):  # some are too far ahead of a cursor: it moves, and the next step goes on
         groups, next_seq = groups[:cut], groups[cut].seq
     if step.recipient is not None:
         await offer(step.recipient, groups)
     writes = [
-        *_takes_out(step, groups, piles, attempt_ids),
-        *_brings_back(step, groups, own.cursor, logged, attempt_ids),
+        *_takes_out(step, groups, own, backlogs, attempt_ids),
+        *_brings_back(step, groups, own, logged, attempt_ids),
         *_tells(step, groups),
     ]
     await _write(connection, step, groups, writes)
@@ -210,23 +211,30 @@ async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Gro
     [found] = await connection.run(
         (_FIND_LOGGED, {"shard_id": step.shard_id, "publish_times": times, "seqs": seqs})
     )
-    logged = {row.seq: row.ordering_key for row in found}
+    logged = {row.seq: row for row in found}
+    messages = {}
     for group in open_groups:
-        group.ordering_key = logged[group.seq] if group.seq in logged else _key_of(group.letters)
-    messages = {
-        group.seq: Located(group.seq, group.letters[0].source_publish_time, group.ordering_key)
-        for group in open_groups
-    }
+        row = logged.get(group.seq)
+        group.ordering_key = _key_of(group.letters) if row is None else row.ordering_key
+        expires_at = None if row is None else row.expires_at
+        time = group.letters[0].source_publish_time
+        messages[group.seq] = Located(group.seq, time, group.ordering_key, expires_at)
+    there = {seq for seq in logged if own.delivers_again(messages[seq], step.now)}
+    await own.look_ahead(connection, [message for seq, message in messages.items() if seq not in there])
     await lock_letters(connection, [own], list(messages.values()))
     missing = [group.seq for group in open_groups if group.seq not in logged]
     retracted = await read_retracted(connection, shard_id=step.shard_id, seqs=missing) if missing else ()
     for group in open_groups:
-        if own.state(messages[group.seq], step.now) in _THERE:
-            group.outcome = Outcome.ALREADY_THERE
-        elif group.seq in retracted:
+        message = messages[group.seq]
+        if group.seq in retracted:
             group.outcome = Outcome.RETRACTED
+        elif group.seq in logged and own.delivers_again(message, step.now):
+            group.outcome = Outcome.ALREADY_THERE
+        elif own.is_taken(message, step.now):
+            group.outcome = Outcome.OUTSTANDING
         elif group.seq in logged or any(letter.is_there for letter in group.letters):
             group.outcome = Outcome.REDRIVEN
+            group.again = message if own.state(message, step.now) in _IN_BACKLOG else None
         else:
             group.outcome = Outcome.GONE
     return set(logged)
@@ -241,38 +249,52 @@ async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Seq
             group.outcome = Outcome.RETRACTED
 
 
-def _go_past(groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]) -> int | None:
-    """Which is the first group that has to wait for the next step; None: none has."""
-    first: int | None = None
-    for shard_id, of_shard in piles.items():
-        letters = [each for group in groups if group.goes for each in group.letters if each.shard_id == shard_id]
-        for pile in of_shard:
-            until = pile.go_past(letters) if pile.may_consume else None
-            if until is None:
-                continue
-            too_far = (
-                number
-                for number, group in enumerate(groups)
-                if group.goes
-                and any(letter.shard_id == shard_id and letter.seq > until for letter in group.letters)
-            )
-            first = min(next(too_far), len(groups) if first is None else first)
-    return first
+def _backlogs(own: Pile, piles: Piles) -> list[Pile]:
+    """The backlogs that messages may be removed from."""
+    of_letters = [pile for of_shard in piles.values() for pile in of_shard if pile.may_consume]
+    return of_letters if own in of_letters else [*of_letters, own]
+
+
+def _letters_in(group: Group, backlog: Pile) -> list[Any]:
+    if not (group.goes and backlog.may_consume):
+        return []
+    return [letter for letter in group.letters if letter.shard_id == backlog.shard_id]
+
+
+def _again_in(group: Group, backlog: Pile, own: Pile) -> list[Any]:
+    return [group.again] if backlog is own and group.goes and group.again is not None else []
+
+
+def _go_past(groups: Sequence[Group], own: Pile, backlogs: Sequence[Pile]) -> int:
+    """Let the cursors pass what is removed; returns how many groups they can all pass in this step."""
+    count = len(groups)
+    for backlog in backlogs:
+        removed = [[*_letters_in(group, backlog), *_again_in(group, backlog, own)] for group in groups]
+        until = backlog.go_past(list(chain.from_iterable(removed)))
+        if until is not None:
+            beyond = (n for n, some in enumerate(removed) if any(message.seq > until for message in some))
+            count = min(count, next(beyond))
+    return count
 
 
 def _takes_out(
-    step: Redrive, groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]], attempt_ids: AttemptIds
+    step: Redrive, groups: Sequence[Group], own: Pile, backlogs: Sequence[Pile], attempt_ids: AttemptIds
 ) -> Iterator[Bound]:
-    for shard_id, of_shard in piles.items():
-        letters = [each for group in groups if group.goes for each in group.letters if each.shard_id == shard_id]
-        for pile in of_shard:
-            if pile.may_consume:
-                answer = "" if step.recipient is None else step.recipient.name
-                yield from pile.taken_out(letters, attempt_ids, step.now, step.author, answer)
+    answer = "" if step.recipient is None else step.recipient.name
+    for backlog in backlogs:
+        letters = [letter for group in groups for letter in _letters_in(group, backlog)]
+        letters = [letter for letter in letters if backlog.is_free(letter, step.now)]
+        again = [message for group in groups for message in _again_in(group, backlog, own)]
+        yield from backlog.removed([*letters, *again], attempt_ids, step.now)
+        if letters:
+            told = ranges_of(sorted(letter.seq for letter in letters))
+            owner = backlog.subscription_id
+            rows = rows_of(None, owner, Event.WITHDRAWN, 0, told, author=step.author, answer=answer)
+            yield journal_statement(backlog.shard_id, list(rows), step.now)
 
 
 def _brings_back(
-    step: Redrive, groups: Sequence[Group], cursor: Any, logged: Collection[int], attempt_ids: AttemptIds
+    step: Redrive, groups: Sequence[Group], own: Pile, logged: Collection[int], attempt_ids: AttemptIds
 ) -> Iterator[Bound]:
     back = [group for group in groups if group.outcome is Outcome.REDRIVEN]
     if not back:
@@ -284,7 +306,7 @@ def _brings_back(
         shard_id=step.shard_id,
         subscription_id=step.chosen.subscription_id,
         ordered=step.ordered,
-        next_seq=cursor.next_seq,
+        next_seq=own.next_seq,
         redriven=True,
         messages=[Pending(group.seq, group.letters[0].source_publish_time, group.ordering_key) for group in back],
     )
