@@ -70,7 +70,8 @@ class DeliveryRow:
     `due_at`: when the ack deadline passes, or the messages are redelivered (None: exhausted).  Of a key, the first
     `out_count` messages went out together, the others came back, after so many attempts each (`attempt_numbers`);
     `waiting` are ranges of sequences that wait for the key in the log, before the cursor.  `redriven`: its messages
-    are delivered however old they are.
+    are delivered however old they are.  Reports also read when the messages were last delivered (`delivered_at`) and
+    how that attempt failed (`failure`).
     """
 
     status: str
@@ -83,6 +84,8 @@ class DeliveryRow:
     attempt_numbers: Sequence[int] = ()
     waiting: Sequence[tuple[int, int]] = ()
     redriven: bool = False
+    delivered_at: datetime | None = None
+    failure: str | None = None
     head: int = field(init=False)  # ordinal of the first message that is not acked; -1: all are
 
     def __post_init__(self) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.dead_letter_state import Resolution
 from broker.domain.edit import Edited, LetterEdit, check_edit
 from broker.domain.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound
 from broker.domain.journal import Author
-from broker.domain.letter_standing import Resolution
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
 from broker.domain.publish_limits import named
@@ -32,7 +32,7 @@ from broker.store.log.discard import Discard, Done, find_letters, find_piles
 from broker.store.log.edits import Replacement, editable, replace_letter
 from broker.store.log.partitions import with_partitions
 from broker.store.log.scheduled_messages import located
-from broker.store.looking.fates import LoggedMessage, read_message
+from broker.store.looking.delivery_reports import LoggedMessage, read_message
 from broker.telemetry.log import fields_of
 
 _TRIES = 10  # each gets past many messages that stand before a letter

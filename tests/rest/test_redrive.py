@@ -231,10 +231,10 @@ async def test_what_came_back_is_looked_at_as_what_waits(rest: Rest) -> None:
     await _redrive(rest, messageIds=[first])
     [listed] = (await rest.ok("GET", f"{rest.subscription()}/messages"))["messages"]
     assert (listed["message"]["messageId"], listed["state"], listed["deliveryAttempt"]) == (first, "WAITING", 0)
-    fates = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in (first, second)]
-    assert [fate["state"] for fate in fates] == ["WAITING", "DEAD_LETTERED"]
-    assert fates[0]["verdict"].startswith("It was redriven from the dead-letter topic")
-    assert [entry["event"] for entry in fates[0]["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
+    reports = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in (first, second)]
+    assert [report["state"] for report in reports] == ["WAITING", "DEAD_LETTERED"]
+    assert reports[0]["verdict"].startswith("It was redriven from the dead-letter topic")
+    assert [entry["event"] for entry in reports[0]["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
 
 
 async def test_letters_are_sent_to_another_topic_as_new_messages_and_nothing_comes_back(rest: Rest) -> None:
@@ -254,8 +254,8 @@ async def test_letters_are_sent_to_another_topic_as_new_messages_and_nothing_com
         of_key = [each["message"] for each in received if each["message"]["orderingKey"] == key]
         assert [one["attributes"] for one in of_key] == [{"n": str(n)} for n in range(3)]
     assert (await rest.pull(), await rest.pull("dead-sub"), await rest.pull("bystander")) == ([], [], [])
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[0]}")
-    assert (fate["state"], fate["verdict"].startswith(f"It was redriven to {rest.topic('elsewhere')} at ")) == (
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[0]}")
+    assert (report["state"], report["verdict"].startswith(f"It was redriven to {rest.topic('elsewhere')} at ")) == (
         "WITHDRAWN",
         True,
     )
@@ -272,8 +272,8 @@ async def test_what_was_retracted_neither_comes_back_nor_is_sent(rest: Rest, tar
     assert ended["metadata"]["counts"] == {"sent" if target else "redriven": "1", "retracted": "1"}
     assert ended["metadata"]["skipped"] == [{"messageId": retracted, "reason": "retracted"}]
     assert [text(each) for each in await rest.drain("reader" if target else "sub")] == ["kept"]
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{retracted}")
-    assert fate["state"] == "DEAD_LETTERED", "so it was, before"
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{retracted}")
+    assert report["state"] == "DEAD_LETTERED", "so it was, before"
 
 
 async def test_what_the_target_refuses_stays_a_dead_letter_and_is_named(rest: Rest) -> None:

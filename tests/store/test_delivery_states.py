@@ -384,7 +384,7 @@ class DeliveryStates(RuleBasedStateMachine):
             ids = [(self.log.shard_id, message.seq) for message in chosen]
             async with open_transaction(self.database) as session:
                 done = await retract(session, Asked(ids=ids, author=NOBODY, now=self.now))
-            told = done.standings.get(self.log.subscription.name, {})
+            told = done.states.get(self.log.subscription.name, {})
             return {id_: told[id_] for id_ in ids if id_ in told}
 
         told = self.runner.run(act())

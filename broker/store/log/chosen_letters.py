@@ -12,7 +12,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from broker.domain.dead_letter_list import MAX_LETTERS
-from broker.domain.letter_standing import Resolution, Resolved, Standing, can_be_acted_on, kept_since
+from broker.domain.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on, kept_since
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
@@ -121,18 +121,18 @@ def resolved_of(letter: Any) -> Resolved | None:
     )
 
 
-def standing_of(letter: Any, piles: Piles, topics: Mapping[int, Any], now: datetime) -> Standing:
+def dead_letter_state(letter: Any, piles: Piles, topics: Mapping[int, Any], now: datetime) -> DeadLetterState:
     topic = topics.get(letter.shard_id)
     since = kept_since(None if topic is None else topic.retention, now)
     states = [pile.state(letter, now) for pile in piles.get(letter.shard_id, ())]
-    return Standing(letter.resolution, letter.publish_time >= since, states)
+    return DeadLetterState(letter.resolution, letter.publish_time >= since, states)
 
 
 def judge(groups: Sequence[Group], piles: Piles, topics: Mapping[int, Any], now: datetime) -> None:
     """Note which messages can be acted on; from then on a group is without the letters that were edited."""
     for group in groups:
         newest_first = sorted(group.letters, key=lambda letter: letter.publish_time, reverse=True)
-        group.is_open = can_be_acted_on(standing_of(letter, piles, topics, now) for letter in newest_first)
+        group.is_open = can_be_acted_on(dead_letter_state(letter, piles, topics, now) for letter in newest_first)
         group.letter_count = len(group.letters)
         group.letters = [letter for letter in group.letters if letter.resolution != Resolution.EDITED]
 

@@ -11,17 +11,17 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from broker.domain.dead_letter_state import Resolution, can_be_acted_on
 from broker.domain.discard import IN_TURN
 from broker.domain.errors import Aborted
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
-from broker.domain.letter_standing import Resolution, can_be_acted_on
 from broker.domain.outcome import Outcome
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.chosen_letters import Piles, read_chosen, read_letter_topics, standing_of
+from broker.store.log.chosen_letters import Piles, dead_letter_state, read_chosen, read_letter_topics
 from broker.store.log.journal import journal_statement
 from broker.store.log.piles import Pile, lock_letters, lock_piles
 
@@ -231,8 +231,8 @@ def _resolve(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topic
                 continue
             if Outcome.LEFT_ALONE in outcomes:  # somebody else may still act on it
                 continue
-            standing = standing_of(letter, piles, topics, asked.now)
-            if not can_be_acted_on([standing]):
+            state = dead_letter_state(letter, piles, topics, asked.now)
+            if not can_be_acted_on([state]):
                 continue
             judged.add(id_, Outcome.DISCARDED)
             resolved[letter.shard_id, letter.seq] = letter

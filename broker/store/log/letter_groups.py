@@ -39,7 +39,7 @@ class Recipient(Protocol):
 class Group:
     """A message, and its letters: it has several if it was sought back and failed again.
 
-    `is_open`: it can be acted on (domain/letter_standing.py), as far as that is known.
+    `is_open`: it can be acted on (domain/dead_letter_state.py), as far as that is known.
     """
 
     seq: int

@@ -102,8 +102,8 @@ class Pile:
     def is_taken(self, letter: Any, now: datetime) -> bool:
         """Whether a consumer or the dead-letter forwarder has a message, or another one under its attempt id.
 
-        All messages of an ordering key that are in one row have one attempt id, so taking one of them out would void
-        the ack ids of the others.
+        All messages of an ordering key that are in one row have one attempt id, so taking one of them out would
+        void the ack ids of the others.
         """
         held = self._held.get(letter.seq)
         return held is not None and _is_out(held.row, now)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.retraction import Retraction, Standing
+from broker.domain.retraction import Retraction, StateWhenRetracted
 from broker.store.driver import statements
 from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.database import Connection
@@ -21,7 +21,7 @@ _NAME_REPLACEMENT = statements.hot("name_replacement")
 _DELETE_RETRACTIONS = statements.load("delete_retractions")
 _DELETE_ON_NODES = statements.load("delete_retractions_on_nodes")
 
-_decode_standings = msgspec.json.Decoder(dict[Standing, list[int]]).decode
+_decode_states = msgspec.json.Decoder(dict[StateWhenRetracted, list[int]]).decode
 _encode_json = msgspec.json.Encoder().encode
 
 _KEPT = timedelta(days=1)
@@ -43,7 +43,7 @@ async def read_retractions(connection: HotConnection, ids: Mapping[Id, int | Non
 
 
 def _retraction(row: Any) -> Retraction:
-    standings = _decode_standings(row.standings or "{}")
+    states = _decode_states(row.standings or "{}")
     replaced = row.replacement_shard_id is not None
     return Retraction(
         shard_id=row.shard_id,
@@ -52,7 +52,7 @@ def _retraction(row: Any) -> Retraction:
         retracted_at=row.retracted_at,
         by=row.retracted_by,
         head=row.head,
-        standings={subscription_id: each for each, some in standings.items() for subscription_id in some},
+        states={subscription_id: each for each, some in states.items() for subscription_id in some},
         replaced_by=(row.replacement_shard_id, row.replacement_id_seq) if replaced else None,
         cancelled=bool(row.cancelled),
     )
@@ -81,17 +81,17 @@ def insertions(retractions: Mapping[Id, Retraction]) -> Iterator[Bound]:
                 "now": first.retracted_at,
                 "by": first.by,
                 "head": first.head,
-                "standings": [_standings_json(made) for made in some.values()],
+                "standings": [_states_json(made) for made in some.values()],
             },
         )
 
 
-def _standings_json(made: Retraction) -> str | None:
-    if not made.standings:
+def _states_json(made: Retraction) -> str | None:
+    if not made.states:
         return None
     grouped: dict[str, list[int]] = {}
-    for subscription_id, standing in made.standings.items():
-        grouped.setdefault(standing, []).append(subscription_id)
+    for subscription_id, state in made.states.items():
+        grouped.setdefault(state, []).append(subscription_id)
     return _encode_json(grouped).decode()
 
 

@@ -21,7 +21,7 @@ from broker.domain.errors import Aborted
 from broker.domain.journal import Author, Event, Row, ranges_of, rows_of
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.outcome import Outcome
-from broker.domain.retraction import Retraction, Standing, check_answers, standing_of
+from broker.domain.retraction import Retraction, StateWhenRetracted, check_answers, state_when_retracted
 from broker.domain.sequences import from_multirange, to_bits
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, one_by_one, run_by_shard
@@ -55,24 +55,24 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`standings`: of each subscription, by its name.  `woken`: those that may have something to claim now."""
+    """`states`: of each subscription, by its name.  `woken`: those that may have something to claim now."""
 
     outcomes: Mapping[Id, Outcome]
-    standings: Mapping[str, Mapping[Id, Standing]]
+    states: Mapping[str, Mapping[Id, StateWhenRetracted]]
     retractions: Mapping[Id, Retraction]
     woken: Collection[int]
 
 
 @dataclass(slots=True)
 class _Shard:
-    """What is found in one.  `messages`: by sequence, as locate_messages.sql has them; `standings`: by subscription
+    """What is found in one.  `messages`: by sequence, as locate_messages.sql has them; `states`: by subscription
     and sequence; `returned`: rows, and what goes out of them.
     """
 
     shard_id: int
     piles: Sequence[Pile]
     messages: Mapping[int, Any] = field(default_factory=dict)
-    standings: dict[int, dict[int, Standing]] = field(default_factory=dict)
+    states: dict[int, dict[int, StateWhenRetracted]] = field(default_factory=dict)
     returned: dict[int, tuple[Any, set[int]]] = field(default_factory=dict)
 
 
@@ -137,14 +137,14 @@ async def _lock_rows(connection: HotConnection, shard: _Shard) -> None:
 async def _judge(connection: HotConnection, shard: _Shard, now: datetime) -> None:
     await _ask_filters(connection, shard)
     for pile in shard.piles:
-        standings = shard.standings[pile.subscription_id] = {}
+        states = shard.states[pile.subscription_id] = {}
         for seq, message in shard.messages.items():
-            standing = standing_of(pile.state(message, now), pile.attempts(message))
-            if standing is None:
+            state = state_when_retracted(pile.state(message, now), pile.attempts(message))
+            if state is None:
                 continue
-            standings[seq] = standing
+            states[seq] = state
             row = pile.row_of(message)
-            if row is not None and standing is not Standing.OUTSTANDING:
+            if row is not None and state is not StateWhenRetracted.OUTSTANDING:
                 shard.returned.setdefault(id(row), (row, set()))[1].add(seq)
 
 
@@ -255,12 +255,12 @@ async def _remove(connection: HotConnection, shards: Sequence[_Shard]) -> None:
 
 
 def _made(asked: Asked, id_: Id, seq: int | None, shard: _Shard | None, head: int) -> Retraction:
-    standings = {}
+    states = {}
     if shard is not None and seq is not None:
-        standings = {
+        states = {
             subscription_id: some[seq]
-            for subscription_id, some in shard.standings.items()
-            if some.get(seq, Standing.IN_TIME) is not Standing.IN_TIME
+            for subscription_id, some in shard.states.items()
+            if some.get(seq, StateWhenRetracted.NEVER_DELIVERED) is not StateWhenRetracted.NEVER_DELIVERED
         }
     came = shard is not None and seq is not None
     return Retraction(
@@ -270,15 +270,15 @@ def _made(asked: Asked, id_: Id, seq: int | None, shard: _Shard | None, head: in
         retracted_at=asked.now,
         by=asked.author.principal,
         head=head,
-        standings=standings,
+        states=states,
     )
 
 
 def _told(shard: _Shard, asked: Asked) -> Iterator[Bound]:
     """In the journal, of every subscription that would have got it, or got it again."""
     rows: list[Row] = []
-    for subscription_id, standings in shard.standings.items():
-        left = ranges_of(sorted(seq for seq, standing in standings.items() if standing is not Standing.DONE_WITH))
+    for subscription_id, states in shard.states.items():
+        left = ranges_of(sorted(seq for seq, state in states.items() if state is not StateWhenRetracted.SETTLED))
         rows += rows_of(None, subscription_id, Event.RETRACTED, 0, left, author=asked.author)
     if rows:
         yield journal_statement(shard.shard_id, rows, asked.now)
@@ -306,21 +306,21 @@ def _outcome(
 
 def _by_name(
     ids: Sequence[Id], seqs: Mapping[Id, int], known: Mapping[Id, Retraction], shards: Mapping[int, _Shard]
-) -> dict[str, dict[Id, Standing]]:
+) -> dict[str, dict[Id, StateWhenRetracted]]:
     """Also of what was retracted before: as it stood then."""
-    standings: dict[str, dict[Id, Standing]] = {}
+    states: dict[str, dict[Id, StateWhenRetracted]] = {}
     for id_ in ids:
         if id_ not in seqs:
             continue
         seq = seqs[id_]
         for pile in shards[id_[0]].piles:
             cursor = pile.cursor
-            standing = shards[id_[0]].standings[pile.subscription_id].get(seq)
+            state = shards[id_[0]].states[pile.subscription_id].get(seq)
             if id_ in known and (cursor.first_seq is None or seq >= cursor.first_seq):
-                standing = known[id_].standings.get(cursor.subscription_id, Standing.IN_TIME)
-            if standing is not None:
-                standings.setdefault(cursor.name, {})[id_] = standing
-    return standings
+                state = known[id_].states.get(cursor.subscription_id, StateWhenRetracted.NEVER_DELIVERED)
+            if state is not None:
+                states.setdefault(cursor.name, {})[id_] = state
+    return states
 
 
 def _woken(shards: Mapping[int, _Shard]) -> set[int]:

@@ -774,8 +774,9 @@ snapshot_outstanding = Table(
 )
 
 # Where a dead letter stands (shard_id, publish_time, seq), where its message was, and why that was given up
-# (domain/dead_letter.py).  `resolution` (null: nobody has resolved it) and what follows: domain/letter_standing.py.
-# A row that is not resolved goes with its letter, one that is no sooner than KEPT after it.
+# (domain/dead_letter.py).  `resolution` (null: nobody has resolved it) and the columns that follow:
+# domain/dead_letter_state.py.  A row that is not resolved goes with its letter, one that is no sooner than KEPT after
+# it.
 dead_letters = Table(
     "dead_letters",
     metadata,

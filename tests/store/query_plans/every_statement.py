@@ -7,6 +7,7 @@ from typing import Any
 
 from psycopg import sql
 
+from broker.domain.backlog_page import BacklogPage
 from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import NOBODY, Event, Journal, JournalMode, Told, rows_of
 from broker.domain.log_page import LogPage
@@ -16,7 +17,6 @@ from broker.domain.push_replay import Meant, Missed
 from broker.domain.redrive import END_OF_TIME, EVER, Chosen
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.standing_page import StandingPage
 from broker.domain.topic_page import ORDERS, TopicPage
 from broker.store.claim import claim, due, fresh, passed, waiting, write
 from broker.store.claim.request import MAX_TARGETS
@@ -54,13 +54,13 @@ from broker.store.log.known_heads import FIRST_NEEDED, KnownHeads
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.scheduled_messages import encode_scheduled
 from broker.store.looking import (
+    backlog_messages,
     dead_letters,
-    fates,
+    delivery_reports,
     figures,
     lag,
     published,
     readers,
-    standing_messages,
     topic_messages,
     traces,
 )
@@ -83,7 +83,7 @@ MODULES = {
     "claim": claim,
     "copying": copying,
     "due": due,
-    "fates": fates,
+    "delivery_reports": delivery_reports,
     "fresh": fresh,
     "passed": passed,
     "waiting": waiting,
@@ -100,7 +100,7 @@ MODULES = {
     "piles": piles,
     "published": published,
     "readers": readers,
-    "standing_messages": standing_messages,
+    "backlog_messages": backlog_messages,
     "topic_messages": topic_messages,
     "traces": traces,
     "purging": purging,
@@ -286,22 +286,22 @@ async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
 
 
 async def _list_messages(log: Log, session: Any, later: datetime) -> None:
-    asked = standing_messages.Asked(
+    asked = backlog_messages.Asked(
         subscription_id=log.subscription.subscription_id,
         shard_ids=[log.shard_id],
         ordered=True,
         retained_since=log.start - timedelta(hours=1),
         filter_path='$.a == "b"',
         log_path='$.a == "b"',
-        page=StandingPage(100),
+        page=BacklogPage(100),
         now=later,
     )
-    await standing_messages.list_messages(session, asked)
-    message = await fates.read_message(session, shard_id=log.shard_id, id_seq=1)
-    await fates.find_gap(session, shard_id=log.shard_id, seq=1)
+    await backlog_messages.list_messages(session, asked)
+    message = await delivery_reports.read_message(session, shard_id=log.shard_id, id_seq=1)
+    await delivery_reports.find_gap(session, shard_id=log.shard_id, seq=1)
     assert message is not None
-    [facts] = await fates.read_facts(session, message=message, subscriptions=[log.subscription], now=later)
-    await fates.count_before(session, facts, now=later)
+    [delivery] = await delivery_reports.read_deliveries(session, message=message, subscriptions=[log.subscription])
+    await delivery_reports.count_before(session, delivery, now=later)
     ends = await published.read_shard_ends(session, shard_ids=[log.shard_id])
     await published.list_published(session, after=ends[log.shard_id], filter_path='$.a == "b"')
 

@@ -72,13 +72,17 @@ EXPECTED = {
     "filters._SCAN_NEWEST": {"_pkey"},
     "topic_messages._SCAN_NEWEST": {"_pkey"},
     "topic_messages._SCAN_OLDEST": {"_pkey"},
-    "fates._FIND_MESSAGE": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
-    "fates._FIND_GAP": {"shards_pkey", "_pkey"},
-    "fates._READ_FATES": {"cursors_pkey", "delivery_attempts_pkey", "delivery_attempts_ordering_key_idx"},
-    "fates._COUNT_BEFORE": {"cursors_pkey", "_pkey"},
+    "delivery_reports._FIND_MESSAGE": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
+    "delivery_reports._FIND_GAP": {"shards_pkey", "_pkey"},
+    "delivery_reports._READ_DELIVERY_FACTS": {
+        "cursors_pkey",
+        "delivery_attempts_pkey",
+        "delivery_attempts_ordering_key_idx",
+    },
+    "delivery_reports._COUNT_BEFORE": {"cursors_pkey", "_pkey"},
     "lag._FIND_LAGGING": {"subscriptions_name_key", "cursors_pkey", "shards_pkey", "delivery_attempts_due_idx"},
-    "fates._MATCH_MESSAGE": set(),
-    "fates._FIND_LETTERS": {"dead_letters_source_idx"},
+    "delivery_reports._MATCH_MESSAGE": set(),
+    "delivery_reports._FIND_LETTERS": {"dead_letters_source_idx"},
     "figures._LIST_OLDEST_TOPICS": {"ix_shards_topic_id"},
     "figures._READ_RETAINED": {"shards_pkey", "_pkey"},
     "lag._FIND_LAGGING_ON_NODES": {"cursors_pkey", "shards_pkey", "delivery_attempts_due_idx"},
@@ -97,10 +101,10 @@ EXPECTED = {
     "traces._FIND_TRACES": {"delivery_attempts_pkey", "_pkey"},
     "published._READ_SHARD_ENDS": {"shards_pkey"},
     "published._LIST_PUBLISHED": {"_pkey"},
-    "standing_messages._LIST_ATTEMPTS": {"delivery_attempts_pkey"},
-    "standing_messages._LIST_HELD": {"delivery_attempts_pkey", "cursors_pkey", "_ordering_key_publish_time_idx"},
-    "standing_messages._LIST_WAITING": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
-    "standing_messages._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
+    "backlog_messages._LIST_ATTEMPTS": {"delivery_attempts_pkey"},
+    "backlog_messages._LIST_HELD": {"delivery_attempts_pkey", "cursors_pkey", "_ordering_key_publish_time_idx"},
+    "backlog_messages._LIST_WAITING": {"cursors_pkey", "_pkey", "delivery_attempts_ordering_key_idx"},
+    "backlog_messages._READ_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "dead_letters._READ_LETTER_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
@@ -247,7 +251,7 @@ async def test_no_hot_statement_compares_each_of_its_rows_with_each_other(record
         "filters._SCAN_NEWEST",
         "topic_messages._SCAN_OLDEST",
         "retained_bytes._SUM_BATCHES",
-        "standing_messages._LIST_WAITING",
+        "backlog_messages._LIST_WAITING",
         "published._LIST_PUBLISHED",
     ],
 )
@@ -290,7 +294,7 @@ async def test_the_next_messages_of_a_key_are_found_without_reading_all_that_wai
 async def test_what_stands_before_a_message_is_counted_without_reading_what_stands_behind(
     recorder: Recorder, mode: str
 ) -> None:
-    plan = await _explain(recorder, "fates._COUNT_BEFORE", mode)
+    plan = await _explain(recorder, "delivery_reports._COUNT_BEFORE", mode)
     scans = [node for node in nodes(plan) if node.get("Relation Name", "").startswith("messages_")]
     assert scans, [node.get("Relation Name") for node in nodes(plan)]
     for node in scans:
