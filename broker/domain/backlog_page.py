@@ -45,8 +45,9 @@ class BacklogPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogMessage:
-    """A message of the backlog and its state.  `at`: its ack deadline (OUTSTANDING), or when it is redelivered (RETRYING).
+    """A message of the backlog and its state.
 
+    `at`: its ack deadline (OUTSTANDING), or when it is redelivered (RETRYING).
     `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
     `held_by`: the number in the id of the message that it waits for (BLOCKED).  `id_seq`: the number in its own id
     (None: `seq`).

@@ -69,8 +69,8 @@ class DeliveryRow:
 
     `due_at`: when the ack deadline passes, or the messages are redelivered (None: exhausted).  Of a key, the first
     `out_count` messages went out together, the others came back, after so many attempts each (`attempt_numbers`);
-    `waiting` are ranges of sequences that wait for the key in the log, before the cursor.  `redriven`: its messages
-    are delivered however old they are.  Reports also read when the messages were last delivered (`delivered_at`) and
+    `waiting` are ranges of sequences that wait for the key in the log, before the cursor.  `redriven`: they are
+    delivered however old they are.  Reports also read when the messages were last delivered (`delivered_at`) and
     how that attempt failed (`failure`).
     """
 

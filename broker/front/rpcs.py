@@ -533,7 +533,10 @@ RPCS: Sequence[Row] = [
         name="GetSubscriptionMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
         needs=Needs(Need("pubsub.subscriptions.get", on=On.ABOVE)),  # shows no message bodies
         rest=[
-            Rest("GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage", delivery_reports.get_subscription_message, ()),
+            Rest(
+                "GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage",
+                delivery_reports.get_subscription_message, (),
+            ),
         ],
         grpc=[],
     ),

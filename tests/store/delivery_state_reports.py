@@ -20,7 +20,7 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.outstanding import Outstanding
 from broker.store.log import cursors
 from broker.store.log.chosen_letters import count_chosen
-from broker.store.log.piles import Pile, lock_letters, lock_piles
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.previews import compare, read_holding
 from broker.store.log.purging import count_matching
 from broker.store.log.retracted import read_retractions
@@ -110,7 +110,7 @@ class Reports:
             )
         return position
 
-    async def held(self) -> tuple[Pile, list[Any]]:
+    async def held(self) -> tuple[LockedBacklog, list[Any]]:
         """Returns the backlog as operations read it, and the messages that it was asked about: all of the log."""
         async with self.log.session() as session:
             rows = await self.log.rows(
@@ -119,11 +119,13 @@ class Reports:
             )
             messages = list(starmap(_Logged, rows))
             own = (self.subscription.subscription_id, [self.log.shard_id])
-            piles = await lock_piles(session, shard_ids=[], own=own, consumable=(), now=self.now, locked=False)
-            [pile] = piles[self.log.shard_id]
-            await lock_letters(session, [pile], messages, locked=False)
-            await pile.ask_filter(session, messages)
-        return pile, messages
+            backlogs = await lock_backlogs(
+                session, shard_ids=[], own=own, consumable=(), now=self.now, locked=False
+            )
+            [backlog] = backlogs[self.log.shard_id]
+            await lock_delivery_rows(session, [backlog], messages, locked=False)
+            await backlog.ask_filter(session, messages)
+        return backlog, messages
 
     async def purgeable(self) -> int:
         """Returns how many messages a purge of everything says that it would drop."""

@@ -522,11 +522,11 @@ class DeliveryStates(RuleBasedStateMachine):
         """What only records tell is settled."""
         if not self._begun():
             return
-        pile, messages = self.runner.run(self.reports.held())
+        backlog, messages = self.runner.run(self.reports.held())
         for logged in messages:
             states = self.model.states(self.model.messages[logged.seq], self.now)
             expected = {state if state in UNRECORDED else "SETTLED" for state in states}
-            state = pile.state(logged, self.now)
+            state = backlog.state(logged, self.now)
             assert state in expected or (states == {"EXPIRED"} and state == "SETTLED"), (state, states, logged.seq)
 
     @invariant()

@@ -25,8 +25,8 @@ from broker.store.log import (
     scheduled_messages,
 )
 from broker.store.log.chosen_letters import read_letters
+from broker.store.log.locked_backlog import lock_backlogs
 from broker.store.log.messages import append_messages, encode_messages
-from broker.store.log.piles import lock_piles
 from broker.store.log.redrive import _asked as asked_of
 from broker.store.log.redrive import redrive
 from broker.store.log.retraction import Asked, retract
@@ -354,10 +354,12 @@ async def test_which_cursors_are_locked(log: Log) -> None:
         found = []
         for on_nodes in (True, False):
             async with undone(log, on_nodes) as session:
-                locked = await lock_piles(
+                locked = await lock_backlogs(
                     session, shard_ids=shard_ids, own=of_own, consumable=[own[0]], now=log.start
                 )
-                found.append({shard_id: [pile.cursor for pile in piles] for shard_id, piles in locked.items()})
+                found.append(
+                    {shard_id: [backlog.cursor for backlog in backlogs] for shard_id, backlogs in locked.items()}
+                )
         assert found[0] == found[1]
         assert [*found[0]] == sorted(found[0])
 

@@ -8,7 +8,7 @@ import pytest
 from broker.domain.delivery import Delivery
 from broker.domain.outcome import Outcome
 from broker.store.driver.locks import HOLD_RETENTION
-from broker.store.log import piles, redrive
+from broker.store.log import locked_backlog, redrive
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_unwanted, drop_partitions_behind
@@ -128,7 +128,7 @@ async def test_the_cursor_of_a_pile_passes_what_is_not_chosen(
     letters: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when it is far: three messages a step."""
-    monkeypatch.setattr(piles, "MAX_PASSED", 3)
+    monkeypatch.setattr(locked_backlog, "MAX_PASSED", 3)
     await letters.give_up(*"abcdefgh")
     wanted = {"ids": [(letters.log.shard_id, seq) for seq in (5, 8)]}
     done = await letters.step(chosen=wanted)
@@ -242,7 +242,7 @@ async def test_the_cursor_passes_what_precedes_an_expired_message_that_is_redriv
     letters: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when it is far: three messages a step."""
-    monkeypatch.setattr(piles, "MAX_PASSED", 3)
+    monkeypatch.setattr(locked_backlog, "MAX_PASSED", 3)
     log = letters.log
     await log.publish(*"abcde", ttl=5 * SECOND)
     await log.publish("f")
@@ -286,17 +286,17 @@ async def test_a_message_with_two_letters_comes_back_once(letters: Letters) -> N
 
 
 async def test_cursors_are_locked_in_one_order_whosever_they_are(log: Log) -> None:
-    """Were its own locked first, who has the pile's and needs both would wait for it, and it for them."""
+    """Were its own locked first, two transactions that need both cursors could wait for each other."""
     letters = await make_letters(await make_log(log.database, log.start, "younger"), dead=log)
     source = letters.log
     assert log.shard_id < source.shard_id
     await letters.give_up("a")
     async with open_transaction(log.database) as other:
-        await piles.lock_piles(other, shard_ids=[log.shard_id], consumable=(), now=log.start)
+        await locked_backlog.lock_backlogs(other, shard_ids=[log.shard_id], consumable=(), now=log.start)
         redriving = asyncio.create_task(letters.redrive())
         await until_waiting(log.database)
         own = source.subscription.subscription_id, [source.shard_id]
-        await piles.lock_piles(other, shard_ids=[], own=own, consumable=(), now=log.start)
+        await locked_backlog.lock_backlogs(other, shard_ids=[], own=own, consumable=(), now=log.start)
     assert await redriving == [Outcome.REDRIVEN]
 
 

@@ -18,7 +18,7 @@ from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.letter_groups import Group
 from broker.store.log.letters_on_nodes import read_on_nodes
-from broker.store.log.piles import Pile, lock_letters, lock_piles
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 
 _READ_LETTERS = statements.hot("read_letters")
 _READ_LETTER_TOPICS = statements.hot("read_letter_topics")
@@ -26,20 +26,20 @@ _COUNT_LETTERS = statements.hot("count_letters")
 
 _CHUNK = 500  # letters that are read at a time
 
-Piles = Mapping[int, Sequence[Pile]]  # by shard
+LockedBacklogs = Mapping[int, Sequence[LockedBacklog]]  # by shard
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenGroups:
     """Messages with their letters, of which a filter matches any; `next_seq`: where to go on (None: that was all).
 
-    `scanned`: letters that were read.  `piles` and `topics` are those of the shards in which they lie.
+    `scanned`: letters that were read.  `backlogs` and `topics` are those of the shards in which they lie.
     """
 
     groups: Sequence[Group]
     next_seq: int | None
     scanned: int
-    piles: Piles
+    backlogs: LockedBacklogs
     topics: Mapping[int, Any]
 
     @property
@@ -121,30 +121,32 @@ def resolved_of(letter: Any) -> Resolved | None:
     )
 
 
-def dead_letter_state(letter: Any, piles: Piles, topics: Mapping[int, Any], now: datetime) -> DeadLetterState:
+def dead_letter_state(
+    letter: Any, backlogs: LockedBacklogs, topics: Mapping[int, Any], now: datetime
+) -> DeadLetterState:
     topic = topics.get(letter.shard_id)
     since = kept_since(None if topic is None else topic.retention, now)
-    states = [pile.state(letter, now) for pile in piles.get(letter.shard_id, ())]
+    states = [backlog.state(letter, now) for backlog in backlogs.get(letter.shard_id, ())]
     return DeadLetterState(letter.resolution, letter.publish_time >= since, states)
 
 
-def judge(groups: Sequence[Group], piles: Piles, topics: Mapping[int, Any], now: datetime) -> None:
+def judge(groups: Sequence[Group], backlogs: LockedBacklogs, topics: Mapping[int, Any], now: datetime) -> None:
     """Note which messages can be acted on; from then on a group is without the letters that were edited."""
     for group in groups:
         newest_first = sorted(group.letters, key=lambda letter: letter.publish_time, reverse=True)
-        group.is_open = can_be_acted_on(dead_letter_state(letter, piles, topics, now) for letter in newest_first)
+        group.is_open = can_be_acted_on(dead_letter_state(letter, backlogs, topics, now) for letter in newest_first)
         group.letter_count = len(group.letters)
         group.letters = [letter for letter in group.letters if letter.resolution != Resolution.EDITED]
 
 
-def is_outstanding(group: Group, piles: Piles, now: datetime) -> bool:
+def is_outstanding(group: Group, backlogs: LockedBacklogs, now: datetime) -> bool:
     """Whether a consumer has one of its letters, or another one of the same response and ordering key, of a
     subscription that letters may be taken out of.
     """
     return any(
-        pile.may_consume and pile.has(letter, now) and not pile.is_free(letter, now)
+        backlog.may_consume and backlog.has(letter, now) and not backlog.is_free(letter, now)
         for letter in group.letters
-        for pile in piles.get(letter.shard_id, ())
+        for backlog in backlogs.get(letter.shard_id, ())
     )
 
 
@@ -170,15 +172,15 @@ async def read_chosen(
     if not shard_ids:
         return ChosenGroups(groups, next_seq, len(letters), {}, {})
     topics = await read_letter_topics(connection, shard_ids)
-    piles = await lock_piles(connection, shard_ids=shard_ids, consumable=consumable, now=now, locked=False)
-    for of_shard in piles.values():
+    backlogs = await lock_backlogs(connection, shard_ids=shard_ids, consumable=consumable, now=now, locked=False)
+    for of_shard in backlogs.values():
         in_shard = [letter for letter in mine if letter.shard_id == of_shard[0].shard_id]
-        await lock_letters(connection, of_shard, in_shard, locked=False)
-        for pile in of_shard:
-            await pile.ask_filter(connection, in_shard)
-    judge(groups, piles, topics, now)
+        await lock_delivery_rows(connection, of_shard, in_shard, locked=False)
+        for backlog in of_shard:
+            await backlog.ask_filter(connection, in_shard)
+    judge(groups, backlogs, topics, now)
     scanned = len(letters) if next_seq is None else sum(letter.source_seq < next_seq for letter in letters)
-    return ChosenGroups(groups, next_seq, scanned, piles, topics)
+    return ChosenGroups(groups, next_seq, scanned, backlogs, topics)
 
 
 async def count_chosen(
@@ -202,7 +204,7 @@ async def count_chosen(
                 return LetterCount(messages + more, outstanding, is_at_most=more > 0)
             found = await read(shard_id=shard_id, from_seq=next_seq)
             messages += sum(group.is_chosen(chosen) for group in found.groups)
-            outstanding += sum(is_outstanding(group, found.piles, now) for group in found.groups)
+            outstanding += sum(is_outstanding(group, found.backlogs, now) for group in found.groups)
             scanned += found.scanned
             next_seq = found.next_seq
     return LetterCount(messages, outstanding, is_at_most=False)

@@ -21,13 +21,13 @@ from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.chosen_letters import Piles, dead_letter_state, read_chosen, read_letter_topics
+from broker.store.log.chosen_letters import LockedBacklogs, dead_letter_state, read_chosen, read_letter_topics
 from broker.store.log.journal import journal_statement
-from broker.store.log.piles import Pile, lock_letters, lock_piles
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _FIND_LETTERS = statements.hot("find_letters")
-_NAME_PILES = statements.hot("name_piles")
+_LIST_SUBSCRIPTIONS_OF_SHARDS = statements.hot("list_subscriptions_of_shards")
 _RESOLVE_LETTERS = statements.hot("resolve_letters")
 
 Id = tuple[int, int]  # shard, sequence
@@ -72,34 +72,34 @@ class _Found:
     def source_shards(self) -> set[int]:
         return {letter.source_shard_id for letter in chain.from_iterable(self.letters.values())}
 
-    def of(self, id_: Id, subscription_id: int, pile: Pile) -> list[Any]:
-        """What an id means in a pile."""
-        found = [letter for letter in self.letters.get(id_, ()) if letter.shard_id == pile.shard_id]
-        if id_ in self.own and pile.subscription_id == subscription_id and pile.shard_id == id_[0]:
+    def of(self, id_: Id, subscription_id: int, backlog: LockedBacklog) -> list[Any]:
+        """What an id means in a backlog."""
+        found = [letter for letter in self.letters.get(id_, ()) if letter.shard_id == backlog.shard_id]
+        if id_ in self.own and backlog.subscription_id == subscription_id and backlog.shard_id == id_[0]:
             found.append(self.own[id_])
         return found
 
-    def all_of(self, asked: Discard, pile: Pile) -> list[Any]:
-        """What all ids mean in a pile."""
-        return [letter for id_ in asked.ids for letter in self.of(id_, asked.subscription_id, pile)]
+    def all_of(self, asked: Discard, backlog: LockedBacklog) -> list[Any]:
+        """What all ids mean in a backlog."""
+        return [letter for id_ in asked.ids for letter in self.of(id_, asked.subscription_id, backlog)]
 
 
 @dataclass(slots=True)
 class _Judged:
-    """What is held, by pile; and of each id what holds of any of its places."""
+    """What is held, by backlog; and of each id what holds of any of its places."""
 
     outcomes: dict[Id, set[Outcome]] = field(default_factory=dict)
-    held: dict[Pile, dict[Id, list[Any]]] = field(default_factory=dict)
+    held: dict[LockedBacklog, dict[Id, list[Any]]] = field(default_factory=dict)
     left_alone: set[str] = field(default_factory=set)
 
     def add(self, id_: Id, outcome: Outcome) -> None:
         self.outcomes.setdefault(id_, set()).add(outcome)
 
 
-async def find_piles(connection: HotConnection, asked: Discard) -> list[tuple[int, str]]:
+async def find_dead_letter_subscriptions(connection: HotConnection, asked: Discard) -> list[tuple[int, str]]:
     """The subscriptions in which letters may lie that are asked for: id and name."""
     found = await _find(connection, asked)
-    [rows] = await connection.run((_NAME_PILES, {"shard_ids": sorted(found.letter_shards)}))
+    [rows] = await connection.run((_LIST_SUBSCRIPTIONS_OF_SHARDS, {"shard_ids": sorted(found.letter_shards)}))
     return [(row.subscription_id, row.name) for row in rows]
 
 
@@ -124,27 +124,27 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
     found = await _find(connection, asked)
     locked_shards = found.letter_shards
     own_shards = {shard_id for shard_id, _ in asked.ids} | found.source_shards
-    in_shards = await lock_piles(
+    in_shards = await lock_backlogs(
         connection,
         shard_ids=sorted(locked_shards),
         own=(asked.subscription_id, sorted(own_shards & {*asked.shard_ids})),
         consumable={*asked.consumable, asked.subscription_id},
         now=asked.now,
     )
-    for shard_id, piles in in_shards.items():  # what may be given up just now: it is known then whether it was
+    for shard_id, backlogs in in_shards.items():  # what may be given up just now: it is known then whether it was
         own = [message for message in found.own.values() if message.shard_id == shard_id]
         letters = [each for some in found.letters.values() for each in some if each.shard_id == shard_id]
-        for pile in piles:
-            if pile.may_consume:
-                await pile.look_ahead(connection, found.all_of(asked, pile))
-        await lock_letters(connection, piles, [*own, *letters])
-        for pile in piles:
-            await pile.ask_filter(connection, [*own, *letters])
+        for backlog in backlogs:
+            if backlog.may_consume:
+                await backlog.look_ahead(connection, found.all_of(asked, backlog))
+        await lock_delivery_rows(connection, backlogs, [*own, *letters])
+        for backlog in backlogs:
+            await backlog.ask_filter(connection, [*own, *letters])
     seen, found = found, await _find(connection, asked)  # behind the locks it is known what others have resolved
     if _names(found) != _names(seen):
         raise Aborted("Messages were given up, or came back, meanwhile; it is tried again.")
-    piles = list(chain.from_iterable(in_shards.values()))
-    judged = _judge(asked, found, piles)
+    backlogs = list(chain.from_iterable(in_shards.values()))
+    judged = _judge(asked, found, backlogs)
     writes = _writes(asked, judged, attempt_ids)
     topics = await read_letter_topics(connection, sorted(locked_shards)) if locked_shards else {}
     letters = _resolve(asked, found, judged, in_shards, topics)
@@ -158,7 +158,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         id_: next((each for each in IN_TURN if each in judged.outcomes.get(id_, ())), _nowhere(id_ in known))
         for id_ in asked.ids
     }
-    return Done(outcomes, judged.left_alone, {pile.subscription_id for pile in judged.held})
+    return Done(outcomes, judged.left_alone, {backlog.subscription_id for backlog in judged.held})
 
 
 def _nowhere(is_known: bool) -> Outcome:
@@ -190,38 +190,40 @@ def _names(found: _Found) -> set[Id]:
     return {(each.shard_id, each.seq) for some in found.letters.values() for each in some}
 
 
-def _judge(asked: Discard, found: _Found, piles: Sequence[Pile]) -> _Judged:
+def _judge(asked: Discard, found: _Found, backlogs: Sequence[LockedBacklog]) -> _Judged:
     judged = _Judged()
-    for pile in piles:
+    for backlog in backlogs:
         for id_ in asked.ids:
-            for letter in found.of(id_, asked.subscription_id, pile):
-                if not pile.has(letter, asked.now):
+            for letter in found.of(id_, asked.subscription_id, backlog):
+                if not backlog.has(letter, asked.now):
                     continue
-                if pile.may_consume:
-                    judged.held.setdefault(pile, {}).setdefault(id_, []).append(letter)
+                if backlog.may_consume:
+                    judged.held.setdefault(backlog, {}).setdefault(id_, []).append(letter)
                 else:
                     judged.add(id_, Outcome.LEFT_ALONE)
-                    judged.left_alone.add(pile.name)
+                    judged.left_alone.add(backlog.name)
     return judged
 
 
 def _writes(asked: Discard, judged: _Judged, attempt_ids: AttemptIds) -> list[Bound]:
     writes: list[Bound] = []
-    for pile, held in judged.held.items():
-        until = pile.go_past(list(chain.from_iterable(held.values())))
+    for backlog, held in judged.held.items():
+        until = backlog.go_past(list(chain.from_iterable(held.values())))
         reached = []
         for id_, letters in held.items():
             for letter in letters:
-                if not pile.reaches(letter, until):
+                if not backlog.reaches(letter, until):
                     judged.add(id_, Outcome.WAITING)
-                elif pile.passes(letter):
+                elif backlog.passes(letter):
                     judged.add(id_, Outcome.DISCARDED)
                     reached.append(letter)
-        writes += pile.dropped(reached, attempt_ids, asked.now, asked.author)
+        writes += backlog.dropped(reached, attempt_ids, asked.now, asked.author)
     return writes
 
 
-def _resolve(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topics: Mapping[int, Any]) -> list[Any]:
+def _resolve(
+    asked: Discard, found: _Found, judged: _Judged, backlogs: LockedBacklogs, topics: Mapping[int, Any]
+) -> list[Any]:
     """The letters that are resolved by this, also those that no subscription has: what is to be written of them."""
     resolved: dict[Id, Any] = {}
     for id_ in asked.ids:
@@ -231,7 +233,7 @@ def _resolve(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topic
                 continue
             if Outcome.LEFT_ALONE in outcomes:  # somebody else may still act on it
                 continue
-            state = dead_letter_state(letter, piles, topics, asked.now)
+            state = dead_letter_state(letter, backlogs, topics, asked.now)
             if not can_be_acted_on([state]):
                 continue
             judged.add(id_, Outcome.DISCARDED)
@@ -279,7 +281,10 @@ def told_of(asked: Discard, letters: Sequence[Any], event: Event, answer: str) -
 def _tells(asked: Discard, letters: Sequence[Any], judged: _Judged) -> list[Bound]:
     """Of what the subscription has besides, `dropped` tells."""
     own = {
-        id_ for pile, held in judged.held.items() if pile.subscription_id == asked.subscription_id for id_ in held
+        id_
+        for backlog, held in judged.held.items()
+        if backlog.subscription_id == asked.subscription_id
+        for id_ in held
     }
     others = [letter for letter in letters if (letter.source_shard_id, letter.source_seq) not in own]
     return told_of(asked, others, Event.ACKED, DISCARDED)

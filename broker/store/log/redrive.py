@@ -1,14 +1,15 @@
-"""Redrive: messages come back from their dead letters to the subscription that gave them up, or are published on
+"""Redrives dead letters: delivers their messages again to the subscription that gave them up, or publishes them on
 another topic (G2).
 
-One step is one transaction, of which the caller begins and commits the rest.  It takes the messages in the order of
-the log, which is that of their keys; each of them comes back as a row of delivery_attempts that nobody has had yet,
-for its own sequence, so under its first id and for nobody else, and its dead letters go.
+A step is part of a transaction that the caller begins and commits.  It handles messages in the order of the log,
+which is also the order of their keys.  For each message it writes a row of `delivery_attempts` that was never
+handed out, with the message's own sequence: so the message keeps its id, and no other subscription receives it.
+The dead letters are deleted.
 
-    where the letters lie ──► lock the cursors, its own and the piles' ──► read the letters ──► how far the piles'
-      cursors can go ──► what the piles and the subscription have, and the log ──► write
+    find the shards of the dead letters ──► lock their cursors and the subscription's own ──► read the dead letters
+      ──► lock the rows that hold them ──► decide ──► write
 
-What the log still has is not copied; it stays there, since nothing is dropped before this commits (hold_retention).
+Messages that the log still has are not copied: no partition is dropped before this commits (hold_retention).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.chosen_letters import (
-    Piles,
+    LockedBacklogs,
     asked_of,
     grouped,
     is_outstanding,
@@ -38,15 +39,15 @@ from broker.store.log.chosen_letters import (
 )
 from broker.store.log.journal import journal_statement
 from broker.store.log.letter_groups import Group, Recipient, offer, read_groups
+from broker.store.log.locked_backlog import Located, LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.lost_letters import put_back
 from broker.store.log.pending_rows import Pending, PendingRows
-from broker.store.log.piles import Located, Pile, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
 _FIND_LOGGED = statements.hot("find_logged")
 _FORGET_LETTERS = statements.hot("forget_letters")
-_LIST_PILES = statements.hot("list_piles")
+_LIST_DEAD_LETTER_SUBSCRIPTIONS = statements.hot("list_dead_letter_subscriptions")
 _MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
 _IN_BACKLOG = BACKLOG | {DeliveryState.EXPIRED}  # a claim has yet to let an expired message go
 _MORE = 20  # letters beyond those that are wanted: of the last message there may be several
@@ -86,14 +87,14 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
 
     Raises FailedPrecondition (no cursor: the subscription is gone or detached), Aborted.
     """
-    own, piles = await _lock_cursors(connection, step)
+    own, backlogs = await _lock_cursors(connection, step)
     letters = await read_letters(connection, _asked(step))
     groups, next_seq = _groups(step, letters)
     if not groups:
         return Redriven({}, next_seq)
-    await _lock_rows(connection, groups, piles)
-    judge(groups, piles, await read_letter_topics(connection, list(piles)), step.now)
-    groups = _chosen_of(step, groups, piles)
+    await _lock_rows(connection, groups, backlogs)
+    judge(groups, backlogs, await read_letter_topics(connection, list(backlogs)), step.now)
+    groups = _chosen_of(step, groups, backlogs)
     if not groups:
         return Redriven({}, next_seq)
     logged: set[int] = set()
@@ -106,19 +107,21 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     fitting = await read_groups(connection, step.shard_id, groups, wanted)
     if fitting < len(groups):
         groups, next_seq = groups[:fitting], groups[fitting].seq
-    backlogs = _backlogs(own, piles)
-    cut = _go_past(groups, own, backlogs)
+    sources = _sources(own, backlogs)
+    cut = _go_past(groups, own, sources)
     if cut < len(groups):  # some are too far ahead of a cursor: it moves, and the next step goes on
         groups, next_seq = groups[:cut], groups[cut].seq
     if step.recipient is not None:
         await offer(step.recipient, groups)
     writes = [
-        *_takes_out(step, groups, own, backlogs, attempt_ids),
+        *_takes_out(step, groups, own, sources, attempt_ids),
         *_brings_back(step, groups, own, logged, attempt_ids),
         *_tells(step, groups),
     ]
     await _write(connection, step, groups, writes)
-    woken = {pile.subscription_id for each in piles.values() for pile in each} | {step.chosen.subscription_id}
+    woken = {backlog.subscription_id for each in backlogs.values() for backlog in each} | {
+        step.chosen.subscription_id
+    }
     outcomes = {group.seq: group.outcome for group in groups if group.outcome is not None}
     return Redriven(outcomes, next_seq, woken)
 
@@ -153,45 +156,47 @@ def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[Group], int | N
     return groups, next_seq
 
 
-async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Pile, dict[int, list[Pile]]]:
-    """The subscription's own, and the piles of each shard in which its letters lie: all at once, in the one order.
+async def _lock_cursors(
+    connection: HotConnection, step: Redrive
+) -> tuple[LockedBacklog, dict[int, list[LockedBacklog]]]:
+    """Locks the cursor of the subscription and all cursors of the shards that have its dead letters, in one order.
 
     Raises FailedPrecondition.
     """
     _, rows = await connection.run((HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, _asked(step)))
     shard_ids = [row.shard_id for row in rows]
     owner = step.chosen.subscription_id
-    locked = await lock_piles(
+    locked = await lock_backlogs(
         connection, shard_ids=shard_ids, own=(owner, [step.shard_id]), consumable=step.consumable, now=step.now
     )
-    own = [pile for pile in locked.get(step.shard_id, ()) if pile.subscription_id == owner]
+    own = [backlog for backlog in locked.get(step.shard_id, ()) if backlog.subscription_id == owner]
     if not own:
         raise FailedPrecondition("The subscription is detached, or was deleted.")
     return own[0], {shard_id: locked.get(shard_id, []) for shard_id in shard_ids}
 
 
 async def _lock_rows(
-    connection: HotConnection, groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]
+    connection: HotConnection, groups: Sequence[Group], backlogs: Mapping[int, Sequence[LockedBacklog]]
 ) -> None:
     """Raises Aborted: a letter has come to a shard whose cursors are not locked."""
     letters = [letter for group in groups for letter in group.letters]
-    if not {letter.shard_id for letter in letters} <= piles.keys():
+    if not {letter.shard_id for letter in letters} <= backlogs.keys():
         raise Aborted("Messages were given up meanwhile; it is tried again.")
-    for shard_id, of_shard in piles.items():
+    for shard_id, of_shard in backlogs.items():
         in_shard = [letter for letter in letters if letter.shard_id == shard_id]
-        for pile in of_shard:
-            if pile.may_consume:
-                await pile.look_ahead(connection, in_shard)
-        await lock_letters(connection, of_shard, in_shard)
-        for pile in of_shard:
-            await pile.ask_filter(connection, in_shard)
+        for backlog in of_shard:
+            if backlog.may_consume:
+                await backlog.look_ahead(connection, in_shard)
+        await lock_delivery_rows(connection, of_shard, in_shard)
+        for backlog in of_shard:
+            await backlog.ask_filter(connection, in_shard)
 
 
-def _chosen_of(step: Redrive, groups: Sequence[Group], piles: Piles) -> list[Group]:
+def _chosen_of(step: Redrive, groups: Sequence[Group], backlogs: LockedBacklogs) -> list[Group]:
     """Those that can be acted on, or were named; of some it is clear what becomes of them."""
     chosen = []
     for group in groups:
-        if is_outstanding(group, piles, step.now):
+        if is_outstanding(group, backlogs, step.now):
             group.outcome = Outcome.OUTSTANDING
         elif step.chosen.takes_resolved and not group.letters:
             group.outcome = Outcome.EDITED
@@ -201,7 +206,9 @@ def _chosen_of(step: Redrive, groups: Sequence[Group], piles: Piles) -> list[Gro
     return chosen
 
 
-async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Group], own: Pile) -> set[int]:
+async def _decide(
+    connection: HotConnection, step: Redrive, groups: Sequence[Group], own: LockedBacklog
+) -> set[int]:
     """Decide on the others; returns those that the log still has."""
     open_groups = [group for group in groups if group.outcome is None]
     if not open_groups:
@@ -221,7 +228,7 @@ async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Gro
         messages[group.seq] = Located(group.seq, time, group.ordering_key, expires_at)
     there = {seq for seq in logged if own.delivers_again(messages[seq], step.now)}
     await own.look_ahead(connection, [message for seq, message in messages.items() if seq not in there])
-    await lock_letters(connection, [own], list(messages.values()))
+    await lock_delivery_rows(connection, [own], list(messages.values()))
     missing = [group.seq for group in open_groups if group.seq not in logged]
     retracted = await read_retracted(connection, shard_id=step.shard_id, seqs=missing) if missing else ()
     for group in open_groups:
@@ -249,26 +256,26 @@ async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Seq
             group.outcome = Outcome.RETRACTED
 
 
-def _backlogs(own: Pile, piles: Piles) -> list[Pile]:
+def _sources(own: LockedBacklog, backlogs: LockedBacklogs) -> list[LockedBacklog]:
     """The backlogs that messages may be removed from."""
-    of_letters = [pile for of_shard in piles.values() for pile in of_shard if pile.may_consume]
+    of_letters = [backlog for of_shard in backlogs.values() for backlog in of_shard if backlog.may_consume]
     return of_letters if own in of_letters else [*of_letters, own]
 
 
-def _letters_in(group: Group, backlog: Pile) -> list[Any]:
+def _letters_in(group: Group, backlog: LockedBacklog) -> list[Any]:
     if not (group.goes and backlog.may_consume):
         return []
     return [letter for letter in group.letters if letter.shard_id == backlog.shard_id]
 
 
-def _again_in(group: Group, backlog: Pile, own: Pile) -> list[Any]:
+def _again_in(group: Group, backlog: LockedBacklog, own: LockedBacklog) -> list[Any]:
     return [group.again] if backlog is own and group.goes and group.again is not None else []
 
 
-def _go_past(groups: Sequence[Group], own: Pile, backlogs: Sequence[Pile]) -> int:
+def _go_past(groups: Sequence[Group], own: LockedBacklog, sources: Sequence[LockedBacklog]) -> int:
     """Let the cursors pass what is removed; returns how many groups they can all pass in this step."""
     count = len(groups)
-    for backlog in backlogs:
+    for backlog in sources:
         removed = [[*_letters_in(group, backlog), *_again_in(group, backlog, own)] for group in groups]
         until = backlog.go_past(list(chain.from_iterable(removed)))
         if until is not None:
@@ -278,10 +285,14 @@ def _go_past(groups: Sequence[Group], own: Pile, backlogs: Sequence[Pile]) -> in
 
 
 def _takes_out(
-    step: Redrive, groups: Sequence[Group], own: Pile, backlogs: Sequence[Pile], attempt_ids: AttemptIds
+    step: Redrive,
+    groups: Sequence[Group],
+    own: LockedBacklog,
+    sources: Sequence[LockedBacklog],
+    attempt_ids: AttemptIds,
 ) -> Iterator[Bound]:
     answer = "" if step.recipient is None else step.recipient.name
-    for backlog in backlogs:
+    for backlog in sources:
         letters = [letter for group in groups for letter in _letters_in(group, backlog)]
         letters = [letter for letter in letters if backlog.is_free(letter, step.now)]
         again = [message for group in groups for message in _again_in(group, backlog, own)]
@@ -294,7 +305,7 @@ def _takes_out(
 
 
 def _brings_back(
-    step: Redrive, groups: Sequence[Group], own: Pile, logged: Collection[int], attempt_ids: AttemptIds
+    step: Redrive, groups: Sequence[Group], own: LockedBacklog, logged: Collection[int], attempt_ids: AttemptIds
 ) -> Iterator[Bound]:
     back = [group for group in groups if group.outcome is Outcome.REDRIVEN]
     if not back:
@@ -349,10 +360,10 @@ def _named(letters: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-async def list_piles(
+async def list_dead_letter_subscriptions(
     connection: HotConnection, *, subscription_id: int, shard_ids: Sequence[int]
 ) -> list[tuple[int, str]]:
     """The subscriptions that read the shards in which dead letters of one lie: id and name."""
     asked = {"subscription_id": subscription_id, "source_shard_ids": list(shard_ids)}
-    [rows] = await connection.run((_LIST_PILES, asked))
+    [rows] = await connection.run((_LIST_DEAD_LETTER_SUBSCRIPTIONS, asked))
     return [(row.subscription_id, row.name) for row in rows]

@@ -28,7 +28,7 @@ from broker.store.driver.by_shard import by_shard, one_by_one, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.journal import journal_statement
-from broker.store.log.piles import Pile, lock_letters, lock_piles
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.retracted import Id, insertions, read_retractions
 
 _TAKE_SCHEDULED_MESSAGES = statements.hot("take_scheduled_messages")
@@ -70,7 +70,7 @@ class _Shard:
     """
 
     shard_id: int
-    piles: Sequence[Pile]
+    backlogs: Sequence[LockedBacklog]
     messages: Mapping[int, Any] = field(default_factory=dict)
     states: dict[int, dict[int, StateWhenRetracted]] = field(default_factory=dict)
     returned: dict[int, tuple[Any, set[int]]] = field(default_factory=dict)
@@ -85,9 +85,9 @@ async def retract(connection: HotConnection, asked: Asked) -> Done:
     await connection.run((HOLD_RETENTION, {}))
     taken, seqs = await _resolved(connection, asked.ids)
     shard_ids = sorted({shard_id for shard_id, _ in seqs})
-    piles = await lock_piles(connection, shard_ids=shard_ids, consumable=(), now=asked.now)
-    shards = {shard_id: _Shard(shard_id, piles.get(shard_id, ())) for shard_id in shard_ids}
-    subscriptions = {pile.subscription_id for shard in shards.values() for pile in shard.piles}
+    backlogs = await lock_backlogs(connection, shard_ids=shard_ids, consumable=(), now=asked.now)
+    shards = {shard_id: _Shard(shard_id, backlogs.get(shard_id, ())) for shard_id in shard_ids}
+    subscriptions = {backlog.subscription_id for shard in shards.values() for backlog in shard.backlogs}
     check_answers(len(asked.ids), len(subscriptions))
     known, heads = await _find(connection, asked.ids, seqs, shards)
     for shard in shards.values():
@@ -131,26 +131,26 @@ async def _find(
 
 async def _lock_rows(connection: HotConnection, shard: _Shard) -> None:
     """The rows that hold any of the messages: those of acks, of nacks and of the dead-letter forwarder wait."""
-    await lock_letters(connection, shard.piles, list(shard.messages.values()))
+    await lock_delivery_rows(connection, shard.backlogs, list(shard.messages.values()))
 
 
 async def _judge(connection: HotConnection, shard: _Shard, now: datetime) -> None:
     await _ask_filters(connection, shard)
-    for pile in shard.piles:
-        states = shard.states[pile.subscription_id] = {}
+    for backlog in shard.backlogs:
+        states = shard.states[backlog.subscription_id] = {}
         for seq, message in shard.messages.items():
-            state = state_when_retracted(pile.state(message, now), pile.attempts(message))
+            state = state_when_retracted(backlog.state(message, now), backlog.attempts(message))
             if state is None:
                 continue
             states[seq] = state
-            row = pile.row_of(message)
+            row = backlog.row_of(message)
             if row is not None and state is not StateWhenRetracted.OUTSTANDING:
                 shard.returned.setdefault(id(row), (row, set()))[1].add(seq)
 
 
 async def _ask_filters(connection: HotConnection, shard: _Shard) -> None:
     """Of all subscriptions at once, as far as they have filters: a message was acked, or left out."""
-    filtered = {pile.subscription_id: pile for pile in shard.piles if pile.has_filter}
+    filtered = {backlog.subscription_id: backlog for backlog in shard.backlogs if backlog.has_filter}
     if not filtered or not shard.messages:
         return
     where = {
@@ -161,8 +161,8 @@ async def _ask_filters(connection: HotConnection, shard: _Shard) -> None:
     }
     [rows] = await connection.run((_FIND_UNMATCHED, where))
     unmatched = {(row.subscription_id, row.seq) for row in rows}
-    for subscription_id, pile in filtered.items():
-        pile.note_matching({seq for seq in shard.messages if (subscription_id, seq) not in unmatched})
+    for subscription_id, backlog in filtered.items():
+        backlog.note_matching({seq for seq in shard.messages if (subscription_id, seq) not in unmatched})
 
 
 # --- what is written ----------------------------------------------------------------------------------------------
@@ -313,9 +313,9 @@ def _by_name(
         if id_ not in seqs:
             continue
         seq = seqs[id_]
-        for pile in shards[id_[0]].piles:
-            cursor = pile.cursor
-            state = shards[id_[0]].states[pile.subscription_id].get(seq)
+        for backlog in shards[id_[0]].backlogs:
+            cursor = backlog.cursor
+            state = shards[id_[0]].states[backlog.subscription_id].get(seq)
             if id_ in known and (cursor.first_seq is None or seq >= cursor.first_seq):
                 state = known[id_].states.get(cursor.subscription_id, StateWhenRetracted.NEVER_DELIVERED)
             if state is not None:

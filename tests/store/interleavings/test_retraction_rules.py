@@ -10,7 +10,7 @@ from broker.domain.message import NewMessage
 from broker.domain.retraction import StateWhenRetracted
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
-from broker.store.log import piles, retraction
+from broker.store.log import locked_backlog, retraction
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.retraction import Asked, Done, retract
 from tests.fixtures.log import SECOND, Log
@@ -102,8 +102,8 @@ async def test_an_ack_in_flight_counts(log: Log) -> None:
 async def test_it_would_be_said_to_be_out_if_rows_were_not_locked(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unlocked = changed(piles._LOCK_HOLDING_ATTEMPTS, "FOR UPDATE", "")
-    monkeypatch.setattr(piles, "_LOCK_HOLDING_ATTEMPTS", unlocked)
+    unlocked = changed(locked_backlog._LOCK_HOLDING_ATTEMPTS, "FOR UPDATE", "")
+    monkeypatch.setattr(locked_backlog, "_LOCK_HOLDING_ATTEMPTS", unlocked)
     with pytest.raises(AssertionError):
         await an_ack_in_flight_counts(log)
 

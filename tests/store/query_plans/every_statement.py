@@ -32,11 +32,11 @@ from broker.store.log import (
     edits,
     journal,
     letter_groups,
+    locked_backlog,
     log_walk,
     lost_letters,
     messages,
     pending_rows,
-    piles,
     purging,
     push_replay,
     redrive,
@@ -97,7 +97,7 @@ MODULES = {
     "appending_by_row": appending_by_row,
     "messages": messages,
     "pending_rows": pending_rows,
-    "piles": piles,
+    "locked_backlog": locked_backlog,
     "published": published,
     "readers": readers,
     "backlog_messages": backlog_messages,
@@ -282,7 +282,7 @@ async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
     )
     await dead_letters.list_dead_letters(session, asked)
     where = {"shard_ids": [log.shard_id], "publish_times": [log.start], "seqs": [1]}
-    await session.run((piles._MATCH_LETTERS, where | {"filter_path": '$.a == "b"', "body_path": None}))
+    await session.run((locked_backlog._MATCH_LETTERS, where | {"filter_path": '$.a == "b"', "body_path": None}))
 
 
 async def _list_messages(log: Log, session: Any, later: datetime) -> None:
@@ -349,7 +349,9 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
             session, chosen, shard_ids=[source.shard_id], consumable=(), now=source.start
         )
         await chosen_letters.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
-        await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
+        await redrive.list_dead_letter_subscriptions(
+            session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id]
+        )
         groups = [letter_groups.Group(1, await letters.read(connection=session))]
         await letter_groups.read_groups(session, source.shard_id, groups, groups)
         await letters.step(connection=session, max_messages=3)
@@ -417,7 +419,7 @@ async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
         author=NOBODY,
         now=source.start,
     )
-    await discard.find_piles(session, asked)
+    await discard.find_dead_letter_subscriptions(session, asked)
     await session.run((BEGIN, {}))
     mended = edits.Replacement(
         asked=asked, batch=messages.encode_messages([NewMessage(data=b"mended")]), shard_id=source.shard_id
