@@ -27,7 +27,7 @@ from broker.services.permitted import AskPermission
 from broker.services.private_shards import private_shard_of
 from broker.services.redrive import consumable
 from broker.services.subscriptions import attached_subscription
-from broker.store.log.chosen_letters import resolved_of
+from broker.store.log.dead_letter_groups import resolved_of
 from broker.store.log.discard import Discard, Done, find_dead_letter_subscriptions, find_letters
 from broker.store.log.edits import Replacement, editable, replace_letter
 from broker.store.log.partitions import with_partitions

@@ -32,9 +32,9 @@ _OTHERS = "what runs it has others in its place: store/looking/lag.py, store/log
 
 # All others have a plan of one task, on the node of the shard.
 ELSEWHERE = {
-    "chosen_letters._COUNT_LETTERS": _MANY,
-    "chosen_letters._READ_LETTERS": _OTHERS,
-    "chosen_letters._READ_LETTER_TOPICS": _LOCAL,
+    "dead_letter_groups._COUNT_LETTERS": _MANY,
+    "dead_letter_groups._READ_LETTERS": _OTHERS,
+    "dead_letter_groups._READ_LETTER_TOPICS": _LOCAL,
     "copying._READ_ENDS": _MANY,
     "dead_letters._READ_LETTER_MESSAGES": _BY_SHARD,
     "delivery_attempts._MODIFY_ACK_DEADLINE": _TWO_STATEMENTS,
@@ -55,7 +55,7 @@ ELSEWHERE = {
     "lag._LIST_NAMES": _LOCAL,
     "lag._READ_ACTIVITY": _LOCAL,
     "lag._READ_LAG": _MANY,
-    "letter_groups._READ_BODIES": _BY_SHARD,
+    "dead_letter_groups._READ_BODIES": _BY_SHARD,
     "lost_letters._COPY_LETTERS": _OTHERS,
     "locked_backlog._LOCK_BACKLOGS": _OTHERS,
     "locked_backlog._MATCH_LETTERS": _BY_SHARD,

@@ -19,7 +19,7 @@ from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.outstanding import Outstanding
 from broker.store.log import cursors
-from broker.store.log.chosen_letters import count_chosen
+from broker.store.log.dead_letter_groups import count_chosen
 from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.previews import compare, read_holding
 from broker.store.log.purging import count_matching

@@ -17,14 +17,14 @@ from broker.store.claim.request import Quiet
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
+    dead_letter_groups,
     dead_letter_work,
     finished_attempts,
-    letter_groups,
     pins,
     retained_bytes,
     scheduled_messages,
 )
-from broker.store.log.chosen_letters import read_letters
+from broker.store.log.dead_letter_groups import read_letters
 from broker.store.log.locked_backlog import lock_backlogs
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.redrive import _asked as asked_of
@@ -401,7 +401,7 @@ async def test_which_letters_are_chosen_and_what_becomes_of_them(log: Log) -> No
 async def test_bodies_that_fill_a_step_are_cut_at_the_first_that_does_not_fit(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letter_groups, "_MAX_BYTES", 1)
+    monkeypatch.setattr(dead_letter_groups, "_MAX_BYTES", 1)
     letters = await make_letters(log)
     await letters.give_up("a", "b")
     await log.execute(f"DELETE FROM message_batches WHERE shard_id = {log.shard_id}")

@@ -1,4 +1,4 @@
-"""Messages that a subscription is done with become to be delivered once more (G2)."""
+"""Delivers messages once more that a subscription has settled (G2)."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,6 @@ from broker.store.driver.hot_connection import Bound
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.journal import journal_statement
 from broker.store.log.locked_backlog import LockedBacklog
-from broker.store.log.pending_rows import Pending, PendingRows
 
 _LOWER_FIRST_SEQ = statements.hot("lower_first_seq")
 
@@ -23,17 +22,10 @@ def brought_back(
     attempt_ids: AttemptIds,
     now: datetime,
 ) -> list[Bound]:
-    """What does it: of messages that the log has, in its order, behind the cursor, and not in any row of the
-    subscription; its cursor and the rows of their keys are locked.  `answer`: of the journal's REPLAYED.
+    """Returns statements for messages that the log has, in its order, that the cursor has passed, and that are in
+    no row.  The rows of their ordering keys are locked.  `answer`: of the entry REPLAYED in the journal.
     """
-    rows = PendingRows(
-        shard_id=backlog.shard_id,
-        subscription_id=backlog.subscription_id,
-        ordered=backlog.cursor.ordered,
-        next_seq=backlog.cursor.next_seq,
-        redriven=True,
-        messages=[Pending(message.seq, message.publish_time, message.ordering_key) for message in messages],
-    )
+    rows = backlog.pending_rows(messages, redriven=True)
     seqs = ranges_of(message.seq for message in messages)
     told = rows_of(None, backlog.subscription_id, Event.REPLAYED, 0, seqs, author=author, answer=answer)
     writes = [*rows.statements(attempt_ids, now), journal_statement(backlog.shard_id, list(told), now)]

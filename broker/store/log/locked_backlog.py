@@ -201,10 +201,16 @@ class LockedBacklog:
         """The ordering keys of the messages that the cursor may pass."""
         return {row.ordering_key for row in self._ahead if row.ordering_key is not None and self.cursor.ordered}
 
-    @property
-    def next_seq(self) -> int:
-        """The first sequence that the cursor has yet to pass, once it has moved."""
-        return int(self.cursor.next_seq) if self._end is None else self._end[1]
+    def pending_rows(self, messages: Sequence[Any], *, redriven: bool) -> PendingRows:
+        """Returns rows in which messages that the cursor has passed, or is about to, can be delivered."""
+        return PendingRows(
+            shard_id=self.shard_id,
+            subscription_id=self.subscription_id,
+            ordered=self.cursor.ordered,
+            next_seq=self.cursor.next_seq if self._end is None else self._end[1],
+            redriven=redriven,
+            messages=[Pending(each.seq, each.publish_time, each.ordering_key) for each in messages],
+        )
 
     def go_past(self, messages: Sequence[Any]) -> int | None:
         """Lets the cursor pass these messages, as far as `look_ahead` has read.
@@ -307,15 +313,8 @@ class LockedBacklog:
         if self._end is None:
             return
         publish_time, next_seq = self._end
-        left = PendingRows(
-            shard_id=self.shard_id,
-            subscription_id=self.subscription_id,
-            ordered=self.cursor.ordered,
-            next_seq=next_seq,
-            redriven=False,
-            messages=[Pending(*row) for row in self._passed if row.seq not in taken],
-        )
-        yield from left.statements(attempt_ids, now)
+        left = [row for row in self._passed if row.seq not in taken]
+        yield from self.pending_rows(left, redriven=False).statements(attempt_ids, now)
         yield (
             _MOVE_CURSORS,
             {

@@ -28,35 +28,36 @@ from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.chosen_letters import (
+from broker.store.log.dead_letter_groups import (
+    Group,
     LockedBacklogs,
+    Recipient,
     asked_of,
-    grouped,
-    is_outstanding,
     judge,
-    read_letter_topics,
-    read_letters,
+    offer,
+    read_groups,
+    read_messages,
 )
 from broker.store.log.journal import journal_statement
-from broker.store.log.letter_groups import Group, Recipient, offer, read_groups
 from broker.store.log.locked_backlog import Located, LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.lost_letters import put_back
-from broker.store.log.pending_rows import Pending, PendingRows
 from broker.store.log.retracted import read_retracted
 
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
 _FIND_LOGGED = statements.hot("find_logged")
 _FORGET_LETTERS = statements.hot("forget_letters")
 _LIST_DEAD_LETTER_SUBSCRIPTIONS = statements.hot("list_dead_letter_subscriptions")
-_MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
+_MAX_SCANNED = 1_000  # dead letters that a step reads, some of which a filter may leave out
 _IN_BACKLOG = BACKLOG | {DeliveryState.EXPIRED}  # a claim has yet to let an expired message go
-_MORE = 20  # letters beyond those that are wanted: of the last message there may be several
+_MORE = 20  # additional dead letters, as the last message may have several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """One step in one shard of the subscription, from a sequence on.  `consumable`: the subscriptions that letters
-    are taken out of; `recipient`: where the messages go (None: back).
+    """One step in one shard of the subscription, from a sequence on.
+
+    `consumable`: the subscriptions from which dead letters may be removed.  `recipient`: the topic to which the
+    messages are sent (None: they go back to the subscription).
     """
 
     chosen: Chosen
@@ -72,9 +73,9 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What became of each message, by its sequence.  `next_seq`: where to go on; None: the shard has no more.
+    """The outcome for each message, by sequence.  `next_seq`: where the next step begins (None: there is none).
 
-    `woken`: the subscriptions that have something to claim now.
+    `woken`: the subscriptions for which messages may be claimed now.
     """
 
     outcomes: Mapping[int, Outcome]
@@ -83,28 +84,31 @@ class Redriven:
 
 
 async def redrive(connection: HotConnection, step: Redrive, attempt_ids: AttemptIds) -> Redriven:
-    """Within the caller's transaction, which has read nothing of the log yet.
+    """Runs one step within the caller's transaction, which has read nothing of the log yet.
 
     Raises FailedPrecondition (no cursor: the subscription is gone or detached), Aborted.
     """
     own, backlogs = await _lock_cursors(connection, step)
-    letters = await read_letters(connection, _asked(step))
-    groups, next_seq = _groups(step, letters)
-    if not groups:
-        return Redriven({}, next_seq)
-    await _lock_rows(connection, groups, backlogs)
-    judge(groups, backlogs, await read_letter_topics(connection, list(backlogs)), step.now)
-    groups = _chosen_of(step, groups, backlogs)
+    groups, next_seq = await read_groups(connection, _asked(step))
+    if len(groups) > step.max_messages:
+        groups = groups[: step.max_messages]
+        next_seq = groups[-1].seq + 1
+    if not {letter.shard_id for group in groups for letter in group.letters} <= backlogs.keys():
+        raise Aborted("Messages were given up meanwhile; it is tried again.")
+    await judge(connection, groups, backlogs, step.now)
+    groups = _chosen_of(step, groups)
     if not groups:
         return Redriven({}, next_seq)
     logged: set[int] = set()
-    if step.recipient is None:
-        logged = await _decide(connection, step, groups, own)
-        wanted = _lost(groups, logged) if connection.is_distributed else ()
-    else:
+    copied: Sequence[Group] = ()
+    if step.recipient is not None:
         await _leave_retracted(connection, step.shard_id, groups)
-        wanted = [group for group in groups if group.outcome is None]
-    fitting = await read_groups(connection, step.shard_id, groups, wanted)
+        copied = [group for group in groups if group.outcome is None]
+    else:
+        logged = await _decide(connection, step, groups, own)
+        if connection.is_distributed:
+            copied = _lost(groups, logged)
+    fitting = await read_messages(connection, step.shard_id, groups, copied) if copied else len(groups)
     if fitting < len(groups):
         groups, next_seq = groups[:fitting], groups[fitting].seq
     sources = _sources(own, backlogs)
@@ -147,15 +151,6 @@ def _max_scanned(step: Redrive) -> int:
     return _MAX_SCANNED if step.chosen.filter_path is not None else step.max_messages + _MORE
 
 
-def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[Group], int | None]:
-    """The messages of this step, and where the next one goes on."""
-    groups, next_seq = grouped(letters, _max_scanned(step))
-    if len(groups) > step.max_messages:
-        groups = groups[: step.max_messages]
-        next_seq = groups[-1].seq + 1
-    return groups, next_seq
-
-
 async def _lock_cursors(
     connection: HotConnection, step: Redrive
 ) -> tuple[LockedBacklog, dict[int, list[LockedBacklog]]]:
@@ -175,28 +170,11 @@ async def _lock_cursors(
     return own[0], {shard_id: locked.get(shard_id, []) for shard_id in shard_ids}
 
 
-async def _lock_rows(
-    connection: HotConnection, groups: Sequence[Group], backlogs: Mapping[int, Sequence[LockedBacklog]]
-) -> None:
-    """Raises Aborted: a letter has come to a shard whose cursors are not locked."""
-    letters = [letter for group in groups for letter in group.letters]
-    if not {letter.shard_id for letter in letters} <= backlogs.keys():
-        raise Aborted("Messages were given up meanwhile; it is tried again.")
-    for shard_id, of_shard in backlogs.items():
-        in_shard = [letter for letter in letters if letter.shard_id == shard_id]
-        for backlog in of_shard:
-            if backlog.may_consume:
-                await backlog.look_ahead(connection, in_shard)
-        await lock_delivery_rows(connection, of_shard, in_shard)
-        for backlog in of_shard:
-            await backlog.ask_filter(connection, in_shard)
-
-
-def _chosen_of(step: Redrive, groups: Sequence[Group], backlogs: LockedBacklogs) -> list[Group]:
-    """Those that can be acted on, or were named; of some it is clear what becomes of them."""
+def _chosen_of(step: Redrive, groups: Sequence[Group]) -> list[Group]:
+    """Returns the groups that can be acted on or were named.  For some of them the outcome is known by then."""
     chosen = []
     for group in groups:
-        if is_outstanding(group, backlogs, step.now):
+        if group.is_outstanding:
             group.outcome = Outcome.OUTSTANDING
         elif step.chosen.takes_resolved and not group.letters:
             group.outcome = Outcome.EDITED
@@ -209,7 +187,7 @@ def _chosen_of(step: Redrive, groups: Sequence[Group], backlogs: LockedBacklogs)
 async def _decide(
     connection: HotConnection, step: Redrive, groups: Sequence[Group], own: LockedBacklog
 ) -> set[int]:
-    """Decide on the others; returns those that the log still has."""
+    """Decides the outcome of the other groups.  Returns the sequences that the log still has."""
     open_groups = [group for group in groups if group.outcome is None]
     if not open_groups:
         return set()
@@ -248,7 +226,7 @@ async def _decide(
 
 
 async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Sequence[Group]) -> None:
-    """Behind the locks of the cursors, as a retraction is: it is before all of this step or behind it."""
+    """Leaves retracted messages out.  A retraction locks the same cursors: it comes before or after this step."""
     open_seqs = [group.seq for group in groups if group.outcome is None]
     retracted = await read_retracted(connection, shard_id=shard_id, seqs=open_seqs)
     for group in groups:
@@ -257,7 +235,7 @@ async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Seq
 
 
 def _sources(own: LockedBacklog, backlogs: LockedBacklogs) -> list[LockedBacklog]:
-    """The backlogs that messages may be removed from."""
+    """Returns the backlogs from which messages may be removed."""
     of_letters = [backlog for of_shard in backlogs.values() for backlog in of_shard if backlog.may_consume]
     return of_letters if own in of_letters else [*of_letters, own]
 
@@ -273,7 +251,7 @@ def _again_in(group: Group, backlog: LockedBacklog, own: LockedBacklog) -> list[
 
 
 def _go_past(groups: Sequence[Group], own: LockedBacklog, sources: Sequence[LockedBacklog]) -> int:
-    """Let the cursors pass what is removed; returns how many groups they can all pass in this step."""
+    """Lets the cursors pass the messages to remove.  Returns how many groups they can all pass in this step."""
     count = len(groups)
     for backlog in sources:
         removed = [[*_letters_in(group, backlog), *_again_in(group, backlog, own)] for group in groups]
@@ -313,14 +291,8 @@ def _brings_back(
     lost = _lost(back, logged)
     if lost:
         yield put_back(step.shard_id, lost)
-    rows = PendingRows(
-        shard_id=step.shard_id,
-        subscription_id=step.chosen.subscription_id,
-        ordered=step.ordered,
-        next_seq=own.next_seq,
-        redriven=True,
-        messages=[Pending(group.seq, group.letters[0].source_publish_time, group.ordering_key) for group in back],
-    )
+    messages = [Located(group.seq, group.letters[0].source_publish_time, group.ordering_key) for group in back]
+    rows = own.pending_rows(messages, redriven=True)
     yield from rows.statements(attempt_ids, step.now)
     told = rows_of(
         None,
@@ -334,7 +306,7 @@ def _brings_back(
 
 
 def _tells(step: Redrive, groups: Sequence[Group]) -> Iterator[Bound]:
-    """Of what is sent."""
+    """Yields the journal entries of messages that are sent."""
     sent = [group.seq for group in groups if group.outcome is Outcome.SENT]
     if sent and step.recipient is not None:
         owner, where = step.chosen.subscription_id, step.recipient.name
@@ -343,12 +315,12 @@ def _tells(step: Redrive, groups: Sequence[Group]) -> Iterator[Bound]:
 
 
 def _key_of(letters: Sequence[Any]) -> str | None:
-    """Of a message that the log has no more: its letters have the same."""
+    """Returns the ordering key of a message that the log no longer has: its dead letters have the same."""
     return next((letter.ordering_key for letter in letters if letter.is_there), None)
 
 
 def _lost(groups: Sequence[Group], logged: Collection[int]) -> list[Group]:
-    """What comes back and is in the log no more."""
+    """Returns the groups that come back and are no longer in the log."""
     return [group for group in groups if group.outcome is Outcome.REDRIVEN and group.seq not in logged]
 
 
@@ -363,7 +335,7 @@ def _named(letters: Sequence[Any]) -> dict[str, Any]:
 async def list_dead_letter_subscriptions(
     connection: HotConnection, *, subscription_id: int, shard_ids: Sequence[int]
 ) -> list[tuple[int, str]]:
-    """The subscriptions that read the shards in which dead letters of one lie: id and name."""
+    """Returns id and name of the subscriptions that read the shards that have dead letters of a subscription."""
     asked = {"subscription_id": subscription_id, "source_shard_ids": list(shard_ids)}
     [rows] = await connection.run((_LIST_DEAD_LETTER_SUBSCRIPTIONS, asked))
     return [(row.subscription_id, row.name) for row in rows]

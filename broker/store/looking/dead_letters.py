@@ -14,8 +14,7 @@ from broker.domain.topic import DELETED_TOPIC
 from broker.store.driver import statements
 from broker.store.driver.by_shard import read_sharing
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.chosen_letters import ChosenGroups, read_chosen
-from broker.store.log.letter_groups import Group
+from broker.store.log.dead_letter_groups import ChosenGroups, Group, read_chosen
 
 _READ_LETTER_MESSAGES = statements.hot("read_letter_messages")
 

@@ -15,7 +15,7 @@ from broker.domain.subscription import Subscription
 from broker.filtering.body import MAX_BODY_BYTES
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.chosen_letters import resolved_of
+from broker.store.log.dead_letter_groups import resolved_of
 from broker.store.log.delivery_rows import delivery_row
 from broker.store.log.scheduled_messages import id_seqs_at, sequence_of
 

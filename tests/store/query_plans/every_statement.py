@@ -25,13 +25,12 @@ from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
     appending_by_row,
     bringing_back,
-    chosen_letters,
     copying,
+    dead_letter_groups,
     delivery_attempts,
     discard,
     edits,
     journal,
-    letter_groups,
     locked_backlog,
     log_walk,
     lost_letters,
@@ -105,10 +104,9 @@ MODULES = {
     "traces": traces,
     "purging": purging,
     "redrive": redrive,
-    "chosen_letters": chosen_letters,
+    "dead_letter_groups": dead_letter_groups,
     "lost_letters": lost_letters,
     "resend": resend,
-    "letter_groups": letter_groups,
     "discard": discard,
     "edits": edits,
     "retained_bytes": retained_bytes,
@@ -345,15 +343,15 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
         await letters.dead.nack(delivery)
         await source.execute(f"DELETE FROM message_batches WHERE shard_id = {source.shard_id} AND last_seq < 3")
         chosen = letters.wanted().chosen
-        await chosen_letters.count_chosen(
+        await dead_letter_groups.count_chosen(
             session, chosen, shard_ids=[source.shard_id], consumable=(), now=source.start
         )
-        await chosen_letters.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
+        await dead_letter_groups.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
         await redrive.list_dead_letter_subscriptions(
             session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id]
         )
-        groups = [letter_groups.Group(1, await letters.read(connection=session))]
-        await letter_groups.read_groups(session, source.shard_id, groups, groups)
+        groups = [dead_letter_groups.Group(1, await letters.read(connection=session))]
+        await dead_letter_groups.read_messages(session, source.shard_id, groups, groups)
         await letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
         await _discard(letters, session, chosen)
