@@ -107,7 +107,7 @@ def report_of(delivery: ReportedDelivery, now: datetime) -> DeliveryReport:
 
 
 def _with_delivery(report: DeliveryReport, row: DeliveryRow, ordinal: int, now: datetime) -> DeliveryReport:
-    """Add what the row of a message says about its last delivery."""
+    """Adds what the row of a message says about its last delivery."""
     is_blocked = row.state(ordinal, now) is DeliveryState.BLOCKED
     has_time = report.state in (DeliveryState.OUTSTANDING, DeliveryState.RETRYING)
     return replace(
@@ -119,7 +119,7 @@ def _with_delivery(report: DeliveryReport, row: DeliveryRow, ordinal: int, now: 
 
 
 def _unrecorded(delivery: ReportedDelivery, now: datetime) -> str:
-    """Seeks, purges, discards and expiries are in the journal of every subscription, which was searched before."""
+    """Explains a settled message without a record; the journal, which has seeks and purges, was searched before."""
     journal = delivery.subscription.journal
     kept = DEFAULT_RETENTION if journal is None else journal.retention
     if delivery.facts.publish_time < now - kept:

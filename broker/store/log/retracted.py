@@ -1,4 +1,4 @@
-"""What is known of messages that were retracted; this module alone writes `retracted_messages` (J6)."""
+"""Reads and writes `retracted_messages`, which no other module writes (J6)."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ Id = tuple[int, int]  # a shard, and what an id is made of
 
 
 async def read_retractions(connection: HotConnection, ids: Mapping[Id, int | None]) -> dict[Id, Retraction]:
-    """What is known of those of these messages that were retracted; each with its sequence, if it has one."""
+    """Returns the retractions of some messages, given by id with their sequences (None: still scheduled)."""
     asked = {
         "shard_ids": [shard_id for shard_id, _ in ids],
         "id_seqs": [id_seq for _, id_seq in ids],
@@ -59,13 +59,13 @@ def _retraction(row: Any) -> Retraction:
 
 
 async def read_retracted(connection: HotConnection, *, shard_id: int, seqs: Collection[int]) -> set[int]:
-    """Which of these were retracted."""
+    """Returns the sequences that were retracted."""
     [rows] = await connection.run((_READ_RETRACTED, {"shard_id": shard_id, "seqs": list(seqs)}))
     return {row.seq for row in rows}
 
 
 def insertions(retractions: Mapping[Id, Retraction]) -> Iterator[Bound]:
-    """What writes down all that one transaction has retracted."""
+    """Yields statements that store all retractions of one transaction."""
     of_shard: dict[int, dict[int, Retraction]] = {}
     for (shard_id, id_seq), made in retractions.items():
         of_shard.setdefault(shard_id, {})[id_seq] = made
@@ -96,13 +96,13 @@ def _states_json(made: Retraction) -> str | None:
 
 
 async def name_replacement(connection: HotConnection, *, of: Id, replacement: Id) -> None:
-    """Within the transaction that retracts it."""
+    """Stores the id of a replacement, within the transaction that retracts the message."""
     named = {"replacement_shard_id": replacement[0], "replacement_id_seq": replacement[1]}
     await connection.run((_NAME_REPLACEMENT, {"shard_id": of[0], "id_seq": of[1], **named}))
 
 
 async def delete_retractions(connection: Connection, *, now: datetime) -> int:
-    """Delete what is known of messages that the log would have no more, after a day.  Returns how many."""
+    """Deletes records of messages that the log would no longer have, after a day.  Returns how many."""
     is_distributed = (await find_engine(connection)).is_distributed
     statement = _DELETE_ON_NODES if is_distributed else _DELETE_RETRACTIONS
     return await run_behind_log(connection, statement, until=now - _KEPT)

@@ -1,13 +1,13 @@
-"""Retraction: messages are taken out of the log, in sequence with publishes and between claims (J6).
+"""Retracts messages: takes them out of the log, in sequence with publishes and between claims (J6).
 
-One transaction, of which the caller begins and ends the rest:
+The steps are part of a transaction that the caller begins and ends:
 
-    what is to come later never comes ──► lock all cursors of its shards ──► what the log has, and what was
-      retracted before ──► lock the rows that hold any of it ──► how it stands with each subscription ──► lock the
-      heads ──► take it out of the log, and out of the rows of those who do not have it just now
+    remove scheduled messages ──► lock all cursors of the shards ──► find the messages in the log, and earlier
+      retractions ──► lock the rows that hold the messages ──► read their states ──► lock the heads ──► remove the
+      messages from the log, and from the rows that no consumer has
 
-What is in the log no more nobody can claim, whatever refers to it: a cursor sought back, a snapshot, a row whose
-ack deadline passes (docs/decisions/0048).  So claims do not know of this.
+A message that is not in the log cannot be claimed, whatever refers to it: a cursor that a seek moved back, a
+snapshot, a row whose ack deadline passes (docs/decisions/0048).  So claims do not check for retractions.
 """
 
 from collections import defaultdict
@@ -45,7 +45,9 @@ _REMOVE_STRAGGLERS = statements.hot_of("remove_messages", "message_batches", "st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Messages of one topic.  `appends_to`: shards that the caller appends to afterwards, in the transaction."""
+    """Messages of one topic to retract.  `appends_to`: the shards to which the caller appends afterwards, in the
+    same transaction.
+    """
 
     ids: Sequence[Id]
     author: Author
@@ -55,7 +57,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`states`: of each subscription, by its name.  `woken`: those that may have something to claim now."""
+    """The result of a retraction.  `states`: by subscription name.  `woken`: the subscriptions for which messages
+    may be claimed now.
+    """
 
     outcomes: Mapping[Id, Outcome]
     states: Mapping[str, Mapping[Id, StateWhenRetracted]]
@@ -65,8 +69,10 @@ class Done:
 
 @dataclass(slots=True)
 class _Shard:
-    """What is found in one.  `messages`: by sequence, as locate_messages.sql has them; `states`: by subscription
-    and sequence; `returned`: rows, and what goes out of them.
+    """What was found in one shard.
+
+    `messages`: by sequence, the rows of locate_messages.sql.  `states`: by subscription and sequence.  `returned`:
+    rows, and the sequences that are taken out of them.
     """
 
     shard_id: int
@@ -77,10 +83,10 @@ class _Shard:
 
 
 async def retract(connection: HotConnection, asked: Asked) -> Done:
-    """Within the caller's transaction, which has read nothing of the log yet.
+    """Retracts messages within the caller's transaction, which has read nothing of the log yet.
 
-    Raises InvalidArgument (too many subscriptions for so many messages), Aborted (somebody else was at the same
-    messages).
+    Raises InvalidArgument (too many subscriptions for so many messages), Aborted (another transaction has changed
+    the same messages).
     """
     await connection.run((HOLD_RETENTION, {}))
     taken, seqs = await _resolved(connection, asked.ids)
@@ -100,7 +106,7 @@ async def retract(connection: HotConnection, asked: Asked) -> Done:
 
 
 async def _resolved(connection: HotConnection, ids: Sequence[Id]) -> tuple[set[Id], dict[Id, int]]:
-    """Those that were still to come, and do not any more; where the others stand, or would."""
+    """Removes the messages that were scheduled.  Returns these, and the sequences of the others."""
     later = [id_ for id_ in ids if id_[1] > FIRST_ID_SEQ]
     seqs = {id_: id_[1] for id_ in ids if id_[1] <= FIRST_ID_SEQ}
     if not later:
@@ -115,7 +121,7 @@ async def _resolved(connection: HotConnection, ids: Sequence[Id]) -> tuple[set[I
 async def _find(
     connection: HotConnection, ids: Sequence[Id], seqs: Mapping[Id, int], shards: Mapping[int, _Shard]
 ) -> tuple[dict[Id, Retraction], dict[int, int]]:
-    """What was retracted before, and the heads of the shards; the shards get what the log has."""
+    """Notes in each shard which messages its log has.  Returns the earlier retractions, and the heads."""
     where = {"shard_ids": [shard_id for shard_id, _ in seqs], "seqs": list(seqs.values())}
     *found, heads = await connection.run(
         *by_shard(connection, _LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": list(shards)})
@@ -130,7 +136,7 @@ async def _find(
 
 
 async def _lock_rows(connection: HotConnection, shard: _Shard) -> None:
-    """The rows that hold any of the messages: those of acks, of nacks and of the dead-letter forwarder wait."""
+    """Locks the rows that hold any of the messages, so that acks, nacks and the dead-letter forwarder wait."""
     await lock_delivery_rows(connection, shard.backlogs, list(shard.messages.values()))
 
 
@@ -149,7 +155,7 @@ async def _judge(connection: HotConnection, shard: _Shard, now: datetime) -> Non
 
 
 async def _ask_filters(connection: HotConnection, shard: _Shard) -> None:
-    """Of all subscriptions at once, as far as they have filters: a message was acked, or left out."""
+    """Reads for all subscriptions with filters at once which messages they match."""
     filtered = {backlog.subscription_id: backlog for backlog in shard.backlogs if backlog.has_filter}
     if not filtered or not shard.messages:
         return
@@ -175,7 +181,7 @@ async def _write(
     seqs: Mapping[Id, int],
     shards: Mapping[int, _Shard],
 ) -> dict[Id, Retraction]:
-    """Raises Aborted: not all of it was there any more."""
+    """Raises Aborted (some of the messages are no longer in the log)."""
     changed = {shard_id for shard_id, shard in shards.items() if shard.messages} | {each for each, _ in taken}
     if not changed:
         return {}
@@ -233,12 +239,12 @@ def _out_of_rows(shard: _Shard, now: datetime) -> Iterator[Bound]:
 
 
 def _goes_on(row: Any, ordinals: Collection[int]) -> bool:
-    """A row whose deadline has passed keeps its time: what else comes back of it has its retry delay to come."""
+    """Whether what is left of a row is delivered without a retry delay, as its deadline has not passed."""
     return row.status != "delivering" and row.open.index("1") in ordinals
 
 
 def _first_back(row: Any) -> int:
-    """The first message that has come back while others of its key are out."""
+    """Returns the ordinal of the first message that came back while others of its key are out."""
     return int(row.open.find("1", row.out_count))
 
 
@@ -275,7 +281,7 @@ def _made(asked: Asked, id_: Id, seq: int | None, shard: _Shard | None, head: in
 
 
 def _told(shard: _Shard, asked: Asked) -> Iterator[Bound]:
-    """In the journal, of every subscription that would have got it, or got it again."""
+    """Yields journal entries for every subscription that would have received a message, or received it again."""
     rows: list[Row] = []
     for subscription_id, states in shard.states.items():
         left = ranges_of(sorted(seq for seq, state in states.items() if state is not StateWhenRetracted.SETTLED))
@@ -307,7 +313,7 @@ def _outcome(
 def _by_name(
     ids: Sequence[Id], seqs: Mapping[Id, int], known: Mapping[Id, Retraction], shards: Mapping[int, _Shard]
 ) -> dict[str, dict[Id, StateWhenRetracted]]:
-    """Also of what was retracted before: as it stood then."""
+    """Returns states by subscription name, for earlier retractions those of that time."""
     states: dict[str, dict[Id, StateWhenRetracted]] = {}
     for id_ in ids:
         if id_ not in seqs:
