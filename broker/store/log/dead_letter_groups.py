@@ -206,7 +206,8 @@ async def judge(
         await lock_delivery_rows(connection, of_shard, letters, locked=locked)
         for backlog in of_shard:
             await backlog.ask_filter(connection, letters)
-    topics = await read_letter_topics(connection, list(backlogs))
+    shard_ids = sorted({letter.shard_id for group in groups for letter in group.letters})
+    topics = await read_letter_topics(connection, shard_ids)
     for group in groups:
         newest_first = sorted(group.letters, key=lambda letter: letter.publish_time, reverse=True)
         states = [dead_letter_state(letter, backlogs, topics, now) for letter in newest_first]
