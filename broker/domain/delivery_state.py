@@ -69,8 +69,9 @@ class DeliveryRow:
 
     `due_at`: when the ack deadline passes, or the messages are redelivered (None: exhausted).  Of a key, the first
     `out_count` messages went out together, the others came back, after so many attempts each (`attempt_numbers`);
-    `waiting` are ranges of sequences that wait for the key in the log, before the cursor.  `redriven`: its messages
-    are delivered however old they are.
+    `waiting` are ranges of sequences that wait for the key in the log, before the cursor.  `redriven`: they are
+    delivered however old they are.  Reports also read when the messages were last delivered (`delivered_at`) and
+    how that attempt failed (`failure`).
     """
 
     status: str
@@ -83,6 +84,8 @@ class DeliveryRow:
     attempt_numbers: Sequence[int] = ()
     waiting: Sequence[tuple[int, int]] = ()
     redriven: bool = False
+    delivered_at: datetime | None = None
+    failure: str | None = None
     head: int = field(init=False)  # ordinal of the first message that is not acked; -1: all are
 
     def __post_init__(self) -> None:
@@ -172,9 +175,10 @@ class DeliveryFacts:
             return self.row.redriven
         return self.waits_for_key and self.key_row is not None and self.key_row.redriven
 
-    def is_past(self, retained_since: datetime, now: datetime) -> bool:
-        """Whether the retention has passed, or its time to live."""
-        return self.publish_time < retained_since or (self.expires_at is not None and self.expires_at <= now)
+    def is_too_old(self, retained_since: datetime, now: datetime) -> bool:
+        """Whether the retention or its time to live keeps it from being delivered again."""
+        is_past = self.publish_time < retained_since or (self.expires_at is not None and self.expires_at <= now)
+        return is_past and not self.is_redriven
 
 
 def delivery_state(facts: DeliveryFacts, *, retained_since: datetime, now: datetime) -> DeliveryState:
@@ -198,6 +202,6 @@ def delivery_state(facts: DeliveryFacts, *, retained_since: datetime, now: datet
         state = DeliveryState.SETTLED
     if not facts.matches:
         return DeliveryState.FILTERED
-    if state in BACKLOG and not facts.is_redriven and facts.is_past(retained_since, now):
+    if state in BACKLOG and facts.is_too_old(retained_since, now):
         return DeliveryState.EXPIRED
     return state

@@ -14,31 +14,36 @@ MAX_RETRACTED = 1_000  # messages of one call
 MAX_ANSWERS = 100_000  # of one call: so many messages times so many subscriptions
 
 
-class Standing(StrEnum):
-    """How a message stood with a subscription when it was retracted; nobody gets it from then on."""
+class StateWhenRetracted(StrEnum):
+    """The delivery state of a message when it was retracted, as answers and `retracted_messages` have it."""
 
-    IN_TIME = "neverHandedOut"
-    RETURNED = "returned"  # it was handed out, and had come back
-    OUTSTANDING = "outstanding"  # somebody has it, and may ack it
-    DONE_WITH = "settled"  # it was acknowledged, given up, or passed by a seek
+    NEVER_DELIVERED = "neverHandedOut"
+    RETURNED = "returned"  # it was delivered, and would have been redelivered
+    OUTSTANDING = "outstanding"  # a consumer has it, and may ack it
+    SETTLED = "settled"  # it was acknowledged or dead-lettered, or a seek has passed it
 
 
-def standing_of(state: DeliveryState, attempts: int) -> Standing | None:
-    """What is told of a message that stands so, after so many attempts (None: it was never the subscription's)."""
+def state_when_retracted(state: DeliveryState, attempts: int) -> StateWhenRetracted | None:
+    """Returns what is recorded of a message in a state, after so many attempts.
+
+    None: it was published before the subscription was created.
+    """
     if state is DeliveryState.BEFORE_SUBSCRIPTION:
         return None
     if state is DeliveryState.OUTSTANDING:
-        return Standing.OUTSTANDING
+        return StateWhenRetracted.OUTSTANDING
     if state is DeliveryState.SETTLED:
-        return Standing.DONE_WITH
-    return Standing.RETURNED if attempts else Standing.IN_TIME
+        return StateWhenRetracted.SETTLED
+    return StateWhenRetracted.RETURNED if attempts else StateWhenRetracted.NEVER_DELIVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retraction:
-    """That a message was retracted, and when.  `head`: the last message that was published before that.
-    `standings`: by subscription, where it was not in time.  `replaced_by`: shard and number of what was published
-    in its place.  `cancelled`: it was a scheduled message, and was cancelled before its time came.
+    """The record that a message was retracted.  `head`: the last message that was published before that.
+
+    `states` has the subscriptions to which the message had been delivered.  `replaced_by`: shard and number of the
+    message that was published in its place.  `cancelled`: it was a scheduled message that was cancelled before its
+    time came.
     """
 
     shard_id: int
@@ -47,20 +52,20 @@ class Retraction:
     retracted_at: datetime
     by: str
     head: int
-    standings: Mapping[int, Standing]
+    states: Mapping[int, StateWhenRetracted]
     replaced_by: tuple[int, int] | None = None
     cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retracted:
-    """What became of the messages of a call, by their ids; and how each stood, by the names of the subscriptions.
+    """The outcome for each message of a call, by id, and its state in each subscription, by name.
 
-    `replacement`: the id of what stands in their place.
+    `replacement`: the id of the message that was published in their place.
     """
 
     outcomes: Mapping[str, Outcome]
-    standings: Mapping[str, Mapping[str, Standing]]
+    states: Mapping[str, Mapping[str, StateWhenRetracted]]
     replacement: str = ""
 
 

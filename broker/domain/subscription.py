@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
 from broker.domain.api_json import JsonName
+from broker.domain.dead_letter_state import KEPT
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at
 from broker.domain.journal import Journal, check_journal
 from broker.domain.kept import check_kept, update_kept
-from broker.domain.letter_standing import KEPT
 from broker.domain.names import check_name, check_shape
 from broker.domain.pause import Pause, is_of_endpoint
 from broker.domain.priority import Priorities

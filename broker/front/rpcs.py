@@ -38,13 +38,14 @@ from broker.front.rest.handlers import (
     acknowledge,
     api_keys,
     audit_logs,
+    backlog_messages,
     consumers,
     copies,
     dead_letters,
+    delivery_reports,
     discards,
     edits,
     exports,
-    fates,
     filter_changes,
     filters,
     freezes,
@@ -65,7 +66,6 @@ from broker.front.rest.handlers import (
     schedules,
     seeks,
     settings,
-    standing_messages,
     tail,
     topic_messages,
     topic_publishers,
@@ -520,20 +520,23 @@ RPCS: Sequence[Row] = [
         name="GetMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
         # Lists only the subscriptions that the caller may get.
         needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),
-        rest=[Rest("GET", f"{TOPIC}/messages/*", "GetMessage", fates.get_message, PAGE)],
+        rest=[Rest("GET", f"{TOPIC}/messages/*", "GetMessage", delivery_reports.get_message, PAGE)],
         grpc=[],
     ),
     Row(
         name="FindMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
         needs=Needs(Need("pubsub.topics.list", on=On.ABOVE)),  # and ATTACH on the topic of the message
-        rest=[Rest("GET", f"{PROJECT}/messages/*", "FindMessage", fates.find_message, PAGE)],
+        rest=[Rest("GET", f"{PROJECT}/messages/*", "FindMessage", delivery_reports.find_message, PAGE)],
         grpc=[],
     ),
     Row(
         name="GetSubscriptionMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
         needs=Needs(Need("pubsub.subscriptions.get", on=On.ABOVE)),  # shows no message bodies
         rest=[
-            Rest("GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage", fates.get_subscription_message, ()),
+            Rest(
+                "GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage",
+                delivery_reports.get_subscription_message, (),
+            ),
         ],
         grpc=[],
     ),
@@ -543,7 +546,7 @@ RPCS: Sequence[Row] = [
         rest=[
             Rest(
                 "GET", f"{SUBSCRIPTION}/messages", "ListSubscriptionMessages",
-                standing_messages.list_messages, (*PAGE, "contains", "filter", "state"),
+                backlog_messages.list_messages, (*PAGE, "contains", "filter", "state"),
             ),
         ],
         grpc=[],

@@ -19,7 +19,7 @@ from broker.services.hot_transactions import in_hot_transaction
 from broker.services.permitted import AskPermission
 from broker.services.redrive import consumable
 from broker.services.subscriptions import existing_subscription
-from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_piles
+from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_dead_letter_subscriptions
 from broker.store.log.scheduled_messages import id_seqs_at, located
 from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.families import DISCARDED
@@ -124,8 +124,8 @@ class DiscardService:
 
     async def _consumable(self, asked: Discard, may_consume: AskPermission) -> frozenset[int]:
         async with self._database.hot() as hot:
-            piles = await find_piles(hot, asked)
-        return frozenset(await consumable(piles, may_consume))
+            found = await find_dead_letter_subscriptions(hot, asked)
+        return frozenset(await consumable(found, may_consume))
 
     async def _drop(self, asked: Discard) -> tuple[Mapping[str, Outcome], Sequence[str]]:
         outcomes: dict[str, Outcome] = {}

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.dead_letter_state import Resolution
 from broker.domain.edit import Edited, LetterEdit, check_edit
 from broker.domain.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound
 from broker.domain.journal import Author
-from broker.domain.letter_standing import Resolution
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
 from broker.domain.publish_limits import named
@@ -27,12 +27,12 @@ from broker.services.permitted import AskPermission
 from broker.services.private_shards import private_shard_of
 from broker.services.redrive import consumable
 from broker.services.subscriptions import attached_subscription
-from broker.store.log.chosen_letters import resolved_of
-from broker.store.log.discard import Discard, Done, find_letters, find_piles
+from broker.store.log.dead_letter_groups import resolved_of
+from broker.store.log.discard import Discard, Done, find_dead_letter_subscriptions, find_letters
 from broker.store.log.edits import Replacement, editable, replace_letter
 from broker.store.log.partitions import with_partitions
 from broker.store.log.scheduled_messages import located
-from broker.store.looking.fates import LoggedMessage, read_message
+from broker.store.looking.delivery_reports import LoggedMessage, read_message
 from broker.telemetry.log import fields_of
 
 _TRIES = 10  # each gets past many messages that stand before a letter
@@ -114,14 +114,14 @@ class EditService:
             letters = editable(letters)
             if not letters:
                 raise FailedPrecondition(_why_not(newest, edit))
-            piles = await find_piles(hot, asked)
+            found = await find_dead_letter_subscriptions(hot, asked)
             for letter in sorted(letters, key=lambda each: each.publish_time, reverse=True):
                 source = await read_message(hot, shard_id=letter.shard_id, id_seq=letter.seq)
                 if source is not None:
                     break
             else:
                 raise FailedPrecondition(_why_not(newest, edit))
-        return letters, source, frozenset(await consumable(piles, may_consume))
+        return letters, source, frozenset(await consumable(found, may_consume))
 
     async def _replace(self, wanted: Replacement) -> int:
         for _ in range(_TRIES):

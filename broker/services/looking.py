@@ -9,14 +9,14 @@ from broker.runtime.publish_rights import CheckPublisher
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, HasRoom, ResourceTurns
 from broker.runtime.tails import Tails
 from broker.runtime.turn_counts import TurnCounts
+from broker.services.backlog_messages import BacklogMessageService
 from broker.services.consumers import ConsumerService
 from broker.services.dead_letters import DeadLetterService
+from broker.services.delivery_reports import DeliveryReportService
 from broker.services.exports import ExportService
-from broker.services.fates import FateService
 from broker.services.filters import FilterService
 from broker.services.journal_tail import JournalTailService
 from broker.services.lag import LagService
-from broker.services.standing_messages import StandingMessageService
 from broker.services.tail import TailService
 from broker.services.topic_messages import TopicMessageService
 from broker.services.topic_publishers import TopicPublisherService
@@ -27,11 +27,11 @@ class LookingServices:
     """They share turns, by project."""
 
     dead_letters: DeadLetterService
-    fates: FateService
+    delivery_reports: DeliveryReportService
     filters: FilterService
     lag: LagService
     consumers: ConsumerService
-    standing_messages: StandingMessageService
+    backlog_messages: BacklogMessageService
     tail: TailService
     journal_tail: JournalTailService
     topic_messages: TopicMessageService
@@ -54,11 +54,11 @@ def make_looking(
     turns = ResourceTurns(at_once=LOOKING_AT_ONCE, counts=counts, has_room=has_room)
     return LookingServices(
         dead_letters=DeadLetterService(database, looks, clock, turns),
-        fates=FateService(database, clock, turns, records),
+        delivery_reports=DeliveryReportService(database, clock, turns, records),
         filters=FilterService(database, looks, clock, turns),
         lag=LagService(database, looks, clock, turns, check_publisher),
         consumers=ConsumerService(database, clock),
-        standing_messages=StandingMessageService(database, looks, clock, turns),
+        backlog_messages=BacklogMessageService(database, looks, clock, turns),
         tail=TailService(database, turns, tails),
         journal_tail=JournalTailService(database, turns, tails),
         topic_messages=TopicMessageService(database, looks, clock, turns),

@@ -16,8 +16,8 @@ from broker.services.permitted import AskPermission
 from broker.services.redrive import ChosenLetters, RedrivePlan, RedriveService
 from broker.services.subscriptions import attached_subscription
 from broker.store.driver.database import Database
-from broker.store.log.chosen_letters import count_letters
 from broker.store.log.copying import read_ends
+from broker.store.log.dead_letter_groups import count_letters
 from broker.store.log.push_replay import find_expired
 from broker.store.resources import subscriptions
 

@@ -18,8 +18,8 @@ from broker.services.filters import compiled
 from broker.services.operations import OperationService
 from broker.services.permitted import AskPermission, is_permitted
 from broker.services.subscriptions import existing_subscription
-from broker.store.log.chosen_letters import LetterCount, count_chosen
-from broker.store.log.redrive import list_piles
+from broker.store.log.dead_letter_groups import LetterCount, count_chosen
+from broker.store.log.redrive import list_dead_letter_subscriptions
 from broker.store.log.scheduled_messages import located
 
 
@@ -98,8 +98,8 @@ class RedriveService:
             now=self._clock.now(),
         )
         chosen = await self._located(chosen)
-        piles = await self._piles(subscription)
-        allowed = await consumable(piles, may_consume)
+        found = await self._dead_letter_subscriptions(subscription)
+        allowed = await consumable(found, may_consume)
         count = await self._count(subscription, chosen, allowed)
         return ChosenLetters(
             request=_stored(request, chosen, allowed, target),
@@ -107,7 +107,7 @@ class RedriveService:
             is_estimate=count.is_at_most,
             outstanding=count.outstanding,
             taken_from=sorted(allowed.values()),
-            left_alone=sorted(pile_name for pile, pile_name in piles if pile not in allowed),
+            left_alone=sorted(name for id_, name in found if id_ not in allowed),
         )
 
     async def _resources(self, name: str, target: str) -> tuple[Subscription, Topic | None]:
@@ -125,10 +125,10 @@ class RedriveService:
         async with self._database.hot() as hot:
             return replace(chosen, ids=await located(hot, chosen.ids))
 
-    async def _piles(self, subscription: Subscription) -> Sequence[tuple[int, str]]:
+    async def _dead_letter_subscriptions(self, subscription: Subscription) -> Sequence[tuple[int, str]]:
         """The subscriptions that may have its dead letters."""
         async with self._database.hot() as hot:
-            return await list_piles(
+            return await list_dead_letter_subscriptions(
                 hot, subscription_id=subscription.subscription_id, shard_ids=subscription.shard_ids
             )
 
@@ -151,6 +151,6 @@ def _stored(
     return stored
 
 
-async def consumable(piles: Iterable[tuple[int, str]], may_consume: AskPermission) -> dict[int, str]:
+async def consumable(subscriptions: Iterable[tuple[int, str]], may_consume: AskPermission) -> dict[int, str]:
     """Those of these subscriptions that letters may be taken out of."""
-    return {pile: name for pile, name in piles if await is_permitted(may_consume, name)}
+    return {id_: name for id_, name in subscriptions if await is_permitted(may_consume, name)}

@@ -204,12 +204,12 @@ def _stands_already(topic_name: str, id_: Id, done: Done) -> Id:
 
 async def _answer(given: dict[str, Id], done: Done, may_see: AskPermission) -> Retracted:
     """By the ids that may be of the topic."""
-    standings = {}
-    for name, some in sorted(done.standings.items()):
+    states = {}
+    for name, some in sorted(done.states.items()):
         if await is_permitted(may_see, name):
-            standings[name] = {text: some[id_] for text, id_ in given.items() if id_ in some}
+            states[name] = {text: some[id_] for text, id_ in given.items() if id_ in some}
     outcomes = {text: done.outcomes[id_] for text, id_ in given.items()}
-    return Retracted(outcomes=outcomes, standings=standings)
+    return Retracted(outcomes=outcomes, states=states)
 
 
 def _unknown(topic_name: str, text: str) -> NotFound:

@@ -31,7 +31,7 @@ HOMES = {
         "runtime/",
         "workers/push/",
         "domain/",
-        "services/fates.py",
+        "services/delivery_reports.py",
         "store/log/",
         "store/looking/journal.py",
     ),

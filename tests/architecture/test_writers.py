@@ -16,7 +16,7 @@ WRITERS = {
     "log/delivery_attempts.py",
     "log/finished_attempts.py",
     "log/pending_rows.py",
-    "log/piles.py",
+    "log/locked_backlog.py",
     "log/retraction.py",
     "log/split_parts.py",
     "resources/topic_logs.py",

@@ -13,7 +13,7 @@ from broker.store.driver import statements
 from broker.store.driver.by_shard import of_one_shard
 from broker.store.driver.database import Database
 from broker.store.driver.statements import Statement
-from broker.store.log import letters_on_nodes, piles_on_nodes, retracted, retraction
+from broker.store.log import letters_on_nodes, locked_backlogs_on_nodes, retracted, retraction
 from broker.workers.retention_janitor import RetentionJanitor
 from tests.fixtures.citus import NEEDS_CITUS
 from tests.fixtures.core import make_core
@@ -28,25 +28,25 @@ _MANY = "about several shards: a task for each part of a table"
 _SENT = "made on the coordinator"
 _BY_SHARD = "sent for each shard"
 _TWO_STATEMENTS = "store/log/split_parts.py has two in its place"
-_OTHERS = "what runs it has others in its place: store/looking/lag.py, store/log/piles_on_nodes.py, …"
+_OTHERS = "what runs it has others in its place: store/looking/lag.py, store/log/locked_backlogs_on_nodes.py, …"
 
 # All others have a plan of one task, on the node of the shard.
 ELSEWHERE = {
-    "chosen_letters._COUNT_LETTERS": _MANY,
-    "chosen_letters._READ_LETTERS": _OTHERS,
-    "chosen_letters._READ_LETTER_TOPICS": _LOCAL,
+    "dead_letter_groups._COUNT_LETTERS": _MANY,
+    "dead_letter_groups._READ_LETTERS": _OTHERS,
+    "dead_letter_groups._READ_LETTER_TOPICS": _LOCAL,
     "copying._READ_ENDS": _MANY,
     "dead_letters._READ_LETTER_MESSAGES": _BY_SHARD,
     "delivery_attempts._MODIFY_ACK_DEADLINE": _TWO_STATEMENTS,
     "discard._FIND_LETTERS": _MANY,
     "discard._LOCATE_MESSAGES": _BY_SHARD,
-    "discard._NAME_PILES": _MANY,
+    "discard._LIST_SUBSCRIPTIONS_OF_SHARDS": _MANY,
     "discard._RESOLVE_LETTERS": _BY_SHARD,
     "passed._INSERT_EXPIRED": _SENT,
     "passed._INSERT_EXPIRED_OF_KEYS": _SENT,
     "passed._INSERT_GONE": _SENT,
-    "fates._FIND_LETTERS": _MANY,
-    "fates._MATCH_MESSAGE": _LOCAL,
+    "delivery_reports._FIND_LETTERS": _MANY,
+    "delivery_reports._MATCH_MESSAGE": _LOCAL,
     "figures._LIST_OLDEST_TOPICS": _LOCAL,
     "figures._READ_RETAINED": _MANY,
     "journal._INSERT_JOURNAL": _SENT,
@@ -55,17 +55,17 @@ ELSEWHERE = {
     "lag._LIST_NAMES": _LOCAL,
     "lag._READ_ACTIVITY": _LOCAL,
     "lag._READ_LAG": _MANY,
-    "letter_groups._READ_BODIES": _BY_SHARD,
+    "dead_letter_groups._READ_BODIES": _BY_SHARD,
     "lost_letters._COPY_LETTERS": _OTHERS,
-    "piles._LOCK_PILES": _OTHERS,
-    "piles._MATCH_LETTERS": _BY_SHARD,
-    "piles._READ_PILES": _OTHERS,
+    "locked_backlog._LOCK_BACKLOGS": _OTHERS,
+    "locked_backlog._MATCH_LETTERS": _BY_SHARD,
+    "locked_backlog._READ_BACKLOGS": _OTHERS,
     "purging._READ_OLDEST_STANDING": _MANY,
     "push_replay._FIND_GIVEN_UP": _MANY,
     "push_replay._LOCATE_MESSAGES": _BY_SHARD,
     "readers._COUNT_STILL_OUT": _MANY,
     "redrive._FORGET_LETTERS": _BY_SHARD,
-    "redrive._LIST_PILES": _MANY,
+    "redrive._LIST_DEAD_LETTER_SUBSCRIPTIONS": _MANY,
     "redrive._READ_LETTER_SHARDS": _MANY,
     "resend._LOCATE_MESSAGES": _BY_SHARD,
     "retained_bytes._READ_KEEPERS": _LOCAL,
@@ -147,8 +147,8 @@ _SOME = {
 @pytest.mark.parametrize(
     "statement",
     [
-        piles_on_nodes._LOCK_PILES_OF_SHARD,
-        piles_on_nodes._READ_PILES_OF_SHARD,
+        locked_backlogs_on_nodes._LOCK_BACKLOGS_OF_SHARD,
+        locked_backlogs_on_nodes._READ_BACKLOGS_OF_SHARD,
         letters_on_nodes._PUT_BACK_LETTERS,
         of_one_shard(letters_on_nodes._MATCH_LETTERS),
         *(of_one_shard(each) for each in (retraction._TAKE_SCHEDULED_MESSAGES, retraction._READ_SEQUENCES)),

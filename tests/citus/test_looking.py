@@ -47,9 +47,9 @@ async def test_lags_of_a_project_are_those_of_all_shards(rest: Rest) -> None:
     assert (await _lag(rest, "ordered"))["undeliveredMessages"] == 9
 
 
-async def _fate(rest: Rest, message_id: str) -> Json:
-    [fate] = (await rest.ok("GET", f"{rest.topic()}/messages/{message_id}"))["subscriptions"]
-    return dict(fate)
+async def _report(rest: Rest, message_id: str) -> Json:
+    [report] = (await rest.ok("GET", f"{rest.topic()}/messages/{message_id}"))["subscriptions"]
+    return dict(report)
 
 
 async def test_what_became_of_messages_and_the_letters_among_them(rest: Rest) -> None:
@@ -59,7 +59,7 @@ async def test_what_became_of_messages_and_the_letters_among_them(rest: Rest) ->
     policy = {"deadLetterTopic": rest.topic("letters"), "maxDeliveryAttempts": 5}
     await rest.create_subscription(deadLetterPolicy=policy)
     ids = await _publish(rest, 8)
-    assert {(await _fate(rest, id_))["state"] for id_ in ids} == {"WAITING"}
+    assert {(await _report(rest, id_))["state"] for id_ in ids} == {"WAITING"}
     received = await _all(rest, 8)
     given_up, rest_of_them = received[:6], received[6:]
     await rest.acknowledge(rest_of_them)
@@ -81,7 +81,7 @@ async def test_what_became_of_messages_and_the_letters_among_them(rest: Rest) ->
         params["pageToken"] = page["nextPageToken"]
     assert sorted(_data(letter) for letter in pages) == sorted(text(each) for each in given_up)
     by_id = {each["message"]["messageId"]: each for each in received}
-    states = {id_: (await _fate(rest, id_))["state"] for id_ in by_id}
+    states = {id_: (await _report(rest, id_))["state"] for id_ in by_id}
     assert sorted(states.values()) == ["ACKNOWLEDGED"] * 2 + ["DEAD_LETTERED"] * 6
     await rest.acknowledge(await _all(rest, 6, "pile"), "pile")
     answer = await rest.ok("GET", path, params={"groupBy": "reason"})

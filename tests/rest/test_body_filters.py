@@ -33,8 +33,8 @@ async def test_a_filter_on_the_body_decides_what_is_delivered_and_what_is_told_o
     waiting = await rest.ok("GET", f"{rest.subscription()}/messages", params={"filter": "body.order.total < 1000"})
     assert totals(waiting["messages"]) == [101]
     assert totals(await rest.drain()) == [101, 1e6]
-    fates = [await rest.ok("GET", f"{rest.topic()}/messages/{id_}") for id_ in ids]
-    states = [fate["subscriptions"][0]["state"] for fate in fates]
+    reports = [await rest.ok("GET", f"{rest.topic()}/messages/{id_}") for id_ in ids]
+    states = [report["subscriptions"][0]["state"] for report in reports]
     assert states == ["FILTERED", "ACKNOWLEDGED", "FILTERED", "FILTERED", "ACKNOWLEDGED"]
 
 

@@ -309,9 +309,9 @@ async def test_what_became_of_a_message_that_waits_says_until_when_and_where_it_
         message_fields = ("messageId", "data", "attributes", "orderingKey")
         assert told["message"] == {name: shown[name] for name in message_fields}
         assert told["deliverTime"] == shown["deliverTime"]
-        [fate] = told["subscriptions"]
-        assert fate["state"] == "WAITING"
-        for verdict in (told["verdict"], fate["verdict"]):
+        [report] = told["subscriptions"]
+        assert report["state"] == "WAITING"
+        for verdict in (told["verdict"], report["verdict"]):
             assert shown["deliverTime"] in verdict
             assert f"/v1/{rest.topic()}/scheduled/{id_}" in verdict
     told = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")

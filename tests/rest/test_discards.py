@@ -42,8 +42,8 @@ async def test_each_id_has_its_answer(rest: Rest) -> None:
     outcomes = [each["outcome"] for each in answer["results"]]
     assert outcomes == ["discarded", "discarded", "discarded", "alreadySettled", "unknown", "unknown"]
     assert answer["counts"] == {"discarded": "3", "alreadySettled": "1", "unknown": "2"}
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{out}")
-    assert (fate["state"], fate["timeline"][-1]["answer"]) == ("DISCARDED", "discarded")
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{out}")
+    assert (report["state"], report["timeline"][-1]["answer"]) == ("DISCARDED", "discarded")
     assert [text(each) for each in await rest.drain("dead-sub")] == ["x"]
     assert await rest.drain() == []
 

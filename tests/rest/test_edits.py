@@ -80,8 +80,8 @@ async def test_what_fails_again_is_a_dead_letter_again(rest: Rest) -> None:
     assert (await redrive(rest))["response"]["redriven"] == "1"
     [received] = await rest.pull()
     assert (text(received), received["message"]["messageId"]) == ("mended", edited["messageId"])
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{edited['messageId']}")
-    assert [entry["event"] for entry in fate["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{edited['messageId']}")
+    assert [entry["event"] for entry in report["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
 
 
 async def test_a_seek_brings_it_back_and_one_to_a_snapshot_from_before_leaves_it_alone(rest: Rest) -> None:

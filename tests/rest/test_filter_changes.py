@@ -220,8 +220,8 @@ async def test_a_message_is_explained_by_the_filter_of_its_time(rest: Rest) -> N
         (before, f"It does not match the filter of the time when it was published: {PROD}"),
         (after, f"It does not match the filter: {TEST}"),
     ):
-        fate = await rest.ok("GET", f"{rest.subscription()}/messages/{message_id}")
-        assert (fate["state"], fate["verdict"]) == ("FILTERED", verdict)
+        report = await rest.ok("GET", f"{rest.subscription()}/messages/{message_id}")
+        assert (report["state"], report["verdict"]) == ("FILTERED", verdict)
 
 
 async def test_lists_counts_and_trials_ask_the_filter_of_each_message(rest: Rest) -> None:

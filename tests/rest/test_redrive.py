@@ -1,18 +1,31 @@
 """Redrive over REST: dead letters go back to the subscription that gave them up, and to nobody else (G2)."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from broker.app.broker import Broker
+from broker.app.config import AppConfig
+from tests.fixtures.access import StoppedClock
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 
-# A message becomes a dead letter after one delivery attempt.
-pytestmark = pytest.mark.own_broker(min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
+pytestmark = pytest.mark.own_broker
 
 
-async def _give_up(rest: Rest, *messages: str | Json, **fields: Any) -> list[str]:
+@pytest.fixture
+def broker(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """A message becomes a dead letter after one delivery attempt; tests set the clock ahead."""
+    monkeypatch.setattr(StoppedClock, "ahead", timedelta(0))
+    config = AppConfig(database_url=database_url, min_delivery_attempts=1, dead_letter_interval_seconds=0.05)
+    return Broker(config, make_clock=StoppedClock)
+
+
+async def _give_up(
+    rest: Rest, *messages: str | Json, topic_extensions: Json | None = None, **fields: Any
+) -> list[str]:
     """A subscription, a bystander, and messages that are dead letters of the first; their ids."""
-    await rest.create_topic()
+    await rest.create_topic(extensions=topic_extensions or {})
     await rest.create_topic("dead")
     await rest.create_subscription("dead-sub", "dead", enableMessageOrdering=bool(fields))
     policy = {"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 1}
@@ -85,6 +98,31 @@ async def test_a_message_that_is_named_comes_back_though_its_letter_was_dealt_wi
     ] == "2"
     assert [each["message"]["messageId"] for each in await rest.drain()] == [second, third]
     assert first not in {second, third}
+
+
+@pytest.mark.parametrize("has_been_tried", [False, True])
+@pytest.mark.parametrize("key", ["", "k"])
+async def test_what_was_sought_back_and_has_expired_since_is_delivered_all_the_same(
+    rest: Rest, key: str, has_been_tried: bool
+) -> None:
+    expiring = [
+        message(f"m{n}", {"broker-ttl": "3600s"}, **({"orderingKey": key} if key else {})) for n in range(3)
+    ]
+    options = {"enableMessageOrdering": True} if key else {}
+    ids = await _give_up(rest, *expiring, topic_extensions={"expiry": True}, retainAckedMessages=True, **options)
+    change = {"subscription": {}, "updateMask": "deadLetterPolicy"}
+    await rest.ok("PATCH", rest.subscription(), change)
+    await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2020-01-01T00:00:00Z"})
+    if has_been_tried:
+        received = await rest.pull()
+        assert [text(each) for each in received] == ["m0", "m1", "m2"]
+        await rest.modify_ack_deadline(received, 0)
+    StoppedClock.ahead = timedelta(hours=2)
+    ended = await _redrive(rest)
+    assert ended["metadata"]["counts"] == {"redriven": "3"}
+    received = await rest.drain()
+    assert [each["message"]["messageId"] for each in received] == ids
+    assert (await rest.drain(), await rest.drain("dead-sub")) == ([], [])
 
 
 async def test_the_order_of_a_key_is_kept_and_its_next_messages_wait(rest: Rest) -> None:
@@ -191,10 +229,10 @@ async def test_what_came_back_is_looked_at_as_what_waits(rest: Rest) -> None:
     await _redrive(rest, messageIds=[first])
     [listed] = (await rest.ok("GET", f"{rest.subscription()}/messages"))["messages"]
     assert (listed["message"]["messageId"], listed["state"], listed["deliveryAttempt"]) == (first, "WAITING", 0)
-    fates = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in (first, second)]
-    assert [fate["state"] for fate in fates] == ["WAITING", "DEAD_LETTERED"]
-    assert fates[0]["verdict"].startswith("It was redriven from the dead-letter topic")
-    assert [entry["event"] for entry in fates[0]["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
+    reports = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in (first, second)]
+    assert [report["state"] for report in reports] == ["WAITING", "DEAD_LETTERED"]
+    assert reports[0]["verdict"].startswith("It was redriven from the dead-letter topic")
+    assert [entry["event"] for entry in reports[0]["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
 
 
 async def test_letters_are_sent_to_another_topic_as_new_messages_and_nothing_comes_back(rest: Rest) -> None:
@@ -214,8 +252,8 @@ async def test_letters_are_sent_to_another_topic_as_new_messages_and_nothing_com
         of_key = [each["message"] for each in received if each["message"]["orderingKey"] == key]
         assert [one["attributes"] for one in of_key] == [{"n": str(n)} for n in range(3)]
     assert (await rest.pull(), await rest.pull("dead-sub"), await rest.pull("bystander")) == ([], [], [])
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[0]}")
-    assert (fate["state"], fate["verdict"].startswith(f"It was redriven to {rest.topic('elsewhere')} at ")) == (
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[0]}")
+    assert (report["state"], report["verdict"].startswith(f"It was redriven to {rest.topic('elsewhere')} at ")) == (
         "WITHDRAWN",
         True,
     )
@@ -232,8 +270,8 @@ async def test_what_was_retracted_neither_comes_back_nor_is_sent(rest: Rest, tar
     assert ended["metadata"]["counts"] == {"sent" if target else "redriven": "1", "retracted": "1"}
     assert ended["metadata"]["skipped"] == [{"messageId": retracted, "reason": "retracted"}]
     assert [text(each) for each in await rest.drain("reader" if target else "sub")] == ["kept"]
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{retracted}")
-    assert fate["state"] == "DEAD_LETTERED", "so it was, before"
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{retracted}")
+    assert report["state"] == "DEAD_LETTERED", "so it was, before"
 
 
 async def test_what_the_target_refuses_stays_a_dead_letter_and_is_named(rest: Rest) -> None:

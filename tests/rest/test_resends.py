@@ -24,8 +24,8 @@ async def test_what_was_acked_comes_once_more_under_its_id_and_to_nobody_else(re
     received = await rest.drain()
     assert [each["message"]["messageId"] for each in received] == [ids[0], ids[2]]
     assert await rest.pull("bystander") == []
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[2]}")
-    assert ("REPLAYED", "resent") in [(each["event"], each.get("answer")) for each in fate["timeline"]]
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[2]}")
+    assert ("REPLAYED", "resent") in [(each["event"], each.get("answer")) for each in report["timeline"]]
     assert [text(each) for each in await rest.drain()] == []
 
 

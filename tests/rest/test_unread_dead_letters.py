@@ -226,17 +226,17 @@ async def test_the_history_of_a_message_says_who_discarded_or_edited_its_dead_le
     discarded, edited = await given.give_up("a", "b")
     await rest.ok("POST", f"{rest.subscription()}:discard", {"messageIds": [discarded]})
     answer = await rest.ok("POST", f"{rest.subscription()}:editDeadLetter", {"messageId": edited})
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{discarded}")
-    assert (fate["state"], fate["deadLetterResolution"]) == ("DEAD_LETTERED", "discarded")
-    assert "The dead letter was discarded at 2" in fate["verdict"]
-    assert [(one["event"], one.get("answer")) for one in fate["timeline"]] == [
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{discarded}")
+    assert (report["state"], report["deadLetterResolution"]) == ("DEAD_LETTERED", "discarded")
+    assert "The dead letter was discarded at 2" in report["verdict"]
+    assert [(one["event"], one.get("answer")) for one in report["timeline"]] == [
         ("DEAD_LETTERED", "nack"),
         ("ACKED", "discarded"),
     ]
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{edited}")
-    assert (fate["deadLetterResolution"], fate["deadLetterSuccessorId"]) == ("edited", answer["messageId"])
-    assert fate["verdict"].endswith(f", and came back as message {answer['messageId']}.")
-    assert [(one["event"], one.get("answer")) for one in fate["timeline"]] == [
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{edited}")
+    assert (report["deadLetterResolution"], report["deadLetterSuccessorId"]) == ("edited", answer["messageId"])
+    assert report["verdict"].endswith(f", and came back as message {answer['messageId']}.")
+    assert [(one["event"], one.get("answer")) for one in report["timeline"]] == [
         ("DEAD_LETTERED", "nack"),
         ("WITHDRAWN", f"edited into {answer['messageId']}"),
     ]
@@ -244,8 +244,8 @@ async def test_the_history_of_a_message_says_who_discarded_or_edited_its_dead_le
     assert (why[0], f"came back as message {answer['messageId']}" in why[1]) == ("FAILED_PRECONDITION", True)
     assert (await given.run("redrive", messageIds=[edited]))["metadata"]["counts"] == {"edited": "1"}
     assert (await given.run("redrive", messageIds=[discarded]))["metadata"]["counts"] == {"redriven": "1"}
-    fate = await rest.ok("GET", f"{rest.subscription()}/messages/{discarded}")
-    assert [one["event"] for one in fate["timeline"]] == ["DEAD_LETTERED", "ACKED", "REDRIVEN"]
+    report = await rest.ok("GET", f"{rest.subscription()}/messages/{discarded}")
+    assert [one["event"] for one in report["timeline"]] == ["DEAD_LETTERED", "ACKED", "REDRIVEN"]
 
 
 async def test_while_nobody_subscribes_the_log_and_the_lag_say_so(

@@ -5,30 +5,30 @@ from datetime import datetime, timedelta
 from itertools import starmap
 from typing import Any
 
+from broker.domain.backlog_page import BacklogPage
 from broker.domain.delivery import Delivery
+from broker.domain.delivery_report import report_of, report_of_retracted, settled_by
 from broker.domain.delivery_state import DeliveryState
-from broker.domain.fate import fate_of, fate_of_retracted, settled_by
 from broker.domain.flow_control import FlowControl
 from broker.domain.lag import ShardLag
 from broker.domain.log_walk import LogWalk
 from broker.domain.position import Position
 from broker.domain.preview import Preview
 from broker.domain.redrive import END_OF_TIME, EVER, Chosen
-from broker.domain.standing_page import StandingPage
 from broker.domain.subscription import Subscription
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.outstanding import Outstanding
 from broker.store.log import cursors
-from broker.store.log.chosen_letters import count_chosen
-from broker.store.log.piles import Pile, lock_letters, lock_piles
+from broker.store.log.dead_letter_groups import count_chosen
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.previews import compare, read_holding
 from broker.store.log.purging import count_matching
 from broker.store.log.retracted import read_retractions
-from broker.store.looking.fates import LoggedMessage, read_facts, read_message
+from broker.store.looking.backlog_messages import Asked, list_messages
+from broker.store.looking.delivery_reports import LoggedMessage, read_deliveries, read_message
 from broker.store.looking.journal import read_settlement
 from broker.store.looking.lag import read_lag
 from broker.store.looking.readers import count_still_out
-from broker.store.looking.standing_messages import Asked, list_messages
 from tests.fixtures.log import Log
 
 
@@ -66,11 +66,15 @@ class Reports:
             if found is None:
                 retracted = (await read_retractions(session, {(shard_id, seq): seq}))[shard_id, seq]
                 found = LoggedMessage(shard_id, seq, retracted.publish_time, None, "{}", b"")
-            [facts] = await read_facts(session, message=found, subscriptions=[self.subscription], now=self.now)
-            fate = fate_of(facts, self.now) if retracted is None else fate_of_retracted(retracted, facts, self.now)
-            if fate.state in (DeliveryState.SETTLED, DeliveryState.RETRACTED):
-                fate = settled_by(fate, await read_settlement(session, **self._where, seq=seq))
-        return fate.state, None if fate.standing is None else fate.standing.attempt_number
+            [delivery] = await read_deliveries(session, message=found, subscriptions=[self.subscription])
+            report = (
+                report_of(delivery, self.now)
+                if retracted is None
+                else report_of_retracted(retracted, delivery, self.now)
+            )
+            if report.state in (DeliveryState.SETTLED, DeliveryState.RETRACTED):
+                report = settled_by(report, await read_settlement(session, **self._where, seq=seq))
+        return report.state, report.attempt_number
 
     async def listed(self) -> dict[int, tuple[str, int]]:
         """Returns state and attempt number of each message in the list of the backlog."""
@@ -82,7 +86,7 @@ class Reports:
             filter_path=None,
             log_path=self.subscription.filter_path,
             log_body_path=self.subscription.body_path,
-            page=StandingPage(1_000),
+            page=BacklogPage(1_000),
             now=self.now,
         )
         async with self.log.session() as session:
@@ -106,7 +110,7 @@ class Reports:
             )
         return position
 
-    async def held(self) -> tuple[Pile, list[Any]]:
+    async def held(self) -> tuple[LockedBacklog, list[Any]]:
         """Returns the backlog as operations read it, and the messages that it was asked about: all of the log."""
         async with self.log.session() as session:
             rows = await self.log.rows(
@@ -115,11 +119,13 @@ class Reports:
             )
             messages = list(starmap(_Logged, rows))
             own = (self.subscription.subscription_id, [self.log.shard_id])
-            piles = await lock_piles(session, shard_ids=[], own=own, consumable=(), now=self.now, locked=False)
-            [pile] = piles[self.log.shard_id]
-            await lock_letters(session, [pile], messages, locked=False)
-            await pile.ask_filter(session, messages)
-        return pile, messages
+            backlogs = await lock_backlogs(
+                session, shard_ids=[], own=own, consumable=(), now=self.now, locked=False
+            )
+            [backlog] = backlogs[self.log.shard_id]
+            await lock_delivery_rows(session, [backlog], messages, locked=False)
+            await backlog.ask_filter(session, messages)
+        return backlog, messages
 
     async def purgeable(self) -> int:
         """Returns how many messages a purge of everything says that it would drop."""

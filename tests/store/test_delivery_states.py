@@ -115,7 +115,9 @@ class DeliveryStates(RuleBasedStateMachine):
         ttl=st.sampled_from([None, None, 4, 13]),
     )
     def publish(self, data: st.DataObject, bigs: list[bool], ttl: int | None) -> None:
-        key = data.draw(st.sampled_from(self.keys))
+        self._publish(data.draw(st.sampled_from(self.keys)), bigs, ttl)
+
+    def _publish(self, key: str, bigs: list[bool], ttl: int | None) -> range:
         life = None if ttl is None or key else ttl * SECOND
         published = self.now
         first = len(self.model.messages) + 1
@@ -134,9 +136,13 @@ class DeliveryStates(RuleBasedStateMachine):
                 assert await append_messages(session, shard_id=self.log.shard_id, requests=[batch], now=published)
 
         self.runner.run(append())
+        return range(first, first + len(bigs))
 
     @rule(most=st.integers(1, 8))
     def pull(self, most: int) -> None:
+        self._deliver(most)
+
+    def _deliver(self, most: int) -> None:
         before = {m.seq: self.model.states(m, self.now) for m in self.messages}
         for delivery in self.runner.run(self._pull(most)):
             given = [self.model.messages[message.seq] for message in delivery.messages]
@@ -246,7 +252,9 @@ class DeliveryStates(RuleBasedStateMachine):
     @rule(data=st.data(), replays=st.booleans())
     def seek(self, data: st.DataObject, replays: bool) -> None:
         time = data.draw(st.sampled_from([m.published for m in self.messages] + [self.now + DAY]))
-        replay_since = self.now - self.retention if replays else None
+        self._seek(time, self.now - self.retention if replays else None)
+
+    def _seek(self, time: datetime, replay_since: datetime | None) -> None:
         self.runner.run(seek_to_time(self.log, time, now=self.now, replay_since=replay_since, ordered=self.ordered))
         self.model.seek(time, replay_since, self.now)
         self.deliveries.clear()
@@ -376,7 +384,7 @@ class DeliveryStates(RuleBasedStateMachine):
             ids = [(self.log.shard_id, message.seq) for message in chosen]
             async with open_transaction(self.database) as session:
                 done = await retract(session, Asked(ids=ids, author=NOBODY, now=self.now))
-            told = done.standings.get(self.log.subscription.name, {})
+            told = done.states.get(self.log.subscription.name, {})
             return {id_: told[id_] for id_ in ids if id_ in told}
 
         told = self.runner.run(act())
@@ -399,6 +407,9 @@ class DeliveryStates(RuleBasedStateMachine):
     @precondition(lambda self: any(m.exhausted for m in self.messages))
     @rule()
     def forward(self) -> None:
+        self._forward()
+
+    def _forward(self) -> None:
         async def act() -> int:
             policy = DeadLetterPolicy(dead_letter_topic=self.letters.dead.topic.name, max_delivery_attempts=100)
             subscription = replace(
@@ -427,7 +438,27 @@ class DeliveryStates(RuleBasedStateMachine):
     @rule()
     def redrive(self) -> None:
         """All letters are as nobody had them yet."""
+        self._redrive()
 
+    @precondition(lambda self: self._is_rare())
+    @rule(tried=st.integers(0, 8))
+    def redrive_what_has_expired_since_a_seek(self, tried: int) -> None:
+        """Ahead of the cursor, or in the rows of what was delivered again."""
+        seqs = self._publish("", [True, True], 13)
+        self._deliver(200)
+        for delivery in self.deliveries:
+            ordinals = [n for n, message in enumerate(delivery.messages) if message.seq in seqs]
+            if ordinals:
+                assert not self._modify(delivery, ordinals, self.now, "exhausted")
+                self.model.nack([self.model.messages[delivery.messages[n].seq] for n in ordinals], exhausted=True)
+        self._forward()
+        self._seek(min(m.published for m in self.messages), self.now - self.retention)
+        if tried:
+            self._deliver(tried)
+        self.now += 14 * SECOND
+        self._redrive()
+
+    def _redrive(self) -> None:
         async def act() -> Mapping[int, str]:
             chosen = {"max_messages": 500, "now": self.now}
             return (await self.letters.step(**chosen)).outcomes
@@ -437,14 +468,18 @@ class DeliveryStates(RuleBasedStateMachine):
         assert outcomes.keys() == {m.seq for m in meant}
         for message in meant:
             states = self.model.states(message, self.now)
+            if outcomes[message.seq] == "outstanding":  # its letter stays, for the consumer may not ack it
+                assert states == {"OUTSTANDING"}, (message, states)
+                assert self._is_past(message)
+                continue
             message.letters.clear()
             if states <= BACKLOG | {"FILTERED"}:
                 assert outcomes[message.seq] == "alreadyThere", (message, states)
-            elif outcomes[message.seq] == "redriven":
+                assert states == {"EXHAUSTED"} or not self._is_past(message), (message, states)
+            else:
+                assert outcomes[message.seq] == "redriven", (message, states)
                 message.start_over()
                 message.redriven = True
-            else:
-                assert states == {"EXPIRED"}, (message, states)
 
     # --- what is reported ---------------------------------------------------------------------------------------
 
@@ -487,11 +522,11 @@ class DeliveryStates(RuleBasedStateMachine):
         """What only records tell is settled."""
         if not self._begun():
             return
-        pile, messages = self.runner.run(self.reports.held())
+        backlog, messages = self.runner.run(self.reports.held())
         for logged in messages:
             states = self.model.states(self.model.messages[logged.seq], self.now)
             expected = {state if state in UNRECORDED else "SETTLED" for state in states}
-            state = pile.state(logged, self.now)
+            state = backlog.state(logged, self.now)
             assert state in expected or (states == {"EXPIRED"} and state == "SETTLED"), (state, states, logged.seq)
 
     @invariant()

@@ -11,7 +11,7 @@ from broker.domain.journal import NOBODY
 from broker.domain.outcome import Outcome
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN
-from broker.store.log import discard, piles
+from broker.store.log import discard, locked_backlog
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
@@ -80,7 +80,7 @@ async def test_what_came_back_and_what_waits_in_the_log_is_not_delivered(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what stands before it is, once; what stands too far behind is got at step by step."""
-    monkeypatch.setattr(piles, "MAX_PASSED", 3)
+    monkeypatch.setattr(locked_backlog, "MAX_PASSED", 3)
     await log.publish(*"abcdefgh")
     [delivery] = await log.pull(2)
     await log.nack(delivery)
@@ -131,7 +131,7 @@ async def test_letters_are_discarded_by_either_id_also_when_they_are_out(ordered
     left = await dead.pull(ordered=True, now=log.start + 2 * ACK_DEADLINE)
     assert texts(left) == ["b"]
     assert await log.pull(ordered=True) == []
-    assert await _discard(dead, 2) == [DISCARDED], "and of the pile itself"
+    assert await _discard(dead, 2) == [DISCARDED], "and of the subscription of the dead-letter topic itself"
     assert await _discard(log, 1, 2, consumable=_pile(ordered)) == [SETTLED] * 2
 
 
@@ -162,7 +162,7 @@ async def test_what_is_about_to_be_given_up_makes_no_letter(ordered: Letters, ke
 async def test_what_is_given_up_meanwhile_is_looked_for_among_the_letters(
     letters: Letters, monkeypatch: pytest.MonkeyPatch, rule: bool
 ) -> None:
-    """Without the second look it would be taken for discarded, and lie in the pile."""
+    """Without the second look it would be taken for discarded, and lie in the dead-letter topic."""
     log = letters.log
     await log.publish("a")
     [delivery] = await log.pull()

@@ -21,11 +21,11 @@ from hypothesis.stateful import (
 )
 
 from broker.domain.delivery import Delivery
+from broker.domain.delivery_report import DeliveryReport, report_of, settled_by
 from broker.domain.delivery_state import DeliveryState
-from broker.domain.fate import MessageFate, fate_of, settled_by
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.driver.database import Database
-from broker.store.looking.fates import count_before, read_facts, read_message
+from broker.store.looking.delivery_reports import count_before, read_deliveries, read_message
 from broker.store.looking.journal import read_settlement
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.state_machines import on_database, short_steps
@@ -55,7 +55,7 @@ class Message:
     def is_past(self, now: datetime) -> bool:
         return self.expires < now or self.until <= now
 
-    def fate(self, now: datetime) -> DeliveryState:
+    def state(self, now: datetime) -> DeliveryState:
         """What is to be told of it (F3)."""
         if self.acked:
             return DeliveryState.SETTLED
@@ -68,7 +68,7 @@ class Message:
 
     def may_be_dropped(self, now: datetime) -> bool:
         """A claim lets it go when it meets it, and only then."""
-        return self.ack_id is not None and not self.acked and self.fate(now) is DeliveryState.EXPIRED
+        return self.ack_id is not None and not self.acked and self.state(now) is DeliveryState.EXPIRED
 
 
 @dataclass
@@ -212,31 +212,29 @@ class Deliveries(RuleBasedStateMachine):
         self.looks += 1
         place = self.looks % len(self.model.messages)
         message = self.model.messages[f"m{place}"]
-        fate, before = self.runner.run(self._look(place + 1))
-        assert fate.state == message.fate(self.now)
-        assert fate.standing is None or fate.standing.attempt_number == message.attempts
+        report, before = self.runner.run(self._look(place + 1))
+        assert report.state == message.state(self.now)
+        assert report.attempt_number in (None, message.attempts)
         untouched = [
-            m for m in list(self.model.messages.values())[:place] if m.fate(self.now) is DeliveryState.WAITING
+            m for m in list(self.model.messages.values())[:place] if m.state(self.now) is DeliveryState.WAITING
         ]
-        assert before == (len(untouched) if fate.state is DeliveryState.WAITING else None)
+        assert before == (len(untouched) if report.state is DeliveryState.WAITING else None)
 
-    async def _look(self, seq: int) -> tuple[MessageFate, int | None]:
+    async def _look(self, seq: int) -> tuple[DeliveryReport, int | None]:
         async with self.log.session() as session:
             found = await read_message(session, shard_id=self.log.shard_id, id_seq=seq)
             assert found is not None
             assert found.data == b"m%d" % (seq - 1)
             subscriptions = [replace(self.log.subscription, message_retention=RETENTION)]
-            [facts] = await read_facts(session, message=found, subscriptions=subscriptions, now=self.now)
-            fate = fate_of(facts, self.now)
-            if (
-                fate.state is DeliveryState.SETTLED
-            ):  # what is past its retention is told by the journal once it was let go
+            [delivery] = await read_deliveries(session, message=found, subscriptions=subscriptions)
+            report = report_of(delivery, self.now)
+            if report.state is DeliveryState.SETTLED:  # a claim records messages past their retention
                 of = self.log.subscription.subscription_id
                 entry = await read_settlement(session, subscription_id=of, shard_id=self.log.shard_id, seq=seq)
-                fate = settled_by(fate, entry)
-            if fate.state is not DeliveryState.WAITING:
-                return fate, None
-            return fate, (await count_before(session, facts, now=self.now))[0]
+                report = settled_by(report, entry)
+            if report.state is not DeliveryState.WAITING:
+                return report, None
+            return report, (await count_before(session, delivery, now=self.now))[0]
 
     @invariant()
     def what_is_stored_is_what_is_out(self) -> None:

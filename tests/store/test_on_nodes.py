@@ -17,16 +17,16 @@ from broker.store.claim.request import Quiet
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
+    dead_letter_groups,
     dead_letter_work,
     finished_attempts,
-    letter_groups,
     pins,
     retained_bytes,
     scheduled_messages,
 )
-from broker.store.log.chosen_letters import read_letters
+from broker.store.log.dead_letter_groups import read_letters
+from broker.store.log.locked_backlog import lock_backlogs
 from broker.store.log.messages import append_messages, encode_messages
-from broker.store.log.piles import lock_piles
 from broker.store.log.redrive import _asked as asked_of
 from broker.store.log.redrive import redrive
 from broker.store.log.retraction import Asked, retract
@@ -354,10 +354,12 @@ async def test_which_cursors_are_locked(log: Log) -> None:
         found = []
         for on_nodes in (True, False):
             async with undone(log, on_nodes) as session:
-                locked = await lock_piles(
+                locked = await lock_backlogs(
                     session, shard_ids=shard_ids, own=of_own, consumable=[own[0]], now=log.start
                 )
-                found.append({shard_id: [pile.cursor for pile in piles] for shard_id, piles in locked.items()})
+                found.append(
+                    {shard_id: [backlog.cursor for backlog in backlogs] for shard_id, backlogs in locked.items()}
+                )
         assert found[0] == found[1]
         assert [*found[0]] == sorted(found[0])
 
@@ -399,7 +401,7 @@ async def test_which_letters_are_chosen_and_what_becomes_of_them(log: Log) -> No
 async def test_bodies_that_fill_a_step_are_cut_at_the_first_that_does_not_fit(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letter_groups, "_MAX_BYTES", 1)
+    monkeypatch.setattr(dead_letter_groups, "_MAX_BYTES", 1)
     letters = await make_letters(log)
     await letters.give_up("a", "b")
     await log.execute(f"DELETE FROM message_batches WHERE shard_id = {log.shard_id}")

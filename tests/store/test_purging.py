@@ -13,7 +13,7 @@ from broker.domain.message import NewMessage
 from broker.domain.outcome import Outcome
 from broker.domain.redrive import END_OF_TIME
 from broker.store.driver.statements import BEGIN, COMMIT
-from broker.store.log import piles
+from broker.store.log import locked_backlog
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.purging import Purged, PurgeStep, purge_matching, read_oldest_standing
@@ -76,7 +76,7 @@ async def test_what_matches_goes_and_the_rest_is_delivered_once(
     log: Log, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """Also where the cursor has far to go."""
-    monkeypatch.setattr(piles, "MAX_PASSED", 3)
+    monkeypatch.setattr(locked_backlog, "MAX_PASSED", 3)
     await _publish(log, *"aBcD")
     [delivery] = await log.pull(3)
     await log.acknowledge(delivery, [0])

@@ -165,9 +165,9 @@ async def test_what_is_acked_meanwhile_is_known_to_be(
     if not rule:
         then, next_of = push_replay._told, push_replay._next
 
-        async def told_early(connection: Any, step: Any, pile: Any) -> Any:
-            messages, rest = await next_of(connection, step, pile)
-            early = await then(connection, pile, messages)
+        async def told_early(connection: Any, step: Any, backlog: Any) -> Any:
+            messages, rest = await next_of(connection, step, backlog)
+            early = await then(connection, backlog, messages)
 
             async def known(*_: Any) -> Any:
                 return early

@@ -8,12 +8,12 @@ import pytest
 from broker.domain.delivery import Delivery
 from broker.domain.outcome import Outcome
 from broker.store.driver.locks import HOLD_RETENTION
-from broker.store.log import piles, redrive
+from broker.store.log import locked_backlog, redrive
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.retention import delete_unwanted, drop_partitions_behind
 from tests.fixtures.dead_letters import Letters, make_letters
-from tests.fixtures.log import SECOND, Log, make_log, texts
+from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log, texts
 from tests.store.interleavings.steps import changed, open_transaction, until_waiting
 
 HOUR = timedelta(hours=1)
@@ -128,7 +128,7 @@ async def test_the_cursor_of_a_pile_passes_what_is_not_chosen(
     letters: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when it is far: three messages a step."""
-    monkeypatch.setattr(piles, "MAX_PASSED", 3)
+    monkeypatch.setattr(locked_backlog, "MAX_PASSED", 3)
     await letters.give_up(*"abcdefgh")
     wanted = {"ids": [(letters.log.shard_id, seq) for seq in (5, 8)]}
     done = await letters.step(chosen=wanted)
@@ -193,6 +193,87 @@ async def test_what_is_out_again_after_a_seek_is_not_doubled(ordered: Letters, k
     assert await ordered.dead.pull(ordered=True) == []
 
 
+async def _redriven_once(letters: Letters, *data: str, now: datetime) -> None:
+    """These are all redriven, and delivered once each, in this order, as if for the first time."""
+    log = letters.log
+    assert await letters.redrive(now=now) == [Outcome.REDRIVEN] * len(data)
+    assert await log.rows("SELECT count(*) FROM dead_letters") == [(0,)]
+    deliveries = await log.pull(ordered=letters.ordered, now=now)
+    assert (texts(deliveries), {delivery.attempt_number for delivery in deliveries}) == ([*data], {1})
+    for delivery in deliveries:
+        await _acknowledge_in_order(log, delivery, now) if letters.ordered else await log.acknowledge(delivery)
+    assert await log.pull(ordered=letters.ordered, now=now) == []
+    assert await letters.dead.pull(ordered=letters.ordered, now=now) == []
+    assert await log.rows(f"SELECT next_seq FROM cursors WHERE shard_id = {log.shard_id}") == [(len(data) + 1,)]
+
+
+@pytest.mark.parametrize("where", ["ahead", "in a row", "in a row, and waiting for its key"])
+@pytest.mark.parametrize("key", ["", "k"])
+@pytest.mark.parametrize("age", ["time to live", "retention"])
+async def test_what_was_sought_back_and_has_expired_since_is_delivered(
+    log: Log, age: str, key: str, where: str
+) -> None:
+    letters = await make_letters(log, ordered=bool(key))
+    is_live = age == "time to live"
+    failed, now = log.start, log.start + 10 * SECOND
+    if not is_live:
+        failed, now = log.start + timedelta(days=6), log.start + timedelta(days=8)
+        async with log.database.connection() as connection:
+            await make_partitions_ahead(connection, now=failed)
+    await log.publish("a", "b", "c", key=key, ttl=5 * SECOND if is_live else None)
+    await letters.fail(now=failed)
+    await _seek_to_the_start(log)
+    if where != "ahead":
+        deliveries = await log.pull(3 if where == "in a row" else 1, ordered=bool(key), now=failed)
+        if where != "in a row":
+            deliveries += await log.pull(2, ordered=bool(key), now=failed)
+        for delivery in deliveries:
+            await log.nack(delivery, now=failed)
+    await _redriven_once(letters, "a", "b", "c", now=now)
+
+
+async def test_what_was_sought_back_and_is_in_the_log_no_more_is_delivered(letters: Letters) -> None:
+    later = await _give_up_and_drop(letters, "a", "b")
+    await _seek_to_the_start(letters.log)
+    await _redriven_once(letters, "a", "b", now=later)
+
+
+async def test_the_cursor_passes_what_precedes_an_expired_message_that_is_redriven(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it is far: three messages a step."""
+    monkeypatch.setattr(locked_backlog, "MAX_PASSED", 3)
+    log = letters.log
+    await log.publish(*"abcde", ttl=5 * SECOND)
+    await log.publish("f")
+    await log.publish(*"gh", ttl=5 * SECOND)
+    await letters.fail()
+    await _seek_to_the_start(log)
+    now = log.start + 10 * SECOND
+    wanted = {"ids": [(log.shard_id, seq) for seq in (2, 8)]}
+    done = await letters.step(chosen=wanted, now=now)
+    assert (done.outcomes, done.next_seq) == ({2: Outcome.REDRIVEN}, 8), "it goes on from there"
+    assert await letters.redrive(chosen=wanted, now=now) == [Outcome.REDRIVEN]
+    assert sorted(await _acked(log, now=now)) == ["b", "f", "h"], "the others expire as ever"
+    own = log.subscription.subscription_id
+    assert await log.rows(f"SELECT status FROM delivery_attempts WHERE subscription_id = {own}") == []
+
+
+async def test_what_expires_while_a_consumer_has_it_again_keeps_its_letter(ordered: Letters) -> None:
+    """Until its ack deadline has passed."""
+    log = ordered.log
+    await log.publish("a", "b", key="k", ttl=5 * SECOND)
+    await ordered.fail()
+    await _seek_to_the_start(log)
+    [delivery] = await log.pull(ordered=True)
+    while_out = log.start + 6 * SECOND
+    assert await ordered.redrive(now=while_out) == [Outcome.OUTSTANDING] * 2
+    assert await log.rows("SELECT count(*) FROM dead_letters") == [(2,)]
+    await log.nack(delivery, [1], now=while_out)
+    assert await ordered.redrive(now=while_out) == [Outcome.OUTSTANDING] * 2, "one would void the other's ack id"
+    await _redriven_once(ordered, "a", "b", now=log.start + ACK_DEADLINE + SECOND)
+
+
 async def test_a_message_with_two_letters_comes_back_once(letters: Letters) -> None:
     log = letters.log
     await letters.give_up("a")
@@ -205,17 +286,17 @@ async def test_a_message_with_two_letters_comes_back_once(letters: Letters) -> N
 
 
 async def test_cursors_are_locked_in_one_order_whosever_they_are(log: Log) -> None:
-    """Were its own locked first, who has the pile's and needs both would wait for it, and it for them."""
+    """Were its own locked first, two transactions that need both cursors could wait for each other."""
     letters = await make_letters(await make_log(log.database, log.start, "younger"), dead=log)
     source = letters.log
     assert log.shard_id < source.shard_id
     await letters.give_up("a")
     async with open_transaction(log.database) as other:
-        await piles.lock_piles(other, shard_ids=[log.shard_id], consumable=(), now=log.start)
+        await locked_backlog.lock_backlogs(other, shard_ids=[log.shard_id], consumable=(), now=log.start)
         redriving = asyncio.create_task(letters.redrive())
         await until_waiting(log.database)
         own = source.subscription.subscription_id, [source.shard_id]
-        await piles.lock_piles(other, shard_ids=[], own=own, consumable=(), now=log.start)
+        await locked_backlog.lock_backlogs(other, shard_ids=[], own=own, consumable=(), now=log.start)
     assert await redriving == [Outcome.REDRIVEN]
 
 

@@ -12,7 +12,7 @@ from broker.domain.journal import NOBODY
 from broker.domain.outcome import Outcome
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
-from broker.store.log import piles
+from broker.store.log import locked_backlog
 from broker.store.log.delivery_attempts import acknowledge_in_order
 from broker.store.log.resend import Resend, resend
 from broker.store.resources import subscriptions
@@ -88,7 +88,7 @@ async def test_what_nobody_retains_and_what_the_filter_does_not_match_is_said(lo
 
 
 async def test_what_is_older_than_the_subscription_is_its_own_once_it_is_resent(log: Log) -> None:
-    """Else a dead letter that was resent to a younger pile, and dealt with, would come back."""
+    """Else a dead letter that was resent to a younger subscription, and dealt with, would come back."""
     letters = await make_letters(log)
     await letters.give_up("a", "b")
     older = letters.dead.subscription
@@ -118,7 +118,9 @@ async def test_an_ack_of_the_same_keys_does_not_wait_in_a_circle(
     if not rule:
         held = "OR d.ordering_key = ANY (%(ordering_keys)s::text[])".replace("%(ordering_keys)s", "$4")
         monkeypatch.setattr(
-            piles, "_LOCK_HOLDING_ATTEMPTS", changed(piles._LOCK_HOLDING_ATTEMPTS, held, "OR false AND $4 IS NULL")
+            locked_backlog,
+            "_LOCK_HOLDING_ATTEMPTS",
+            changed(locked_backlog._LOCK_HOLDING_ATTEMPTS, held, "OR false AND $4 IS NULL"),
         )
     log.subscription = replace(log.subscription, enable_message_ordering=True)
     await log.execute("UPDATE subscriptions SET enable_message_ordering = true")

@@ -22,7 +22,7 @@ from broker.runtime.tasks import Tasks
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
-from broker.store.log import letter_groups
+from broker.store.log import dead_letter_groups
 from broker.store.resources import operations as store
 from broker.workers.operations import runner as runner_module
 from broker.workers.operations.redrive import RedriveKind
@@ -189,7 +189,7 @@ async def test_what_is_sent_to_another_topic_is_there_once_however_often_it_dies
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order of each key, and nothing of it comes back; a step sends fewer than it has seen to, by bytes."""
-    monkeypatch.setattr(letter_groups, "_MAX_BYTES", 30)
+    monkeypatch.setattr(dead_letter_groups, "_MAX_BYTES", 30)
     log = office.letters.log
     other = await make_log(office.database, log.start, "elsewhere")
     dice = random.Random(SEED)

@@ -1,4 +1,4 @@
-"""Messages that a subscription is done with become to be delivered once more (G2)."""
+"""Delivers messages once more that a subscription has settled (G2)."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,31 +9,28 @@ from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.journal import journal_statement
-from broker.store.log.pending_rows import Pending, PendingRows
-from broker.store.log.piles import Pile
+from broker.store.log.locked_backlog import LockedBacklog
 
 _LOWER_FIRST_SEQ = statements.hot("lower_first_seq")
 
 
 def brought_back(
-    pile: Pile, messages: Sequence[Any], author: Author, answer: str, attempt_ids: AttemptIds, now: datetime
+    backlog: LockedBacklog,
+    messages: Sequence[Any],
+    author: Author,
+    answer: str,
+    attempt_ids: AttemptIds,
+    now: datetime,
 ) -> list[Bound]:
-    """What does it: of messages that the log has, in its order, behind the cursor, and not in any row of the
-    subscription; its cursor and the rows of their keys are locked.  `answer`: of the journal's REPLAYED.
+    """Returns statements for messages that the log has, in its order, that the cursor has passed, and that are in
+    no row.  The rows of their ordering keys are locked.  `answer`: of the entry REPLAYED in the journal.
     """
-    rows = PendingRows(
-        shard_id=pile.shard_id,
-        subscription_id=pile.subscription_id,
-        ordered=pile.cursor.ordered,
-        next_seq=pile.cursor.next_seq,
-        redriven=True,
-        messages=[Pending(message.seq, message.publish_time, message.ordering_key) for message in messages],
-    )
+    rows = backlog.pending_rows(messages, redriven=True)
     seqs = ranges_of(message.seq for message in messages)
-    told = rows_of(None, pile.subscription_id, Event.REPLAYED, 0, seqs, author=author, answer=answer)
-    writes = [*rows.statements(attempt_ids, now), journal_statement(pile.shard_id, list(told), now)]
-    first_seq = pile.cursor.first_seq
+    told = rows_of(None, backlog.subscription_id, Event.REPLAYED, 0, seqs, author=author, answer=answer)
+    writes = [*rows.statements(attempt_ids, now), journal_statement(backlog.shard_id, list(told), now)]
+    first_seq = backlog.cursor.first_seq
     if first_seq is not None and messages[0].seq < first_seq:  # as after a seek: else it would never have had it
-        where = {"shard_id": pile.shard_id, "subscription_id": pile.subscription_id}
+        where = {"shard_id": backlog.shard_id, "subscription_id": backlog.subscription_id}
         writes.append((_LOWER_FIRST_SEQ, where | {"seq": messages[0].seq}))
     return writes

@@ -1,8 +1,8 @@
-"""Discard: messages are dropped that a subscription has out, or that lie among its dead letters (G2).
+"""Discards messages that a subscription has in its backlog, or among its dead letters (G2).
 
-One transaction, of which the caller begins and ends the rest.  Which cursors it needs is found first; they are
-locked at once and in one order, then it is found again what there is: a letter that was made, or has come back,
-meanwhile is seen.
+The steps are part of a transaction that the caller begins and ends.  It first finds which cursors it needs, and
+locks them at once, in the one order.  Then it reads the messages and dead letters again, so that it sees a dead
+letter that was made, or that came back, in the meantime.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,23 +11,23 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from broker.domain.dead_letter_state import Resolution, can_be_acted_on
 from broker.domain.discard import IN_TURN
 from broker.domain.errors import Aborted
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
-from broker.domain.letter_standing import Resolution, can_be_acted_on
 from broker.domain.outcome import Outcome
 from broker.domain.redrive import Chosen
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.chosen_letters import Piles, read_chosen, read_letter_topics, standing_of
+from broker.store.log.dead_letter_groups import LockedBacklogs, dead_letter_state, read_chosen, read_letter_topics
 from broker.store.log.journal import journal_statement
-from broker.store.log.piles import Pile, lock_letters, lock_piles
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _FIND_LETTERS = statements.hot("find_letters")
-_NAME_PILES = statements.hot("name_piles")
+_LIST_SUBSCRIPTIONS_OF_SHARDS = statements.hot("list_subscriptions_of_shards")
 _RESOLVE_LETTERS = statements.hot("resolve_letters")
 
 Id = tuple[int, int]  # shard, sequence
@@ -35,8 +35,10 @@ Id = tuple[int, int]  # shard, sequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
-    """Of a subscription, whose own messages are in `shard_ids`.  `consumable`: the subscriptions that its letters
-    may be taken out of.  Not `resolves`: what becomes of the letters themselves the caller writes down.
+    """Messages of a subscription to discard.  `shard_ids`: the shards of its own messages.
+
+    `consumable`: the subscriptions from which its dead letters may be removed.  Without `resolves` the caller
+    records what became of the dead letters.
     """
 
     subscription_id: int
@@ -50,7 +52,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`woken`: the subscriptions that may have something to claim now."""
+    """The result of a discard.  `woken`: the subscriptions for which messages may be claimed now."""
 
     outcomes: Mapping[Id, Outcome]
     left_alone: Collection[str]
@@ -59,7 +61,7 @@ class Done:
 
 @dataclass(slots=True)
 class _Found:
-    """`own`: the subscription's messages, by id.  `letters`: of each id that names any."""
+    """What was found, by id.  `own`: messages of the subscription.  `letters`: dead letters that an id names."""
 
     own: Mapping[Id, Any]
     letters: Mapping[Id, Sequence[Any]]
@@ -72,39 +74,39 @@ class _Found:
     def source_shards(self) -> set[int]:
         return {letter.source_shard_id for letter in chain.from_iterable(self.letters.values())}
 
-    def of(self, id_: Id, subscription_id: int, pile: Pile) -> list[Any]:
-        """What an id means in a pile."""
-        found = [letter for letter in self.letters.get(id_, ()) if letter.shard_id == pile.shard_id]
-        if id_ in self.own and pile.subscription_id == subscription_id and pile.shard_id == id_[0]:
+    def of(self, id_: Id, subscription_id: int, backlog: LockedBacklog) -> list[Any]:
+        """Returns the messages that an id names in a backlog."""
+        found = [letter for letter in self.letters.get(id_, ()) if letter.shard_id == backlog.shard_id]
+        if id_ in self.own and backlog.subscription_id == subscription_id and backlog.shard_id == id_[0]:
             found.append(self.own[id_])
         return found
 
-    def all_of(self, asked: Discard, pile: Pile) -> list[Any]:
-        """What all ids mean in a pile."""
-        return [letter for id_ in asked.ids for letter in self.of(id_, asked.subscription_id, pile)]
+    def all_of(self, asked: Discard, backlog: LockedBacklog) -> list[Any]:
+        """Returns the messages that all ids name in a backlog."""
+        return [letter for id_ in asked.ids for letter in self.of(id_, asked.subscription_id, backlog)]
 
 
 @dataclass(slots=True)
 class _Judged:
-    """What is held, by pile; and of each id what holds of any of its places."""
+    """The messages that are in each backlog, by id, and the outcomes of an id in all of its places."""
 
     outcomes: dict[Id, set[Outcome]] = field(default_factory=dict)
-    held: dict[Pile, dict[Id, list[Any]]] = field(default_factory=dict)
+    held: dict[LockedBacklog, dict[Id, list[Any]]] = field(default_factory=dict)
     left_alone: set[str] = field(default_factory=set)
 
     def add(self, id_: Id, outcome: Outcome) -> None:
         self.outcomes.setdefault(id_, set()).add(outcome)
 
 
-async def find_piles(connection: HotConnection, asked: Discard) -> list[tuple[int, str]]:
-    """The subscriptions in which letters may lie that are asked for: id and name."""
+async def find_dead_letter_subscriptions(connection: HotConnection, asked: Discard) -> list[tuple[int, str]]:
+    """Returns id and name of the subscriptions that read shards with the dead letters that are named."""
     found = await _find(connection, asked)
-    [rows] = await connection.run((_NAME_PILES, {"shard_ids": sorted(found.letter_shards)}))
+    [rows] = await connection.run((_LIST_SUBSCRIPTIONS_OF_SHARDS, {"shard_ids": sorted(found.letter_shards)}))
     return [(row.subscription_id, row.name) for row in rows]
 
 
 async def find_letters(connection: HotConnection, asked: Discard) -> list[Any]:
-    """Those that any of the ids names."""
+    """Returns the dead letters that any of the ids names."""
     found = await _find(connection, asked)
     return list({(each.shard_id, each.seq): each for some in found.letters.values() for each in some}.values())
 
@@ -112,39 +114,42 @@ async def find_letters(connection: HotConnection, asked: Discard) -> list[Any]:
 async def choose_letters(
     connection: HotConnection, *, chosen: Chosen, shard_id: int, from_seq: int, most: int, now: datetime
 ) -> tuple[list[int], int | None]:
-    """The sequences of messages in a shard whose letters are chosen and can be acted on; where to go on (None: that
-    was all).
+    """Returns the sequences of the messages in a shard whose dead letters are chosen and can be acted on, and where
+    to go on (None: that was all).
     """
     found = await read_chosen(connection, chosen, shard_id=shard_id, from_seq=from_seq, now=now, max_scanned=most)
     return [group.seq for group in found.groups if group.is_open], found.next_seq
 
 
 async def discard(connection: HotConnection, asked: Discard, attempt_ids: AttemptIds) -> Done:
-    """Within the caller's transaction.  Raises Aborted: letters have come to where nothing is locked."""
+    """Discards messages within the caller's transaction.
+
+    Raises Aborted (a dead letter was made in a shard whose cursors are not locked).
+    """
     found = await _find(connection, asked)
     locked_shards = found.letter_shards
     own_shards = {shard_id for shard_id, _ in asked.ids} | found.source_shards
-    in_shards = await lock_piles(
+    in_shards = await lock_backlogs(
         connection,
         shard_ids=sorted(locked_shards),
         own=(asked.subscription_id, sorted(own_shards & {*asked.shard_ids})),
         consumable={*asked.consumable, asked.subscription_id},
         now=asked.now,
     )
-    for shard_id, piles in in_shards.items():  # what may be given up just now: it is known then whether it was
+    for shard_id, backlogs in in_shards.items():  # what may be given up just now: it is known then whether it was
         own = [message for message in found.own.values() if message.shard_id == shard_id]
         letters = [each for some in found.letters.values() for each in some if each.shard_id == shard_id]
-        for pile in piles:
-            if pile.may_consume:
-                await pile.look_ahead(connection, found.all_of(asked, pile))
-        await lock_letters(connection, piles, [*own, *letters])
-        for pile in piles:
-            await pile.ask_filter(connection, [*own, *letters])
+        for backlog in backlogs:
+            if backlog.may_consume:
+                await backlog.look_ahead(connection, found.all_of(asked, backlog))
+        await lock_delivery_rows(connection, backlogs, [*own, *letters])
+        for backlog in backlogs:
+            await backlog.ask_filter(connection, [*own, *letters])
     seen, found = found, await _find(connection, asked)  # behind the locks it is known what others have resolved
     if _names(found) != _names(seen):
         raise Aborted("Messages were given up, or came back, meanwhile; it is tried again.")
-    piles = list(chain.from_iterable(in_shards.values()))
-    judged = _judge(asked, found, piles)
+    backlogs = list(chain.from_iterable(in_shards.values()))
+    judged = _judge(asked, found, backlogs)
     writes = _writes(asked, judged, attempt_ids)
     topics = await read_letter_topics(connection, sorted(locked_shards)) if locked_shards else {}
     letters = _resolve(asked, found, judged, in_shards, topics)
@@ -158,7 +163,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         id_: next((each for each in IN_TURN if each in judged.outcomes.get(id_, ())), _nowhere(id_ in known))
         for id_ in asked.ids
     }
-    return Done(outcomes, judged.left_alone, {pile.subscription_id for pile in judged.held})
+    return Done(outcomes, judged.left_alone, {backlog.subscription_id for backlog in judged.held})
 
 
 def _nowhere(is_known: bool) -> Outcome:
@@ -190,39 +195,41 @@ def _names(found: _Found) -> set[Id]:
     return {(each.shard_id, each.seq) for some in found.letters.values() for each in some}
 
 
-def _judge(asked: Discard, found: _Found, piles: Sequence[Pile]) -> _Judged:
+def _judge(asked: Discard, found: _Found, backlogs: Sequence[LockedBacklog]) -> _Judged:
     judged = _Judged()
-    for pile in piles:
+    for backlog in backlogs:
         for id_ in asked.ids:
-            for letter in found.of(id_, asked.subscription_id, pile):
-                if not pile.has(letter, asked.now):
+            for letter in found.of(id_, asked.subscription_id, backlog):
+                if not backlog.has(letter, asked.now):
                     continue
-                if pile.may_consume:
-                    judged.held.setdefault(pile, {}).setdefault(id_, []).append(letter)
+                if backlog.may_consume:
+                    judged.held.setdefault(backlog, {}).setdefault(id_, []).append(letter)
                 else:
                     judged.add(id_, Outcome.LEFT_ALONE)
-                    judged.left_alone.add(pile.name)
+                    judged.left_alone.add(backlog.name)
     return judged
 
 
 def _writes(asked: Discard, judged: _Judged, attempt_ids: AttemptIds) -> list[Bound]:
     writes: list[Bound] = []
-    for pile, held in judged.held.items():
-        until = pile.go_past(list(chain.from_iterable(held.values())))
+    for backlog, held in judged.held.items():
+        until = backlog.go_past(list(chain.from_iterable(held.values())))
         reached = []
         for id_, letters in held.items():
             for letter in letters:
-                if not pile.reaches(letter, until):
+                if not backlog.reaches(letter, until):
                     judged.add(id_, Outcome.WAITING)
-                elif pile.passes(letter):
+                elif backlog.passes(letter):
                     judged.add(id_, Outcome.DISCARDED)
                     reached.append(letter)
-        writes += pile.dropped(reached, attempt_ids, asked.now, asked.author)
+        writes += backlog.dropped(reached, attempt_ids, asked.now, asked.author)
     return writes
 
 
-def _resolve(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topics: Mapping[int, Any]) -> list[Any]:
-    """The letters that are resolved by this, also those that no subscription has: what is to be written of them."""
+def _resolve(
+    asked: Discard, found: _Found, judged: _Judged, backlogs: LockedBacklogs, topics: Mapping[int, Any]
+) -> list[Any]:
+    """Returns the dead letters that this resolves, also those that no subscription has."""
     resolved: dict[Id, Any] = {}
     for id_ in asked.ids:
         outcomes = judged.outcomes.get(id_, set())
@@ -231,8 +238,8 @@ def _resolve(asked: Discard, found: _Found, judged: _Judged, piles: Piles, topic
                 continue
             if Outcome.LEFT_ALONE in outcomes:  # somebody else may still act on it
                 continue
-            standing = standing_of(letter, piles, topics, asked.now)
-            if not can_be_acted_on([standing]):
+            state = dead_letter_state(letter, backlogs, topics, asked.now)
+            if not can_be_acted_on([state]):
                 continue
             judged.add(id_, Outcome.DISCARDED)
             resolved[letter.shard_id, letter.seq] = letter
@@ -246,9 +253,9 @@ def resolving(
     asked: Discard,
     successor: Id = (0, 0),
 ) -> list[Bound]:
-    """What writes down how these letters were resolved, by whom, and as which message they came back, if they did.
+    """Returns statements that record how dead letters were resolved, by whom, and the message that they became.
 
-    Their rows come back, of all that nobody else has edited.
+    The statements return the rows of those that no other transaction has edited.
     """
     given = {
         "shard_ids": [letter.shard_id for letter in letters],
@@ -264,7 +271,7 @@ def resolving(
 
 
 def told_of(asked: Discard, letters: Sequence[Any], event: Event, answer: str) -> list[Bound]:
-    """What tells of it in the journal, of the messages that these letters were."""
+    """Returns journal entries for the messages of these dead letters."""
     seqs: dict[int, set[int]] = {}
     for letter in letters:
         seqs.setdefault(letter.source_shard_id, set()).add(letter.source_seq)
@@ -277,9 +284,12 @@ def told_of(asked: Discard, letters: Sequence[Any], event: Event, answer: str) -
 
 
 def _tells(asked: Discard, letters: Sequence[Any], judged: _Judged) -> list[Bound]:
-    """Of what the subscription has besides, `dropped` tells."""
+    """Returns journal entries for messages outside of the subscription's backlog; `dropped` writes the others."""
     own = {
-        id_ for pile, held in judged.held.items() if pile.subscription_id == asked.subscription_id for id_ in held
+        id_
+        for backlog, held in judged.held.items()
+        if backlog.subscription_id == asked.subscription_id
+        for id_ in held
     }
     others = [letter for letter in letters if (letter.source_shard_id, letter.source_seq) not in own]
     return told_of(asked, others, Event.ACKED, DISCARDED)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from broker.domain.dead_letter_state import Resolution
 from broker.domain.errors import Aborted, FailedPrecondition
 from broker.domain.journal import EDITED_INTO, Event
-from broker.domain.letter_standing import Resolution
 from broker.domain.message_id import message_id
 from broker.domain.outcome import Outcome
 from broker.store.driver import statements

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from broker.domain.redrive import ADDED
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound
-from broker.store.log.letter_groups import Group
+from broker.store.log.dead_letter_groups import Group
 from broker.store.log.letters_on_nodes import put_back_read
 
 _COPY_LETTERS = statements.hot("copy_letters")

@@ -16,8 +16,8 @@ from broker.domain.outcome import Outcome
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.attempt_ids import AttemptIds
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.log_walk import read_matching
-from broker.store.log.piles import Pile, lock_letters, lock_piles
 
 _READ_OLDEST_STANDING = statements.hot("read_oldest_standing")
 
@@ -56,20 +56,22 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
     if not found:
         return Purged({}, rest)
     owner, shard_id = step.meant.subscription_id, step.after.shard_id
-    by_shard = await lock_piles(connection, shard_ids=[], own=(owner, [shard_id]), consumable={owner}, now=step.now)
+    by_shard = await lock_backlogs(
+        connection, shard_ids=[], own=(owner, [shard_id]), consumable={owner}, now=step.now
+    )
     if shard_id not in by_shard:
         raise FailedPrecondition("The subscription is detached, or was deleted.")
-    [pile] = by_shard[shard_id]
-    await pile.look_ahead(connection, found)
-    await lock_letters(connection, [pile], found)
-    held = [message for message in found if pile.has(message, step.now)]
-    until = pile.go_past(held)
+    [backlog] = by_shard[shard_id]
+    await backlog.look_ahead(connection, found)
+    await lock_delivery_rows(connection, [backlog], found)
+    held = [message for message in found if backlog.has(message, step.now)]
+    until = backlog.go_past(held)
     if until is not None and held[-1].seq > until:  # too much stands before it: the next step goes on there
         cut = next(message for message in held if message.seq > until)
         held, rest = held[: held.index(cut)], LogPosition(shard_id, cut.publish_time, cut.seq - 1)
-    outcomes = {message.seq: _outcome(pile, message) for message in held}
+    outcomes = {message.seq: _outcome(backlog, message) for message in held}
     taken = [message for message in held if outcomes[message.seq] is Outcome.PURGED]
-    writes = list(pile.dropped(taken, attempt_ids, step.now, step.author, PURGED))
+    writes = list(backlog.dropped(taken, attempt_ids, step.now, step.author, PURGED))
     if writes:
         await connection.run(*writes)
     return Purged(outcomes, rest)
@@ -83,16 +85,16 @@ async def count_matching(
     if not found:
         return Purged({}, rest)
     owner, shard_id = meant.subscription_id, after.shard_id
-    piles = await lock_piles(
+    backlogs = await lock_backlogs(
         connection, shard_ids=[], own=(owner, [shard_id]), consumable={owner}, now=now, locked=False
     )
-    if shard_id not in piles:
+    if shard_id not in backlogs:
         raise FailedPrecondition("The subscription is detached, or was deleted.")
-    [pile] = piles[shard_id]
-    await lock_letters(connection, [pile], found, locked=False)
-    held = [message for message in found if pile.has(message, now)]
-    return Purged({message.seq: _outcome(pile, message) for message in held}, rest)
+    [backlog] = backlogs[shard_id]
+    await lock_delivery_rows(connection, [backlog], found, locked=False)
+    held = [message for message in found if backlog.has(message, now)]
+    return Purged({message.seq: _outcome(backlog, message) for message in held}, rest)
 
 
-def _outcome(pile: Pile, message: Any) -> Outcome:
-    return Outcome.PURGED if pile.reaches(message, None) else Outcome.OUTSTANDING
+def _outcome(backlog: LockedBacklog, message: Any) -> Outcome:
+    return Outcome.PURGED if backlog.reaches(message, None) else Outcome.OUTSTANDING

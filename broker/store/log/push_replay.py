@@ -26,8 +26,8 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.log_walk import read_matching
-from broker.store.log.piles import Pile, lock_letters, lock_piles
 
 _FIND_EXPIRED = statements.hot("find_expired")
 _FIND_LAST_TOLD = statements.hot("find_last_told")
@@ -74,36 +74,36 @@ async def replay_pushes(connection: HotConnection, step: ReplayStep, attempt_ids
     """
     await connection.run((HOLD_RETENTION, {}))
     owner, shard_id = step.meant.walk.subscription_id, step.after.shard_id
-    by_shard = await lock_piles(connection, shard_ids=[], own=(owner, [shard_id]), consumable=(), now=step.now)
+    by_shard = await lock_backlogs(connection, shard_ids=[], own=(owner, [shard_id]), consumable=(), now=step.now)
     if shard_id not in by_shard:
         raise FailedPrecondition("The subscription is detached, or was deleted.")
-    [pile] = by_shard[shard_id]
-    messages, rest = await _next(connection, step, pile)
+    [backlog] = by_shard[shard_id]
+    messages, rest = await _next(connection, step, backlog)
     if not messages:
         return Replayed({}, rest)
-    await lock_letters(connection, [pile], messages)
-    outcomes = {message.seq: _held(pile, message, step.now) for message in messages}
+    await lock_delivery_rows(connection, [backlog], messages)
+    outcomes = {message.seq: _held(backlog, message, step.now) for message in messages}
     free = [message for message in messages if outcomes[message.seq] is None]
-    outcomes |= await _judge(connection, step, pile, free)
+    outcomes |= await _judge(connection, step, backlog, free)
     again = [message for message in free if outcomes[message.seq] is Outcome.REPLAYED]
     if again:
         answer = ANSWERS[step.meant.missed]
-        await connection.run(*brought_back(pile, again, step.author, answer, attempt_ids, step.now))
+        await connection.run(*brought_back(backlog, again, step.author, answer, attempt_ids, step.now))
     return Replayed({seq: outcome for seq, outcome in outcomes.items() if outcome is not None}, rest)
 
 
 async def _next(
-    connection: HotConnection, step: ReplayStep, pile: Pile
+    connection: HotConnection, step: ReplayStep, backlog: LockedBacklog
 ) -> tuple[Sequence[Any], LogPosition | None]:
     """The messages of this step, and where the next one goes on."""
     if step.meant.missed is Missed.UNSEEN:
         return await read_matching(connection, step.meant.walk, step.after, step.max_messages)
     found, rest = await read_matching(connection, step.meant.walk, step.after, _MAX_LOOKED_AT)
-    told = await _told(connection, pile, found)  # only who has the cursor makes one of them come again
+    told = await _told(connection, backlog, found)  # only who has the cursor makes one of them come again
     expired = [message for message in found if _is_expired(step.meant, told.get(message.seq))]
     if len(expired) > step.max_messages:
         last = expired[step.max_messages - 1]
-        return expired[: step.max_messages], LogPosition(pile.shard_id, last.publish_time, last.seq)
+        return expired[: step.max_messages], LogPosition(backlog.shard_id, last.publish_time, last.seq)
     return expired, rest
 
 
@@ -114,9 +114,9 @@ def _is_expired(meant: Meant, told: Any) -> bool:
     return bool(meant.since <= told.time <= meant.until)
 
 
-def _held(pile: Pile, message: Any, now: datetime) -> Outcome | None:
+def _held(backlog: LockedBacklog, message: Any, now: datetime) -> Outcome | None:
     """What a message is that the subscription is not done with; None: it is."""
-    state = pile.state(message, now)
+    state = backlog.state(message, now)
     if state in TAKEN:
         return Outcome.OUTSTANDING
     if state in BACKLOG:
@@ -127,13 +127,13 @@ def _held(pile: Pile, message: Any, now: datetime) -> Outcome | None:
 
 
 async def _judge(
-    connection: HotConnection, step: ReplayStep, pile: Pile, messages: Sequence[Any]
+    connection: HotConnection, step: ReplayStep, backlog: LockedBacklog, messages: Sequence[Any]
 ) -> dict[int, Outcome | None]:
     """Of what the subscription is done with, behind the locks of the rows."""
     if step.meant.missed is Missed.EXPIRED or not messages:
         return {message.seq: Outcome.REPLAYED for message in messages}
-    told = await _told(connection, pile, messages)
-    asked = {"source_shard_id": pile.shard_id, "subscription_id": pile.subscription_id}
+    told = await _told(connection, backlog, messages)
+    asked = {"source_shard_id": backlog.shard_id, "subscription_id": backlog.subscription_id}
     [letters] = await connection.run((_FIND_GIVEN_UP, asked | {"seqs": [message.seq for message in messages]}))
     given_up = {row.source_seq for row in letters}
     return {
@@ -154,12 +154,12 @@ def _outcome(meant: Meant, told: Any) -> Outcome:
     return Outcome.DELIVERED if is_taken else Outcome.REPLAYED
 
 
-async def _told(connection: HotConnection, pile: Pile, messages: Sequence[Any]) -> dict[int, Any]:
+async def _told(connection: HotConnection, backlog: LockedBacklog, messages: Sequence[Any]) -> dict[int, Any]:
     """By sequence: what the journal has last of what settles a message, or undoes that."""
     seqs = [message.seq for message in messages]
     asked = {
-        "shard_id": pile.shard_id,
-        "subscription_id": pile.subscription_id,
+        "shard_id": backlog.shard_id,
+        "subscription_id": backlog.subscription_id,
         "buckets": sorted({SPAN, *(seq // BUCKET for seq in seqs)}),
         "seqs": to_multirange(seqs),
         "events": _EVENTS,

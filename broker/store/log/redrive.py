@@ -1,19 +1,21 @@
-"""Redrive: messages come back from their dead letters to the subscription that gave them up, or are published on
+"""Redrives dead letters: delivers their messages again to the subscription that gave them up, or publishes them on
 another topic (G2).
 
-One step is one transaction, of which the caller begins and commits the rest.  It takes the messages in the order of
-the log, which is that of their keys; each of them comes back as a row of delivery_attempts that nobody has had yet,
-for its own sequence, so under its first id and for nobody else, and its dead letters go.
+A step is part of a transaction that the caller begins and commits.  It handles messages in the order of the log,
+which is also the order of their keys.  For each message it writes a row of `delivery_attempts` that was never
+handed out, with the message's own sequence: so the message keeps its id, and no other subscription receives it.
+The dead letters are deleted.
 
-    where the letters lie ──► lock the cursors, its own and the piles' ──► read the letters ──► how far the piles'
-      cursors can go ──► what the piles and the subscription have, and the log ──► write
+    find the shards of the dead letters ──► lock their cursors and the subscription's own ──► read the dead letters
+      ──► lock the rows that hold them ──► decide ──► write
 
-What the log still has is not copied; it stays there, since nothing is dropped before this commits (hold_retention).
+Messages that the log still has are not copied: no partition is dropped before this commits (hold_retention).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from broker.domain.delivery_state import BACKLOG, DeliveryState
@@ -26,36 +28,36 @@ from broker.store.driver.by_shard import by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
-from broker.store.log.chosen_letters import (
-    Piles,
+from broker.store.log.dead_letter_groups import (
+    Group,
+    LockedBacklogs,
+    Recipient,
     asked_of,
-    grouped,
-    is_outstanding,
     judge,
-    read_letter_topics,
-    read_letters,
+    offer,
+    read_groups,
+    read_messages,
 )
 from broker.store.log.journal import journal_statement
-from broker.store.log.letter_groups import Group, Recipient, offer, read_groups
+from broker.store.log.locked_backlog import Located, LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.lost_letters import put_back
-from broker.store.log.pending_rows import Pending, PendingRows
-from broker.store.log.piles import Located, Pile, lock_letters, lock_piles
 from broker.store.log.retracted import read_retracted
 
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
 _FIND_LOGGED = statements.hot("find_logged")
 _FORGET_LETTERS = statements.hot("forget_letters")
-_LIST_PILES = statements.hot("list_piles")
-_MAX_SCANNED = 1_000  # letters that a step reads, of which a filter may leave out some
-# A message that the subscription has again; what is past its time a claim has yet to let go.
-_THERE = BACKLOG | {DeliveryState.EXPIRED}
-_MORE = 20  # letters beyond those that are wanted: of the last message there may be several
+_LIST_DEAD_LETTER_SUBSCRIPTIONS = statements.hot("list_dead_letter_subscriptions")
+_MAX_SCANNED = 1_000  # dead letters that a step reads, some of which a filter may leave out
+_IN_BACKLOG = BACKLOG | {DeliveryState.EXPIRED}  # a claim has yet to let an expired message go
+_MORE = 20  # additional dead letters, as the last message may have several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """One step in one shard of the subscription, from a sequence on.  `consumable`: the subscriptions that letters
-    are taken out of; `recipient`: where the messages go (None: back).
+    """One step in one shard of the subscription, from a sequence on.
+
+    `consumable`: the subscriptions from which dead letters may be removed.  `recipient`: the topic to which the
+    messages are sent (None: they go back to the subscription).
     """
 
     chosen: Chosen
@@ -71,9 +73,9 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What became of each message, by its sequence.  `next_seq`: where to go on; None: the shard has no more.
+    """The outcome for each message, by sequence.  `next_seq`: where the next step begins (None: there is none).
 
-    `woken`: the subscriptions that have something to claim now.
+    `woken`: the subscriptions for which messages may be claimed now.
     """
 
     outcomes: Mapping[int, Outcome]
@@ -82,42 +84,48 @@ class Redriven:
 
 
 async def redrive(connection: HotConnection, step: Redrive, attempt_ids: AttemptIds) -> Redriven:
-    """Within the caller's transaction, which has read nothing of the log yet.
+    """Runs one step within the caller's transaction, which has read nothing of the log yet.
 
     Raises FailedPrecondition (no cursor: the subscription is gone or detached), Aborted.
     """
-    own, piles = await _lock_cursors(connection, step)
-    letters = await read_letters(connection, _asked(step))
-    groups, next_seq = _groups(step, letters)
-    if not groups:
-        return Redriven({}, next_seq)
-    await _lock_rows(connection, groups, piles)
-    judge(groups, piles, await read_letter_topics(connection, list(piles)), step.now)
-    groups = _chosen_of(step, groups, piles)
+    own, backlogs = await _lock_cursors(connection, step)
+    groups, next_seq = await read_groups(connection, _asked(step))
+    if len(groups) > step.max_messages:
+        groups = groups[: step.max_messages]
+        next_seq = groups[-1].seq + 1
+    if not {letter.shard_id for group in groups for letter in group.letters} <= backlogs.keys():
+        raise Aborted("Messages were given up meanwhile; it is tried again.")
+    await judge(connection, groups, backlogs, step.now)
+    groups = _chosen_of(step, groups)
     if not groups:
         return Redriven({}, next_seq)
     logged: set[int] = set()
-    if step.recipient is None:
-        logged = await _decide(connection, step, groups, own)
-        wanted = _lost(groups, logged) if connection.is_distributed else ()
-    else:
+    copied: Sequence[Group] = ()
+    if step.recipient is not None:
         await _leave_retracted(connection, step.shard_id, groups)
-        wanted = [group for group in groups if group.outcome is None]
-    fitting = await read_groups(connection, step.shard_id, groups, wanted)
+        copied = [group for group in groups if group.outcome is None]
+    else:
+        logged = await _decide(connection, step, groups, own)
+        if connection.is_distributed:
+            copied = _lost(groups, logged)
+    fitting = await read_messages(connection, step.shard_id, groups, copied) if copied else len(groups)
     if fitting < len(groups):
         groups, next_seq = groups[:fitting], groups[fitting].seq
-    cut = _go_past(groups, piles)
-    if cut is not None:  # some stand too far behind the cursor of a pile: that moves, and the next step goes on
+    sources = _sources(own, backlogs)
+    cut = _go_past(groups, own, sources)
+    if cut < len(groups):  # some are too far ahead of a cursor: it moves, and the next step goes on
         groups, next_seq = groups[:cut], groups[cut].seq
     if step.recipient is not None:
         await offer(step.recipient, groups)
     writes = [
-        *_takes_out(step, groups, piles, attempt_ids),
-        *_brings_back(step, groups, own.cursor, logged, attempt_ids),
+        *_takes_out(step, groups, own, sources, attempt_ids),
+        *_brings_back(step, groups, own, logged, attempt_ids),
         *_tells(step, groups),
     ]
     await _write(connection, step, groups, writes)
-    woken = {pile.subscription_id for each in piles.values() for pile in each} | {step.chosen.subscription_id}
+    woken = {backlog.subscription_id for each in backlogs.values() for backlog in each} | {
+        step.chosen.subscription_id
+    }
     outcomes = {group.seq: group.outcome for group in groups if group.outcome is not None}
     return Redriven(outcomes, next_seq, woken)
 
@@ -143,54 +151,30 @@ def _max_scanned(step: Redrive) -> int:
     return _MAX_SCANNED if step.chosen.filter_path is not None else step.max_messages + _MORE
 
 
-def _groups(step: Redrive, letters: Sequence[Any]) -> tuple[list[Group], int | None]:
-    """The messages of this step, and where the next one goes on."""
-    groups, next_seq = grouped(letters, _max_scanned(step))
-    if len(groups) > step.max_messages:
-        groups = groups[: step.max_messages]
-        next_seq = groups[-1].seq + 1
-    return groups, next_seq
-
-
-async def _lock_cursors(connection: HotConnection, step: Redrive) -> tuple[Pile, dict[int, list[Pile]]]:
-    """The subscription's own, and the piles of each shard in which its letters lie: all at once, in the one order.
+async def _lock_cursors(
+    connection: HotConnection, step: Redrive
+) -> tuple[LockedBacklog, dict[int, list[LockedBacklog]]]:
+    """Locks the cursor of the subscription and all cursors of the shards that have its dead letters, in one order.
 
     Raises FailedPrecondition.
     """
     _, rows = await connection.run((HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, _asked(step)))
     shard_ids = [row.shard_id for row in rows]
     owner = step.chosen.subscription_id
-    locked = await lock_piles(
+    locked = await lock_backlogs(
         connection, shard_ids=shard_ids, own=(owner, [step.shard_id]), consumable=step.consumable, now=step.now
     )
-    own = [pile for pile in locked.get(step.shard_id, ()) if pile.subscription_id == owner]
+    own = [backlog for backlog in locked.get(step.shard_id, ()) if backlog.subscription_id == owner]
     if not own:
         raise FailedPrecondition("The subscription is detached, or was deleted.")
     return own[0], {shard_id: locked.get(shard_id, []) for shard_id in shard_ids}
 
 
-async def _lock_rows(
-    connection: HotConnection, groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]
-) -> None:
-    """Raises Aborted: a letter has come to a shard whose cursors are not locked."""
-    letters = [letter for group in groups for letter in group.letters]
-    if not {letter.shard_id for letter in letters} <= piles.keys():
-        raise Aborted("Messages were given up meanwhile; it is tried again.")
-    for shard_id, of_shard in piles.items():
-        in_shard = [letter for letter in letters if letter.shard_id == shard_id]
-        for pile in of_shard:
-            if pile.may_consume:
-                await pile.look_ahead(connection, in_shard)
-        await lock_letters(connection, of_shard, in_shard)
-        for pile in of_shard:
-            await pile.ask_filter(connection, in_shard)
-
-
-def _chosen_of(step: Redrive, groups: Sequence[Group], piles: Piles) -> list[Group]:
-    """Those that can be acted on, or were named; of some it is clear what becomes of them."""
+def _chosen_of(step: Redrive, groups: Sequence[Group]) -> list[Group]:
+    """Returns the groups that can be acted on or were named.  For some of them the outcome is known by then."""
     chosen = []
     for group in groups:
-        if is_outstanding(group, piles, step.now):
+        if group.is_outstanding:
             group.outcome = Outcome.OUTSTANDING
         elif step.chosen.takes_resolved and not group.letters:
             group.outcome = Outcome.EDITED
@@ -200,8 +184,10 @@ def _chosen_of(step: Redrive, groups: Sequence[Group], piles: Piles) -> list[Gro
     return chosen
 
 
-async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Group], own: Pile) -> set[int]:
-    """Decide on the others; returns those that the log still has."""
+async def _decide(
+    connection: HotConnection, step: Redrive, groups: Sequence[Group], own: LockedBacklog
+) -> set[int]:
+    """Decides the outcome of the other groups.  Returns the sequences that the log still has."""
     open_groups = [group for group in groups if group.outcome is None]
     if not open_groups:
         return set()
@@ -210,30 +196,37 @@ async def _decide(connection: HotConnection, step: Redrive, groups: Sequence[Gro
     [found] = await connection.run(
         (_FIND_LOGGED, {"shard_id": step.shard_id, "publish_times": times, "seqs": seqs})
     )
-    logged = {row.seq: row.ordering_key for row in found}
+    logged = {row.seq: row for row in found}
+    messages = {}
     for group in open_groups:
-        group.ordering_key = logged[group.seq] if group.seq in logged else _key_of(group.letters)
-    messages = {
-        group.seq: Located(group.seq, group.letters[0].source_publish_time, group.ordering_key)
-        for group in open_groups
-    }
-    await lock_letters(connection, [own], list(messages.values()))
+        row = logged.get(group.seq)
+        group.ordering_key = _key_of(group.letters) if row is None else row.ordering_key
+        expires_at = None if row is None else row.expires_at
+        time = group.letters[0].source_publish_time
+        messages[group.seq] = Located(group.seq, time, group.ordering_key, expires_at)
+    there = {seq for seq in logged if own.delivers_again(messages[seq], step.now)}
+    await own.look_ahead(connection, [message for seq, message in messages.items() if seq not in there])
+    await lock_delivery_rows(connection, [own], list(messages.values()))
     missing = [group.seq for group in open_groups if group.seq not in logged]
     retracted = await read_retracted(connection, shard_id=step.shard_id, seqs=missing) if missing else ()
     for group in open_groups:
-        if own.state(messages[group.seq], step.now) in _THERE:
-            group.outcome = Outcome.ALREADY_THERE
-        elif group.seq in retracted:
+        message = messages[group.seq]
+        if group.seq in retracted:
             group.outcome = Outcome.RETRACTED
+        elif group.seq in logged and own.delivers_again(message, step.now):
+            group.outcome = Outcome.ALREADY_THERE
+        elif own.is_taken(message, step.now):
+            group.outcome = Outcome.OUTSTANDING
         elif group.seq in logged or any(letter.is_there for letter in group.letters):
             group.outcome = Outcome.REDRIVEN
+            group.again = message if own.state(message, step.now) in _IN_BACKLOG else None
         else:
             group.outcome = Outcome.GONE
     return set(logged)
 
 
 async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Sequence[Group]) -> None:
-    """Behind the locks of the cursors, as a retraction is: it is before all of this step or behind it."""
+    """Leaves retracted messages out.  A retraction locks the same cursors: it comes before or after this step."""
     open_seqs = [group.seq for group in groups if group.outcome is None]
     retracted = await read_retracted(connection, shard_id=shard_id, seqs=open_seqs)
     for group in groups:
@@ -241,38 +234,56 @@ async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Seq
             group.outcome = Outcome.RETRACTED
 
 
-def _go_past(groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]]) -> int | None:
-    """Which is the first group that has to wait for the next step; None: none has."""
-    first: int | None = None
-    for shard_id, of_shard in piles.items():
-        letters = [each for group in groups if group.goes for each in group.letters if each.shard_id == shard_id]
-        for pile in of_shard:
-            until = pile.go_past(letters) if pile.may_consume else None
-            if until is None:
-                continue
-            too_far = (
-                number
-                for number, group in enumerate(groups)
-                if group.goes
-                and any(letter.shard_id == shard_id and letter.seq > until for letter in group.letters)
-            )
-            first = min(next(too_far), len(groups) if first is None else first)
-    return first
+def _sources(own: LockedBacklog, backlogs: LockedBacklogs) -> list[LockedBacklog]:
+    """Returns the backlogs from which messages may be removed."""
+    of_letters = [backlog for of_shard in backlogs.values() for backlog in of_shard if backlog.may_consume]
+    return of_letters if own in of_letters else [*of_letters, own]
+
+
+def _letters_in(group: Group, backlog: LockedBacklog) -> list[Any]:
+    if not (group.goes and backlog.may_consume):
+        return []
+    return [letter for letter in group.letters if letter.shard_id == backlog.shard_id]
+
+
+def _again_in(group: Group, backlog: LockedBacklog, own: LockedBacklog) -> list[Any]:
+    return [group.again] if backlog is own and group.goes and group.again is not None else []
+
+
+def _go_past(groups: Sequence[Group], own: LockedBacklog, sources: Sequence[LockedBacklog]) -> int:
+    """Lets the cursors pass the messages to remove.  Returns how many groups they can all pass in this step."""
+    count = len(groups)
+    for backlog in sources:
+        removed = [[*_letters_in(group, backlog), *_again_in(group, backlog, own)] for group in groups]
+        until = backlog.go_past(list(chain.from_iterable(removed)))
+        if until is not None:
+            beyond = (n for n, some in enumerate(removed) if any(message.seq > until for message in some))
+            count = min(count, next(beyond))
+    return count
 
 
 def _takes_out(
-    step: Redrive, groups: Sequence[Group], piles: Mapping[int, Sequence[Pile]], attempt_ids: AttemptIds
+    step: Redrive,
+    groups: Sequence[Group],
+    own: LockedBacklog,
+    sources: Sequence[LockedBacklog],
+    attempt_ids: AttemptIds,
 ) -> Iterator[Bound]:
-    for shard_id, of_shard in piles.items():
-        letters = [each for group in groups if group.goes for each in group.letters if each.shard_id == shard_id]
-        for pile in of_shard:
-            if pile.may_consume:
-                answer = "" if step.recipient is None else step.recipient.name
-                yield from pile.taken_out(letters, attempt_ids, step.now, step.author, answer)
+    answer = "" if step.recipient is None else step.recipient.name
+    for backlog in sources:
+        letters = [letter for group in groups for letter in _letters_in(group, backlog)]
+        letters = [letter for letter in letters if backlog.is_free(letter, step.now)]
+        again = [message for group in groups for message in _again_in(group, backlog, own)]
+        yield from backlog.removed([*letters, *again], attempt_ids, step.now)
+        if letters:
+            told = ranges_of(sorted(letter.seq for letter in letters))
+            owner = backlog.subscription_id
+            rows = rows_of(None, owner, Event.WITHDRAWN, 0, told, author=step.author, answer=answer)
+            yield journal_statement(backlog.shard_id, list(rows), step.now)
 
 
 def _brings_back(
-    step: Redrive, groups: Sequence[Group], cursor: Any, logged: Collection[int], attempt_ids: AttemptIds
+    step: Redrive, groups: Sequence[Group], own: LockedBacklog, logged: Collection[int], attempt_ids: AttemptIds
 ) -> Iterator[Bound]:
     back = [group for group in groups if group.outcome is Outcome.REDRIVEN]
     if not back:
@@ -280,14 +291,8 @@ def _brings_back(
     lost = _lost(back, logged)
     if lost:
         yield put_back(step.shard_id, lost)
-    rows = PendingRows(
-        shard_id=step.shard_id,
-        subscription_id=step.chosen.subscription_id,
-        ordered=step.ordered,
-        next_seq=cursor.next_seq,
-        redriven=True,
-        messages=[Pending(group.seq, group.letters[0].source_publish_time, group.ordering_key) for group in back],
-    )
+    messages = [Located(group.seq, group.letters[0].source_publish_time, group.ordering_key) for group in back]
+    rows = own.pending_rows(messages, redriven=True)
     yield from rows.statements(attempt_ids, step.now)
     told = rows_of(
         None,
@@ -301,7 +306,7 @@ def _brings_back(
 
 
 def _tells(step: Redrive, groups: Sequence[Group]) -> Iterator[Bound]:
-    """Of what is sent."""
+    """Yields the journal entries of messages that are sent."""
     sent = [group.seq for group in groups if group.outcome is Outcome.SENT]
     if sent and step.recipient is not None:
         owner, where = step.chosen.subscription_id, step.recipient.name
@@ -310,12 +315,12 @@ def _tells(step: Redrive, groups: Sequence[Group]) -> Iterator[Bound]:
 
 
 def _key_of(letters: Sequence[Any]) -> str | None:
-    """Of a message that the log has no more: its letters have the same."""
+    """Returns the ordering key of a message that the log no longer has: its dead letters have the same."""
     return next((letter.ordering_key for letter in letters if letter.is_there), None)
 
 
 def _lost(groups: Sequence[Group], logged: Collection[int]) -> list[Group]:
-    """What comes back and is in the log no more."""
+    """Returns the groups that come back and are no longer in the log."""
     return [group for group in groups if group.outcome is Outcome.REDRIVEN and group.seq not in logged]
 
 
@@ -327,10 +332,10 @@ def _named(letters: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-async def list_piles(
+async def list_dead_letter_subscriptions(
     connection: HotConnection, *, subscription_id: int, shard_ids: Sequence[int]
 ) -> list[tuple[int, str]]:
-    """The subscriptions that read the shards in which dead letters of one lie: id and name."""
+    """Returns id and name of the subscriptions that read the shards that have dead letters of a subscription."""
     asked = {"subscription_id": subscription_id, "source_shard_ids": list(shard_ids)}
-    [rows] = await connection.run((_LIST_PILES, asked))
+    [rows] = await connection.run((_LIST_DEAD_LETTER_SUBSCRIPTIONS, asked))
     return [(row.subscription_id, row.name) for row in rows]

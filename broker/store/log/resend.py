@@ -22,7 +22,7 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
-from broker.store.log.piles import Pile, lock_letters, lock_piles
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.retracted import read_retracted
 
 _LOCATE_MESSAGES = statements.hot("locate_messages")
@@ -49,7 +49,7 @@ async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptI
     subscription_id = asked.subscription.subscription_id
     shard_ids = sorted({shard_id for shard_id, _ in asked.ids} & {*asked.subscription.shard_ids})
     await connection.run((HOLD_RETENTION, {}))
-    by_shard = await lock_piles(
+    by_shard = await lock_backlogs(
         connection, shard_ids=[], own=(subscription_id, shard_ids), consumable=(), now=asked.now
     )
     if by_shard.keys() != {*shard_ids}:
@@ -58,37 +58,37 @@ async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptI
     writes: list[Bound] = []
     for shard_id in shard_ids:
         seqs = sorted({seq for of_shard, seq in asked.ids if of_shard == shard_id})
-        [pile] = by_shard[shard_id]
-        of_shard, again = await _judge(connection, asked, pile, seqs)
+        [backlog] = by_shard[shard_id]
+        of_shard, again = await _judge(connection, asked, backlog, seqs)
         outcomes |= {(shard_id, seq): outcome for seq, outcome in of_shard.items()}
         if again:
-            writes += brought_back(pile, again, asked.author, ANSWER, attempt_ids, asked.now)
+            writes += brought_back(backlog, again, asked.author, ANSWER, attempt_ids, asked.now)
     if writes:
         await connection.run(*writes)
     return outcomes
 
 
 async def _judge(
-    connection: HotConnection, asked: Resend, pile: Pile, seqs: Sequence[int]
+    connection: HotConnection, asked: Resend, backlog: LockedBacklog, seqs: Sequence[int]
 ) -> tuple[Mapping[int, Outcome], Sequence[Any]]:
     """What becomes of each of them that there is or was, and those that are resent, in the order of the log."""
-    where = {"shard_ids": [pile.shard_id] * len(seqs), "seqs": seqs}
+    where = {"shard_ids": [backlog.shard_id] * len(seqs), "seqs": seqs}
     *found, heads = await connection.run(
-        *by_shard(connection, _LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": [pile.shard_id]})
+        *by_shard(connection, _LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": [backlog.shard_id]})
     )
     located = list(chain(*found))
     head = max((head for _, head in heads), default=0)
     outcomes = {seq: Outcome.NOT_RETAINED for seq in seqs if 0 < seq <= head}
     missing = outcomes.keys() - {row.seq for row in located}
     if missing:
-        retracted = await read_retracted(connection, shard_id=pile.shard_id, seqs=missing)
+        retracted = await read_retracted(connection, shard_id=backlog.shard_id, seqs=missing)
         outcomes |= dict.fromkeys(retracted, Outcome.RETRACTED)
     messages = sorted(located, key=lambda row: row.seq)
-    await lock_letters(connection, [pile], messages)
-    await pile.ask_filter(connection, messages)
+    await lock_delivery_rows(connection, [backlog], messages)
+    await backlog.ask_filter(connection, messages)
     again = []
     for message in messages:
-        outcome = _outcome(pile.state(message, asked.now))
+        outcome = _outcome(backlog.state(message, asked.now))
         outcomes[message.seq] = outcome
         if outcome is Outcome.RESENT:
             again.append(message)

@@ -1,5 +1,5 @@
 -- Letters of a shard, published before a time, whose records say nothing yet: those that some subscription of their topic is
--- done with (domain/letter_standing.py: OVER), and those of subscriptions that are `gone`, are resolved from then on,
+-- done with (domain/dead_letter_state.py: OVER), and those of subscriptions that are `gone`, are resolved from then on,
 -- whatever becomes of who has read them.  `filtering`: subscriptions with filters, and these.
 UPDATE dead_letters AS d
 SET resolution = 'acknowledged'

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from broker.domain.dead_letter_state import KEPT
 from broker.domain.journal import Event, Row, ranges_of, rows_of
-from broker.domain.letter_standing import KEPT
 from broker.domain.sequences import from_bits, from_multirange
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, Database

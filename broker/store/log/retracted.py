@@ -1,4 +1,4 @@
-"""What is known of messages that were retracted; this module alone writes `retracted_messages` (J6)."""
+"""Reads and writes `retracted_messages`, which no other module writes (J6)."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from broker.domain.retraction import Retraction, Standing
+from broker.domain.retraction import Retraction, StateWhenRetracted
 from broker.store.driver import statements
 from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.database import Connection
@@ -21,7 +21,7 @@ _NAME_REPLACEMENT = statements.hot("name_replacement")
 _DELETE_RETRACTIONS = statements.load("delete_retractions")
 _DELETE_ON_NODES = statements.load("delete_retractions_on_nodes")
 
-_decode_standings = msgspec.json.Decoder(dict[Standing, list[int]]).decode
+_decode_states = msgspec.json.Decoder(dict[StateWhenRetracted, list[int]]).decode
 _encode_json = msgspec.json.Encoder().encode
 
 _KEPT = timedelta(days=1)
@@ -30,7 +30,7 @@ Id = tuple[int, int]  # a shard, and what an id is made of
 
 
 async def read_retractions(connection: HotConnection, ids: Mapping[Id, int | None]) -> dict[Id, Retraction]:
-    """What is known of those of these messages that were retracted; each with its sequence, if it has one."""
+    """Returns the retractions of some messages, given by id with their sequences (None: still scheduled)."""
     asked = {
         "shard_ids": [shard_id for shard_id, _ in ids],
         "id_seqs": [id_seq for _, id_seq in ids],
@@ -43,7 +43,7 @@ async def read_retractions(connection: HotConnection, ids: Mapping[Id, int | Non
 
 
 def _retraction(row: Any) -> Retraction:
-    standings = _decode_standings(row.standings or "{}")
+    states = _decode_states(row.standings or "{}")
     replaced = row.replacement_shard_id is not None
     return Retraction(
         shard_id=row.shard_id,
@@ -52,20 +52,20 @@ def _retraction(row: Any) -> Retraction:
         retracted_at=row.retracted_at,
         by=row.retracted_by,
         head=row.head,
-        standings={subscription_id: each for each, some in standings.items() for subscription_id in some},
+        states={subscription_id: each for each, some in states.items() for subscription_id in some},
         replaced_by=(row.replacement_shard_id, row.replacement_id_seq) if replaced else None,
         cancelled=bool(row.cancelled),
     )
 
 
 async def read_retracted(connection: HotConnection, *, shard_id: int, seqs: Collection[int]) -> set[int]:
-    """Which of these were retracted."""
+    """Returns the sequences that were retracted."""
     [rows] = await connection.run((_READ_RETRACTED, {"shard_id": shard_id, "seqs": list(seqs)}))
     return {row.seq for row in rows}
 
 
 def insertions(retractions: Mapping[Id, Retraction]) -> Iterator[Bound]:
-    """What writes down all that one transaction has retracted."""
+    """Yields statements that store all retractions of one transaction."""
     of_shard: dict[int, dict[int, Retraction]] = {}
     for (shard_id, id_seq), made in retractions.items():
         of_shard.setdefault(shard_id, {})[id_seq] = made
@@ -81,28 +81,28 @@ def insertions(retractions: Mapping[Id, Retraction]) -> Iterator[Bound]:
                 "now": first.retracted_at,
                 "by": first.by,
                 "head": first.head,
-                "standings": [_standings_json(made) for made in some.values()],
+                "standings": [_states_json(made) for made in some.values()],
             },
         )
 
 
-def _standings_json(made: Retraction) -> str | None:
-    if not made.standings:
+def _states_json(made: Retraction) -> str | None:
+    if not made.states:
         return None
     grouped: dict[str, list[int]] = {}
-    for subscription_id, standing in made.standings.items():
-        grouped.setdefault(standing, []).append(subscription_id)
+    for subscription_id, state in made.states.items():
+        grouped.setdefault(state, []).append(subscription_id)
     return _encode_json(grouped).decode()
 
 
 async def name_replacement(connection: HotConnection, *, of: Id, replacement: Id) -> None:
-    """Within the transaction that retracts it."""
+    """Stores the id of a replacement, within the transaction that retracts the message."""
     named = {"replacement_shard_id": replacement[0], "replacement_id_seq": replacement[1]}
     await connection.run((_NAME_REPLACEMENT, {"shard_id": of[0], "id_seq": of[1], **named}))
 
 
 async def delete_retractions(connection: Connection, *, now: datetime) -> int:
-    """Delete what is known of messages that the log would have no more, after a day.  Returns how many."""
+    """Deletes records of messages that the log would no longer have, after a day.  Returns how many."""
     is_distributed = (await find_engine(connection)).is_distributed
     statement = _DELETE_ON_NODES if is_distributed else _DELETE_RETRACTIONS
     return await run_behind_log(connection, statement, until=now - _KEPT)

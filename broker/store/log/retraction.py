@@ -1,13 +1,13 @@
-"""Retraction: messages are taken out of the log, in sequence with publishes and between claims (J6).
+"""Retracts messages: takes them out of the log, in sequence with publishes and between claims (J6).
 
-One transaction, of which the caller begins and ends the rest:
+The steps are part of a transaction that the caller begins and ends:
 
-    what is to come later never comes ──► lock all cursors of its shards ──► what the log has, and what was
-      retracted before ──► lock the rows that hold any of it ──► how it stands with each subscription ──► lock the
-      heads ──► take it out of the log, and out of the rows of those who do not have it just now
+    remove scheduled messages ──► lock all cursors of the shards ──► find the messages in the log, and earlier
+      retractions ──► lock the rows that hold the messages ──► read their states ──► lock the heads ──► remove the
+      messages from the log, and from the rows that no consumer has
 
-What is in the log no more nobody can claim, whatever refers to it: a cursor sought back, a snapshot, a row whose
-ack deadline passes (docs/decisions/0048).  So claims do not know of this.
+A message that is not in the log cannot be claimed, whatever refers to it: a cursor that a seek moved back, a
+snapshot, a row whose ack deadline passes (docs/decisions/0048).  So claims do not check for retractions.
 """
 
 from collections import defaultdict
@@ -21,14 +21,14 @@ from broker.domain.errors import Aborted
 from broker.domain.journal import Author, Event, Row, ranges_of, rows_of
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.outcome import Outcome
-from broker.domain.retraction import Retraction, Standing, check_answers, standing_of
+from broker.domain.retraction import Retraction, StateWhenRetracted, check_answers, state_when_retracted
 from broker.domain.sequences import from_multirange, to_bits
 from broker.store.driver import statements
 from broker.store.driver.by_shard import by_shard, one_by_one, run_by_shard
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.journal import journal_statement
-from broker.store.log.piles import Pile, lock_letters, lock_piles
+from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.retracted import Id, insertions, read_retractions
 
 _TAKE_SCHEDULED_MESSAGES = statements.hot("take_scheduled_messages")
@@ -45,7 +45,9 @@ _REMOVE_STRAGGLERS = statements.hot_of("remove_messages", "message_batches", "st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Messages of one topic.  `appends_to`: shards that the caller appends to afterwards, in the transaction."""
+    """Messages of one topic to retract.  `appends_to`: the shards to which the caller appends afterwards, in the
+    same transaction.
+    """
 
     ids: Sequence[Id]
     author: Author
@@ -55,39 +57,43 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`standings`: of each subscription, by its name.  `woken`: those that may have something to claim now."""
+    """The result of a retraction.  `states`: by subscription name.  `woken`: the subscriptions for which messages
+    may be claimed now.
+    """
 
     outcomes: Mapping[Id, Outcome]
-    standings: Mapping[str, Mapping[Id, Standing]]
+    states: Mapping[str, Mapping[Id, StateWhenRetracted]]
     retractions: Mapping[Id, Retraction]
     woken: Collection[int]
 
 
 @dataclass(slots=True)
 class _Shard:
-    """What is found in one.  `messages`: by sequence, as locate_messages.sql has them; `standings`: by subscription
-    and sequence; `returned`: rows, and what goes out of them.
+    """What was found in one shard.
+
+    `messages`: by sequence, the rows of locate_messages.sql.  `states`: by subscription and sequence.  `returned`:
+    rows, and the sequences that are taken out of them.
     """
 
     shard_id: int
-    piles: Sequence[Pile]
+    backlogs: Sequence[LockedBacklog]
     messages: Mapping[int, Any] = field(default_factory=dict)
-    standings: dict[int, dict[int, Standing]] = field(default_factory=dict)
+    states: dict[int, dict[int, StateWhenRetracted]] = field(default_factory=dict)
     returned: dict[int, tuple[Any, set[int]]] = field(default_factory=dict)
 
 
 async def retract(connection: HotConnection, asked: Asked) -> Done:
-    """Within the caller's transaction, which has read nothing of the log yet.
+    """Retracts messages within the caller's transaction, which has read nothing of the log yet.
 
-    Raises InvalidArgument (too many subscriptions for so many messages), Aborted (somebody else was at the same
-    messages).
+    Raises InvalidArgument (too many subscriptions for so many messages), Aborted (another transaction has changed
+    the same messages).
     """
     await connection.run((HOLD_RETENTION, {}))
     taken, seqs = await _resolved(connection, asked.ids)
     shard_ids = sorted({shard_id for shard_id, _ in seqs})
-    piles = await lock_piles(connection, shard_ids=shard_ids, consumable=(), now=asked.now)
-    shards = {shard_id: _Shard(shard_id, piles.get(shard_id, ())) for shard_id in shard_ids}
-    subscriptions = {pile.subscription_id for shard in shards.values() for pile in shard.piles}
+    backlogs = await lock_backlogs(connection, shard_ids=shard_ids, consumable=(), now=asked.now)
+    shards = {shard_id: _Shard(shard_id, backlogs.get(shard_id, ())) for shard_id in shard_ids}
+    subscriptions = {backlog.subscription_id for shard in shards.values() for backlog in shard.backlogs}
     check_answers(len(asked.ids), len(subscriptions))
     known, heads = await _find(connection, asked.ids, seqs, shards)
     for shard in shards.values():
@@ -100,7 +106,7 @@ async def retract(connection: HotConnection, asked: Asked) -> Done:
 
 
 async def _resolved(connection: HotConnection, ids: Sequence[Id]) -> tuple[set[Id], dict[Id, int]]:
-    """Those that were still to come, and do not any more; where the others stand, or would."""
+    """Removes the messages that were scheduled.  Returns these, and the sequences of the others."""
     later = [id_ for id_ in ids if id_[1] > FIRST_ID_SEQ]
     seqs = {id_: id_[1] for id_ in ids if id_[1] <= FIRST_ID_SEQ}
     if not later:
@@ -115,7 +121,7 @@ async def _resolved(connection: HotConnection, ids: Sequence[Id]) -> tuple[set[I
 async def _find(
     connection: HotConnection, ids: Sequence[Id], seqs: Mapping[Id, int], shards: Mapping[int, _Shard]
 ) -> tuple[dict[Id, Retraction], dict[int, int]]:
-    """What was retracted before, and the heads of the shards; the shards get what the log has."""
+    """Notes in each shard which messages its log has.  Returns the earlier retractions, and the heads."""
     where = {"shard_ids": [shard_id for shard_id, _ in seqs], "seqs": list(seqs.values())}
     *found, heads = await connection.run(
         *by_shard(connection, _LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": list(shards)})
@@ -130,27 +136,27 @@ async def _find(
 
 
 async def _lock_rows(connection: HotConnection, shard: _Shard) -> None:
-    """The rows that hold any of the messages: those of acks, of nacks and of the dead-letter forwarder wait."""
-    await lock_letters(connection, shard.piles, list(shard.messages.values()))
+    """Locks the rows that hold any of the messages, so that acks, nacks and the dead-letter forwarder wait."""
+    await lock_delivery_rows(connection, shard.backlogs, list(shard.messages.values()))
 
 
 async def _judge(connection: HotConnection, shard: _Shard, now: datetime) -> None:
     await _ask_filters(connection, shard)
-    for pile in shard.piles:
-        standings = shard.standings[pile.subscription_id] = {}
+    for backlog in shard.backlogs:
+        states = shard.states[backlog.subscription_id] = {}
         for seq, message in shard.messages.items():
-            standing = standing_of(pile.state(message, now), pile.attempts(message))
-            if standing is None:
+            state = state_when_retracted(backlog.state(message, now), backlog.attempts(message))
+            if state is None:
                 continue
-            standings[seq] = standing
-            row = pile.row_of(message)
-            if row is not None and standing is not Standing.OUTSTANDING:
+            states[seq] = state
+            row = backlog.row_of(message)
+            if row is not None and state is not StateWhenRetracted.OUTSTANDING:
                 shard.returned.setdefault(id(row), (row, set()))[1].add(seq)
 
 
 async def _ask_filters(connection: HotConnection, shard: _Shard) -> None:
-    """Of all subscriptions at once, as far as they have filters: a message was acked, or left out."""
-    filtered = {pile.subscription_id: pile for pile in shard.piles if pile.has_filter}
+    """Reads for all subscriptions with filters at once which messages they match."""
+    filtered = {backlog.subscription_id: backlog for backlog in shard.backlogs if backlog.has_filter}
     if not filtered or not shard.messages:
         return
     where = {
@@ -161,8 +167,8 @@ async def _ask_filters(connection: HotConnection, shard: _Shard) -> None:
     }
     [rows] = await connection.run((_FIND_UNMATCHED, where))
     unmatched = {(row.subscription_id, row.seq) for row in rows}
-    for subscription_id, pile in filtered.items():
-        pile.note_matching({seq for seq in shard.messages if (subscription_id, seq) not in unmatched})
+    for subscription_id, backlog in filtered.items():
+        backlog.note_matching({seq for seq in shard.messages if (subscription_id, seq) not in unmatched})
 
 
 # --- what is written ----------------------------------------------------------------------------------------------
@@ -175,7 +181,7 @@ async def _write(
     seqs: Mapping[Id, int],
     shards: Mapping[int, _Shard],
 ) -> dict[Id, Retraction]:
-    """Raises Aborted: not all of it was there any more."""
+    """Raises Aborted (some of the messages are no longer in the log)."""
     changed = {shard_id for shard_id, shard in shards.items() if shard.messages} | {each for each, _ in taken}
     if not changed:
         return {}
@@ -233,12 +239,12 @@ def _out_of_rows(shard: _Shard, now: datetime) -> Iterator[Bound]:
 
 
 def _goes_on(row: Any, ordinals: Collection[int]) -> bool:
-    """A row whose deadline has passed keeps its time: what else comes back of it has its retry delay to come."""
+    """Whether what is left of a row is delivered without a retry delay, as its deadline has not passed."""
     return row.status != "delivering" and row.open.index("1") in ordinals
 
 
 def _first_back(row: Any) -> int:
-    """The first message that has come back while others of its key are out."""
+    """Returns the ordinal of the first message that came back while others of its key are out."""
     return int(row.open.find("1", row.out_count))
 
 
@@ -255,12 +261,12 @@ async def _remove(connection: HotConnection, shards: Sequence[_Shard]) -> None:
 
 
 def _made(asked: Asked, id_: Id, seq: int | None, shard: _Shard | None, head: int) -> Retraction:
-    standings = {}
+    states = {}
     if shard is not None and seq is not None:
-        standings = {
+        states = {
             subscription_id: some[seq]
-            for subscription_id, some in shard.standings.items()
-            if some.get(seq, Standing.IN_TIME) is not Standing.IN_TIME
+            for subscription_id, some in shard.states.items()
+            if some.get(seq, StateWhenRetracted.NEVER_DELIVERED) is not StateWhenRetracted.NEVER_DELIVERED
         }
     came = shard is not None and seq is not None
     return Retraction(
@@ -270,15 +276,15 @@ def _made(asked: Asked, id_: Id, seq: int | None, shard: _Shard | None, head: in
         retracted_at=asked.now,
         by=asked.author.principal,
         head=head,
-        standings=standings,
+        states=states,
     )
 
 
 def _told(shard: _Shard, asked: Asked) -> Iterator[Bound]:
-    """In the journal, of every subscription that would have got it, or got it again."""
+    """Yields journal entries for every subscription that would have received a message, or received it again."""
     rows: list[Row] = []
-    for subscription_id, standings in shard.standings.items():
-        left = ranges_of(sorted(seq for seq, standing in standings.items() if standing is not Standing.DONE_WITH))
+    for subscription_id, states in shard.states.items():
+        left = ranges_of(sorted(seq for seq, state in states.items() if state is not StateWhenRetracted.SETTLED))
         rows += rows_of(None, subscription_id, Event.RETRACTED, 0, left, author=asked.author)
     if rows:
         yield journal_statement(shard.shard_id, rows, asked.now)
@@ -306,21 +312,21 @@ def _outcome(
 
 def _by_name(
     ids: Sequence[Id], seqs: Mapping[Id, int], known: Mapping[Id, Retraction], shards: Mapping[int, _Shard]
-) -> dict[str, dict[Id, Standing]]:
-    """Also of what was retracted before: as it stood then."""
-    standings: dict[str, dict[Id, Standing]] = {}
+) -> dict[str, dict[Id, StateWhenRetracted]]:
+    """Returns states by subscription name, for earlier retractions those of that time."""
+    states: dict[str, dict[Id, StateWhenRetracted]] = {}
     for id_ in ids:
         if id_ not in seqs:
             continue
         seq = seqs[id_]
-        for pile in shards[id_[0]].piles:
-            cursor = pile.cursor
-            standing = shards[id_[0]].standings[pile.subscription_id].get(seq)
+        for backlog in shards[id_[0]].backlogs:
+            cursor = backlog.cursor
+            state = shards[id_[0]].states[backlog.subscription_id].get(seq)
             if id_ in known and (cursor.first_seq is None or seq >= cursor.first_seq):
-                standing = known[id_].standings.get(cursor.subscription_id, Standing.IN_TIME)
-            if standing is not None:
-                standings.setdefault(cursor.name, {})[id_] = standing
-    return standings
+                state = known[id_].states.get(cursor.subscription_id, StateWhenRetracted.NEVER_DELIVERED)
+            if state is not None:
+                states.setdefault(cursor.name, {})[id_] = state
+    return states
 
 
 def _woken(shards: Mapping[int, _Shard]) -> set[int]:

@@ -14,8 +14,7 @@ from broker.domain.topic import DELETED_TOPIC
 from broker.store.driver import statements
 from broker.store.driver.by_shard import read_sharing
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.chosen_letters import ChosenGroups, read_chosen
-from broker.store.log.letter_groups import Group
+from broker.store.log.dead_letter_groups import ChosenGroups, Group, read_chosen
 
 _READ_LETTER_MESSAGES = statements.hot("read_letter_messages")
 
@@ -129,8 +128,8 @@ class _Walk:
         if not self.asked.page.takes(letter):
             return
         topic = found.topics.get(letter.letter_shard)
-        piles = found.piles.get(letter.letter_shard, ())
-        holding = [pile.name for pile in piles if pile.has(row, self.asked.now)]
+        backlogs = found.backlogs.get(letter.letter_shard, ())
+        holding = [backlog.name for backlog in backlogs if backlog.has(row, self.asked.now)]
         name = DELETED_TOPIC if topic is None else topic.topic
         self.found.append(replace(letter, topic=name, subscriptions=sorted(holding)))
         self.room -= len(letter.data or b"") + len(letter.attributes_text)
@@ -140,8 +139,8 @@ def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:
     """The letter that stands for a message: the newest that matches, and first of those that a subscription has."""
 
     def rank(letter: Any) -> tuple[bool, datetime]:
-        piles = found.piles.get(letter.shard_id, ())
-        return any(pile.has(letter, now) for pile in piles), letter.publish_time
+        backlogs = found.backlogs.get(letter.shard_id, ())
+        return any(backlog.has(letter, now) for backlog in backlogs), letter.publish_time
 
     return max((letter for letter in group.letters if letter.matches), key=rank, default=group.letters[-1])
 

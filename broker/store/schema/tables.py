@@ -773,9 +773,9 @@ snapshot_outstanding = Table(
     PrimaryKeyConstraint("snapshot_id", "shard_id", "attempt_id", "part"),
 )
 
-# Where a dead letter stands (shard_id, publish_time, seq), where its message was, and why that was given up
-# (domain/dead_letter.py).  `resolution` (null: nobody has resolved it) and what follows: domain/letter_standing.py.
-# A row that is not resolved goes with its letter, one that is no sooner than KEPT after it.
+# The place of a dead letter (shard_id, publish_time, seq), that of its message, and why the message was given up
+# (domain/dead_letter.py).  `resolution` (null: it was not resolved) and the columns that follow are those of
+# domain/dead_letter_state.py.  A row without a resolution goes with its letter, another one KEPT later.
 dead_letters = Table(
     "dead_letters",
     metadata,

@@ -24,7 +24,7 @@ from broker.workers.operations.targets import Targets
 
 @dataclass(slots=True)
 class _Recipient:
-    """Of one step: what letter_groups.Recipient is."""
+    """Of one step: what dead_letter_groups.Recipient is."""
 
     targets: Targets
     topic: Topic

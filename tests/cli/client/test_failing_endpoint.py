@@ -48,17 +48,17 @@ def test_all_commands_name_the_failing_endpoint_as_the_cause(terminal: Terminal,
 
     [lag] = asked("lag")
     [checked] = [one for one in asked("doctor") if one["check"] == "hook"]
-    [fate] = asked(f"message show {message_id}")["subscriptions"]
+    [report] = asked(f"message show {message_id}")["subscriptions"]
     status = asked("push status hook")
-    assert {lag["deliveryState"], checked["finding"], fate["deliveryState"], status["deliveryState"]} == {
+    assert {lag["deliveryState"], checked["finding"], report["deliveryState"], status["deliveryState"]} == {
         "ENDPOINT_FAILING"
     }
     assert checked["command"] == "broker push failures hook"
-    for sentence in (lag["verdict"], checked["why"], fate["verdict"], status["verdict"]):
+    for sentence in (lag["verdict"], checked["why"], report["verdict"], status["verdict"]):
         assert "The endpoint fails: " in sentence
         assert "without a success since " in sentence
         assert "status 400 (Bad Request)" in sentence
-    failures = [shown["endpointFailure"] for shown in (lag, fate, status)]
+    failures = [shown["endpointFailure"] for shown in (lag, report, status)]
     assert {(one["status"], one["reason"], one["startTime"]) for one in failures} == {
         (400, "Bad Request", failures[0]["startTime"])
     }

@@ -11,7 +11,7 @@ import pytest
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT, Statement
-from broker.store.log import piles, piles_on_nodes
+from broker.store.log import locked_backlog, locked_backlogs_on_nodes
 from tests.fixtures.broker import eventually
 from tests.fixtures.waiting import waiting_sessions
 
@@ -25,7 +25,7 @@ def changed(statement: Statement, old: str, new: str) -> Statement:
 
 def leave_piles_unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """On one server and on nodes."""
-    for module, name in ((piles, "_LOCK_PILES"), (piles_on_nodes, "_LOCK_PILES_OF_SHARD")):
+    for module, name in ((locked_backlog, "_LOCK_BACKLOGS"), (locked_backlogs_on_nodes, "_LOCK_BACKLOGS_OF_SHARD")):
         monkeypatch.setattr(module, name, changed(getattr(module, name), "FOR UPDATE OF c", ""))
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from broker.domain.standing_page import StandingPage
+from broker.domain.backlog_page import BacklogPage
 from broker.domain.topic_page import ORDERS, TopicPage
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.looking import fates, journal, lag, published, standing_messages, topic_messages
+from broker.store.looking import backlog_messages, delivery_reports, journal, lag, published, topic_messages
 from tests.fixtures.log import ACK_DEADLINE, Log, texts
 from tests.fixtures.waiting import waiting_sessions
 from tests.store.interleavings.steps import changed, execute, open_transaction, paused, until_waiting
@@ -44,22 +44,24 @@ async def _look(log: Log, session: HotConnection) -> None:
             shard_ids=shards, filter_path=None, retained_since=long_ago, page=TopicPage(10, order)
         )
         await topic_messages.list_topic_messages(session, topic)
-    standing = standing_messages.Asked(
+    standing = backlog_messages.Asked(
         subscription_id=log.subscription.subscription_id,
         shard_ids=shards,
         ordered=True,
         retained_since=long_ago,
         filter_path=None,
         log_path=None,
-        page=StandingPage(100),
+        page=BacklogPage(100),
         now=now,
     )
-    await standing_messages.list_messages(session, standing)
+    await backlog_messages.list_messages(session, standing)
     for seq in (1, 3, 5):
-        message = await fates.read_message(session, shard_id=log.shard_id, id_seq=seq)
+        message = await delivery_reports.read_message(session, shard_id=log.shard_id, id_seq=seq)
         assert message is not None
-        [facts] = await fates.read_facts(session, message=message, subscriptions=[log.subscription], now=now)
-        await fates.count_before(session, facts, now=now)
+        [delivery] = await delivery_reports.read_deliveries(
+            session, message=message, subscriptions=[log.subscription]
+        )
+        await delivery_reports.count_before(session, delivery, now=now)
         await journal.read_entries(session, **of, seq=seq)
     await lag.read_lag(session, subscriptions=[log.subscription], now=now)
     ends = await published.read_shard_ends(session, shard_ids=shards)
@@ -112,8 +114,13 @@ async def test_nothing_waits_for_one_who_looks(log: Log) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "old", "new"),
     [
-        (fates, "_READ_FATES", "LEFT JOIN cursors AS c", "LEFT JOIN (SELECT * FROM cursors FOR SHARE) AS c"),
-        (standing_messages, "_LIST_ATTEMPTS", "LIMIT", "FOR SHARE LIMIT"),
+        (
+            delivery_reports,
+            "_READ_DELIVERY_FACTS",
+            "LEFT JOIN cursors AS c",
+            "LEFT JOIN (SELECT * FROM cursors FOR SHARE) AS c",
+        ),
+        (backlog_messages, "_LIST_ATTEMPTS", "LIMIT", "FOR SHARE LIMIT"),
     ],
 )
 async def test_it_would_if_a_look_locked_rows(

@@ -7,10 +7,10 @@ import pytest
 
 from broker.domain.journal import NOBODY
 from broker.domain.message import NewMessage
-from broker.domain.retraction import Standing
+from broker.domain.retraction import StateWhenRetracted
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
-from broker.store.log import piles, retraction
+from broker.store.log import locked_backlog, retraction
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.retraction import Asked, Done, retract
 from tests.fixtures.log import SECOND, Log
@@ -31,8 +31,8 @@ async def _retract(log: Log, *seqs: int, connection: HotConnection | None = None
         return await retract(session, asked)
 
 
-def _standings(log: Log, done: Done) -> Sequence[Standing]:
-    return list(done.standings[log.subscription.name].values())
+def _states(log: Log, done: Done) -> Sequence[StateWhenRetracted]:
+    return list(done.states[log.subscription.name].values())
 
 
 async def what_was_in_time_is_not_handed_out_by_a_claim_in_flight(log: Log) -> None:
@@ -49,8 +49,8 @@ async def what_was_in_time_is_not_handed_out_by_a_claim_in_flight(log: Log) -> N
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
     handed_out = {message.seq for delivery in deliveries for message in delivery.messages}
-    standings = (await retracting).standings[log.subscription.name]
-    in_time = {seq for (_, seq), standing in standings.items() if standing is Standing.IN_TIME}
+    states = (await retracting).states[log.subscription.name]
+    in_time = {seq for (_, seq), state in states.items() if state is StateWhenRetracted.NEVER_DELIVERED}
     assert (handed_out, in_time) == ({1}, {2})
     assert await log.pull(now=log.start + LATER) == []
 
@@ -73,7 +73,7 @@ async def a_claim_that_waited_finds_it_gone(log: Log) -> None:
         claim = asyncio.create_task(log.pull_texts(now=log.start + LATER))
         await until_waiting(log.database)
         retracting.go.set()
-        assert _standings(log, await done) == [Standing.IN_TIME]
+        assert _states(log, await done) == [StateWhenRetracted.NEVER_DELIVERED]
         assert await claim == ["b"]
 
 
@@ -92,7 +92,7 @@ async def an_ack_in_flight_counts(log: Log) -> None:
         await asyncio.wait((retracting, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    assert _standings(log, await retracting) == [Standing.DONE_WITH]
+    assert _states(log, await retracting) == [StateWhenRetracted.SETTLED]
 
 
 async def test_an_ack_in_flight_counts(log: Log) -> None:
@@ -102,8 +102,8 @@ async def test_an_ack_in_flight_counts(log: Log) -> None:
 async def test_it_would_be_said_to_be_out_if_rows_were_not_locked(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unlocked = changed(piles._LOCK_HOLDING_ATTEMPTS, "FOR UPDATE", "")
-    monkeypatch.setattr(piles, "_LOCK_HOLDING_ATTEMPTS", unlocked)
+    unlocked = changed(locked_backlog._LOCK_HOLDING_ATTEMPTS, "FOR UPDATE", "")
+    monkeypatch.setattr(locked_backlog, "_LOCK_HOLDING_ATTEMPTS", unlocked)
     with pytest.raises(AssertionError):
         await an_ack_in_flight_counts(log)
 
@@ -146,18 +146,24 @@ async def test_retractions_publishes_claims_and_acks_side_by_side_end(log: Log) 
                 await log.acknowledge(delivery)
         return got
 
-    async def withdraw(first: int) -> dict[int, Standing]:
-        found: dict[int, Standing] = {}
+    async def withdraw(first: int) -> dict[int, StateWhenRetracted]:
+        found: dict[int, StateWhenRetracted] = {}
         for seq in range(first, 21, 4):
             done = await _retract(log, seq, 21 - seq)
-            for (_, of), standing in done.standings.get(log.subscription.name, {}).items():
-                found.setdefault(of, standing)
+            for (_, of), state in done.states.get(log.subscription.name, {}).items():
+                found.setdefault(of, state)
         return found
 
     gots, *founds = await asyncio.wait_for(
         asyncio.gather(consume(), *(withdraw(first) for first in range(1, 5)), log.publish("x"), log.publish("y")),
         30,
     )
-    in_time = {seq for found in founds if found for seq, standing in found.items() if standing is Standing.IN_TIME}
+    in_time = {
+        seq
+        for found in founds
+        if found
+        for seq, state in found.items()
+        if state is StateWhenRetracted.NEVER_DELIVERED
+    }
     assert not gots & in_time
     assert not await log.rows("SELECT 1 FROM messages WHERE seq <= 20")

@@ -7,6 +7,7 @@ from typing import Any
 
 from psycopg import sql
 
+from broker.domain.backlog_page import BacklogPage
 from broker.domain.dead_letter_list import LetterPage
 from broker.domain.journal import NOBODY, Event, Journal, JournalMode, Told, rows_of
 from broker.domain.log_page import LogPage
@@ -16,7 +17,6 @@ from broker.domain.push_replay import Meant, Missed
 from broker.domain.redrive import END_OF_TIME, EVER, Chosen
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
-from broker.domain.standing_page import StandingPage
 from broker.domain.topic_page import ORDERS, TopicPage
 from broker.store.claim import claim, due, fresh, passed, waiting, write
 from broker.store.claim.request import MAX_TARGETS
@@ -25,18 +25,17 @@ from broker.store.driver.statements import BEGIN, COMMIT, Statement
 from broker.store.log import (
     appending_by_row,
     bringing_back,
-    chosen_letters,
     copying,
+    dead_letter_groups,
     delivery_attempts,
     discard,
     edits,
     journal,
-    letter_groups,
+    locked_backlog,
     log_walk,
     lost_letters,
     messages,
     pending_rows,
-    piles,
     purging,
     push_replay,
     redrive,
@@ -54,13 +53,13 @@ from broker.store.log.known_heads import FIRST_NEEDED, KnownHeads
 from broker.store.log.partitions import make_partitions_ahead
 from broker.store.log.scheduled_messages import encode_scheduled
 from broker.store.looking import (
+    backlog_messages,
     dead_letters,
-    fates,
+    delivery_reports,
     figures,
     lag,
     published,
     readers,
-    standing_messages,
     topic_messages,
     traces,
 )
@@ -83,7 +82,7 @@ MODULES = {
     "claim": claim,
     "copying": copying,
     "due": due,
-    "fates": fates,
+    "delivery_reports": delivery_reports,
     "fresh": fresh,
     "passed": passed,
     "waiting": waiting,
@@ -97,18 +96,17 @@ MODULES = {
     "appending_by_row": appending_by_row,
     "messages": messages,
     "pending_rows": pending_rows,
-    "piles": piles,
+    "locked_backlog": locked_backlog,
     "published": published,
     "readers": readers,
-    "standing_messages": standing_messages,
+    "backlog_messages": backlog_messages,
     "topic_messages": topic_messages,
     "traces": traces,
     "purging": purging,
     "redrive": redrive,
-    "chosen_letters": chosen_letters,
+    "dead_letter_groups": dead_letter_groups,
     "lost_letters": lost_letters,
     "resend": resend,
-    "letter_groups": letter_groups,
     "discard": discard,
     "edits": edits,
     "retained_bytes": retained_bytes,
@@ -282,26 +280,26 @@ async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
     )
     await dead_letters.list_dead_letters(session, asked)
     where = {"shard_ids": [log.shard_id], "publish_times": [log.start], "seqs": [1]}
-    await session.run((piles._MATCH_LETTERS, where | {"filter_path": '$.a == "b"', "body_path": None}))
+    await session.run((locked_backlog._MATCH_LETTERS, where | {"filter_path": '$.a == "b"', "body_path": None}))
 
 
 async def _list_messages(log: Log, session: Any, later: datetime) -> None:
-    asked = standing_messages.Asked(
+    asked = backlog_messages.Asked(
         subscription_id=log.subscription.subscription_id,
         shard_ids=[log.shard_id],
         ordered=True,
         retained_since=log.start - timedelta(hours=1),
         filter_path='$.a == "b"',
         log_path='$.a == "b"',
-        page=StandingPage(100),
+        page=BacklogPage(100),
         now=later,
     )
-    await standing_messages.list_messages(session, asked)
-    message = await fates.read_message(session, shard_id=log.shard_id, id_seq=1)
-    await fates.find_gap(session, shard_id=log.shard_id, seq=1)
+    await backlog_messages.list_messages(session, asked)
+    message = await delivery_reports.read_message(session, shard_id=log.shard_id, id_seq=1)
+    await delivery_reports.find_gap(session, shard_id=log.shard_id, seq=1)
     assert message is not None
-    [facts] = await fates.read_facts(session, message=message, subscriptions=[log.subscription], now=later)
-    await fates.count_before(session, facts, now=later)
+    [delivery] = await delivery_reports.read_deliveries(session, message=message, subscriptions=[log.subscription])
+    await delivery_reports.count_before(session, delivery, now=later)
     ends = await published.read_shard_ends(session, shard_ids=[log.shard_id])
     await published.list_published(session, after=ends[log.shard_id], filter_path='$.a == "b"')
 
@@ -345,13 +343,15 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
         await letters.dead.nack(delivery)
         await source.execute(f"DELETE FROM message_batches WHERE shard_id = {source.shard_id} AND last_seq < 3")
         chosen = letters.wanted().chosen
-        await chosen_letters.count_chosen(
+        await dead_letter_groups.count_chosen(
             session, chosen, shard_ids=[source.shard_id], consumable=(), now=source.start
         )
-        await chosen_letters.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
-        await redrive.list_piles(session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id])
-        groups = [letter_groups.Group(1, await letters.read(connection=session))]
-        await letter_groups.read_groups(session, source.shard_id, groups, groups)
+        await dead_letter_groups.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
+        await redrive.list_dead_letter_subscriptions(
+            session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id]
+        )
+        groups = [dead_letter_groups.Group(1, await letters.read(connection=session))]
+        await dead_letter_groups.read_messages(session, source.shard_id, groups, groups)
         await letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
         await _discard(letters, session, chosen)
@@ -417,7 +417,7 @@ async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
         author=NOBODY,
         now=source.start,
     )
-    await discard.find_piles(session, asked)
+    await discard.find_dead_letter_subscriptions(session, asked)
     await session.run((BEGIN, {}))
     mended = edits.Replacement(
         asked=asked, batch=messages.encode_messages([NewMessage(data=b"mended")]), shard_id=source.shard_id

@@ -8,7 +8,7 @@ import pytest
 from broker.store.driver import statements
 from broker.store.driver.database import Connection
 from broker.store.driver.statements import Statement
-from broker.store.log.chosen_letters import _READ_LETTERS
+from broker.store.log.dead_letter_groups import _READ_LETTERS
 from broker.store.log.dead_letters import _INSERT_DEAD_LETTERS
 from broker.store.log.redrive import _READ_LETTER_SHARDS
 from tests.fixtures.log import Log

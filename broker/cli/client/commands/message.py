@@ -26,11 +26,11 @@ def show(session: Session, *, message_id: str, topic: str | None, subscription: 
         return _timeline(session.api.call("GET", f"{session.subscription(subscription)}/messages/{message_id}"))
     where = session.topic(topic) if topic else session.project
     found = session.api.call("GET", f"{where}/messages/{message_id}")
-    fates = {leaf(one["subscription"]): _fate(one) for one in found["subscriptions"]}
+    reports = {leaf(one["subscription"]): _report(one) for one in found["subscriptions"]}
     fields = {"topic": found["topic"], **message_fields(found["message"])}
     if "deliverTime" in found:
         fields["comes"] = found["deliverTime"]
-    return Shown(data=found, fields=fields | {f"for {name}": fate for name, fate in fates.items()})
+    return Shown(data=found, fields=fields | {f"for {name}": report for name, report in reports.items()})
 
 
 @calling("retract", "broker message retract reminders $WAITING --yes")
@@ -78,7 +78,7 @@ def replace(
     return Shown(data=done, line=told)
 
 
-def _fate(one: Json) -> str:
+def _report(one: Json) -> str:
     cause = f" ({one['deliveryState']})" if "deliveryState" in one else ""
     return f"{one['state']}{cause}: {one['verdict']}"
 

@@ -78,10 +78,10 @@ def retracted_json(done: Retracted) -> dict[str, Any]:
     body: dict[str, Any] = {"results": [{"messageId": id_, "outcome": what} for id_, what in done.outcomes.items()]}
     body["counts"] = {outcome: str(count) for outcome, count in Counter(done.outcomes.values()).items()}
     subscriptions = []
-    for name, standings in done.standings.items():
+    for name, states in done.states.items():
         alike: dict[str, list[str]] = {}
-        for id_, standing in standings.items():
-            alike.setdefault(standing, []).append(id_)
+        for id_, state in states.items():
+            alike.setdefault(state, []).append(id_)
         subscriptions.append({"subscription": name, **alike})
     return body | ({"subscriptions": subscriptions} if subscriptions else {})
 

@@ -15,7 +15,7 @@ from broker.front.rest.codec.matched_message import matched_message
 from broker.front.rest.codec.scalars import parse_timestamp
 from broker.front.rest.errors import encode_error
 from broker.front.rest.event_stream import EventStream, while_there
-from broker.front.rest.handlers.fates import entry_json
+from broker.front.rest.handlers.delivery_reports import entry_json
 from broker.services.tail import News
 from broker.telemetry.spent import spending
 

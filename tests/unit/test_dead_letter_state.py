@@ -4,16 +4,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from broker.domain.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on, kept_since
 from broker.domain.delivery_state import DeliveryState
-from broker.domain.letter_standing import Resolution, Resolved, Standing, can_be_acted_on, kept_since
 
 OUT, HELD, OVER = DeliveryState.OUTSTANDING, DeliveryState.WAITING, DeliveryState.SETTLED
 NEVER, LATE = DeliveryState.FILTERED, DeliveryState.EXPIRED
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 
 
-def _letter(*states: DeliveryState, resolution: str | None = None, kept: bool = True) -> Standing:
-    return Standing(resolution, kept, states)
+def _letter(*states: DeliveryState, resolution: str | None = None, kept: bool = True) -> DeadLetterState:
+    return DeadLetterState(resolution, kept, states)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def _letter(*states: DeliveryState, resolution: str | None = None, kept: bool = 
         (_letter(HELD, resolution=Resolution.EDITED), False),
     ],
 )
-def test_of_one_letter(letter: Standing, expected: bool) -> None:
+def test_of_one_letter(letter: DeadLetterState, expected: bool) -> None:
     """A seek brings back what was discarded, but not what came back as another message."""
     assert can_be_acted_on([letter]) is expected
 

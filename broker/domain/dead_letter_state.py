@@ -26,7 +26,7 @@ class Resolution(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DeadLetterState:
     """One dead letter: what its record says, whether it is within the time for which letters are kept, and how it
     stands with each subscription of its topic.
     """
@@ -36,20 +36,20 @@ class Standing:
     states: Collection[DeliveryState]
 
 
-def can_be_acted_on(newest_first: Iterable[Standing]) -> bool:
+def can_be_acted_on(newest_first: Iterable[DeadLetterState]) -> bool:
     """Whether a message that was given up is a dead letter still, by all letters that it has become.
 
     It has several if it was sought back and failed again: whatever resolved a letter has resolved the earlier ones.
     """
     resolved = False
-    for standing in newest_first:
-        if standing.resolution == Resolution.EDITED:  # the message came back as another one
+    for letter in newest_first:
+        if letter.resolution == Resolution.EDITED:  # the message came back as another one
             resolved = True
-        elif not BACKLOG.isdisjoint(standing.states):
+        elif not BACKLOG.isdisjoint(letter.states):
             return True
-        elif standing.resolution is not None or DeliveryState.SETTLED in standing.states:
+        elif letter.resolution is not None or DeliveryState.SETTLED in letter.states:
             resolved = True
-        elif standing.is_kept and not resolved:
+        elif letter.is_kept and not resolved:
             return True
     return False
 

@@ -4,22 +4,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import astuple
 from functools import partial
 
+from broker.domain.backlog_page import BacklogList, BacklogPage
 from broker.domain.errors import FailedPrecondition
 from broker.domain.names import leaf, project_of
 from broker.domain.page import invalid_page_token, page_token
-from broker.domain.standing_page import StandingList, StandingPage
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
 from broker.services.filters import compiled
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
-from broker.store.looking.standing_messages import Asked, list_messages
+from broker.store.looking.backlog_messages import Asked, list_messages
 
 HungUp = Callable[[], Awaitable[None]]
 
 
-class StandingMessageService:
+class BacklogMessageService:
     """Reading only: nothing is changed, locked or delivered."""
 
     def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
@@ -30,8 +30,8 @@ class StandingMessageService:
         self._turns = turns
 
     async def list_messages(
-        self, subscription_name: str, page: StandingPage, *, hung_up: HungUp | None = None
-    ) -> StandingList:
+        self, subscription_name: str, page: BacklogPage, *, hung_up: HungUp | None = None
+    ) -> BacklogList:
         """A page of what is not acked: what was handed out, then what waits, shard after shard.
 
         One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the

@@ -1,4 +1,4 @@
--- What lock_piles.sql has of subscriptions.
+-- What lock_backlogs.sql has of subscriptions.
 -- parameters: subscription_ids int8[]
 -- columns: subscription_id, name, retention, filter_path, body_path, ordered
 SELECT s.subscription_id, s.name,

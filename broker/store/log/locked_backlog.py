@@ -1,9 +1,9 @@
-"""Dead letters, as a subscription of their topic has them: its pile; and taking some out of it (G2).
+"""The backlog of a subscription in a shard while its cursor is locked: reads states of messages, and removes some.
 
-A redrive leaves alone what is out, a discard takes it as well: as an ack would, but of an ordering key, where an
-ack counts only behind those before it.  A letter that has been given back is taken out of its row; one that waits
-for its ordering key waits no more.  One that nobody was handed yet stands in the log at or behind the cursor, which
-cannot leave it out: so the cursor passes it, and what it passes on the way waits from then on in rows of its own.
+A redrive removes only messages that no consumer has, a discard and a purge remove any.  A message that is in a row
+is taken out of it; one that waits for its ordering key no longer waits.  A message that was never handed out is in
+the log at or ahead of the cursor, which cannot leave single messages out: so the cursor passes it, and the other
+messages that it passes are kept in rows of their own.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from broker.domain.delivery_state import BACKLOG, TAKEN, DeliveryFacts, DeliveryRow, DeliveryState, delivery_state
+from broker.domain.delivery_state import BACKLOG, DeliveryFacts, DeliveryRow, DeliveryState, delivery_state
 from broker.domain.journal import DISCARDED, Author, Event, ranges_of, rows_of
 from broker.domain.sequences import from_bits, from_multirange, to_bits, to_multirange
 from broker.store.driver import statements
@@ -21,11 +21,11 @@ from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.delivery_rows import delivery_row
 from broker.store.log.due_attempt import attempt_numbers, due_attempt, replacements
 from broker.store.log.journal import journal_statement
+from broker.store.log.locked_backlogs_on_nodes import lock_on_nodes
 from broker.store.log.pending_rows import Pending, PendingRows, multiranges
-from broker.store.log.piles_on_nodes import lock_on_nodes
 
-_LOCK_PILES = statements.hot("lock_piles")
-_READ_PILES = statements.hot_unlocked("lock_piles")
+_LOCK_BACKLOGS = statements.hot("lock_backlogs")
+_READ_BACKLOGS = statements.hot_unlocked("lock_backlogs")
 _MATCH_LETTERS = statements.hot("match_letters")
 _ACKNOWLEDGE = statements.hot("acknowledge")
 _LOCK_HOLDING_ATTEMPTS = statements.hot("lock_holding_attempts")
@@ -40,7 +40,7 @@ MAX_PASSED = 10_000  # messages that a cursor passes in one transaction
 
 
 class Located(NamedTuple):
-    """A message of which a pile may be asked how it stands."""
+    """A message whose state can be read."""
 
     seq: int
     publish_time: datetime
@@ -58,9 +58,9 @@ class _Held:
 
 
 @dataclass(slots=True, eq=False)
-class Pile:
-    """One subscription in one shard of a dead-letter topic; its cursor is locked, and the rows that hold any of the
-    letters that were asked for.
+class LockedBacklog:
+    """The backlog of one subscription in one shard.  Its cursor is locked, and the rows that hold any of the
+    messages that were asked for.
     """
 
     cursor: Any
@@ -91,59 +91,70 @@ class Pile:
     def has_filter(self) -> bool:
         return self.cursor.filter_path is not None
 
-    def state(self, letter: Any, now: datetime) -> DeliveryState:
-        """Returns how a message stands with the subscription."""
-        return delivery_state(self._facts(letter), retained_since=self.retained_since, now=now)
+    def state(self, message: Any, now: datetime) -> DeliveryState:
+        """Returns the delivery state of a message."""
+        return delivery_state(self._facts(message), retained_since=self.retained_since, now=now)
 
-    def has(self, letter: Any, now: datetime) -> bool:
+    def has(self, message: Any, now: datetime) -> bool:
         """Whether a message is in the backlog."""
-        return self.state(letter, now) in BACKLOG
+        return self.state(message, now) in BACKLOG
 
-    def is_free(self, letter: Any, now: datetime) -> bool:
-        """Whether a message of the backlog can be taken out of it without voiding ack ids that consumers hold.
+    def is_taken(self, message: Any, now: datetime) -> bool:
+        """Whether a consumer or the dead-letter forwarder has a message, or another one under its attempt id.
 
-        All messages of an ordering key that are in one row are under one attempt id.
+        All messages of an ordering key that are in one row have one attempt id, so taking one of them out would
+        void the ack ids of the others.
         """
-        state = self.state(letter, now)
-        held = self._held.get(letter.seq)
-        is_shared = held is not None and held.row.ordering_key is not None and _is_out(held.row, now)
-        return state in BACKLOG and state not in TAKEN and not is_shared
+        held = self._held.get(message.seq)
+        return held is not None and _is_out(held.row, now)
 
-    def attempts(self, letter: Any) -> int:
+    def is_free(self, message: Any, now: datetime) -> bool:
+        """Whether a message of the backlog can be taken out of it without voiding ack ids that consumers hold."""
+        return self.has(message, now) and not self.is_taken(message, now)
+
+    def delivers_again(self, message: Any, now: datetime) -> bool:
+        """Whether a message is in the backlog, and remains there if a consumer that has it does not ack it."""
+        state = self.state(message, now)
+        may_return = state is DeliveryState.EXHAUSTED or not self._facts(message).is_too_old(
+            self.retained_since, now
+        )
+        return state in BACKLOG and may_return
+
+    def attempts(self, message: Any) -> int:
         """Returns how often a message was delivered that is not settled."""
-        held = self._held.get(letter.seq)
+        held = self._held.get(message.seq)
         return 0 if held is None else held.parsed.attempts(held.ordinal)
 
-    def row_of(self, letter: Any) -> Any:
+    def row_of(self, message: Any) -> Any:
         """Returns the row of a message that was handed out and is not settled; None: it was not, or is."""
-        held = self._held.get(letter.seq)
+        held = self._held.get(message.seq)
         return None if held is None else held.row
 
-    def _facts(self, letter: Any) -> DeliveryFacts:
-        held = self._held.get(letter.seq)
-        key_row = self._keys.get(letter.ordering_key) if letter.ordering_key is not None else None
-        if key_row is not None and not self.cursor.ordered and not key_row.waits(letter.seq):
+    def _facts(self, message: Any) -> DeliveryFacts:
+        held = self._held.get(message.seq)
+        key_row = self._keys.get(message.ordering_key) if message.ordering_key is not None else None
+        if key_row is not None and not self.cursor.ordered and not key_row.waits(message.seq):
             key_row = None
         return DeliveryFacts(
-            seq=letter.seq,
-            publish_time=letter.publish_time,
-            expires_at=letter.expires_at,
+            seq=message.seq,
+            publish_time=message.publish_time,
+            expires_at=message.expires_at,
             next_seq=self.cursor.next_seq,
             first_seq=self.cursor.first_seq,
             row=None if held is None else held.parsed,
             ordinal=0 if held is None else held.ordinal,
             key_row=key_row,
-            matches=self._matching is None or letter.seq in self._matching,
+            matches=self._matching is None or message.seq in self._matching,
         )
 
-    async def ask_filter(self, connection: HotConnection, letters: Sequence[Any]) -> None:
+    async def ask_filter(self, connection: HotConnection, messages: Sequence[Any]) -> None:
         """Read which of these messages the subscription's filter matches, if it has one."""
-        if not self.has_filter or not letters:
+        if not self.has_filter or not messages:
             return
         asked = {
-            "shard_ids": [self.shard_id] * len(letters),
-            "publish_times": [letter.publish_time for letter in letters],
-            "seqs": [letter.seq for letter in letters],
+            "shard_ids": [self.shard_id] * len(messages),
+            "publish_times": [message.publish_time for message in messages],
+            "seqs": [message.seq for message in messages],
             "filter_path": self.cursor.filter_path,
             "body_path": self.cursor.body_path,
         }
@@ -151,11 +162,11 @@ class Pile:
         self.note_matching({row.seq for row in rows if row.matches})
 
     def note_matching(self, seqs: Collection[int]) -> None:
-        """The filter matches these, of the messages that are asked about."""
+        """Notes which of the messages the filter matches."""
         self._matching = seqs
 
     def take_rows(self, rows: Iterable[Any], keys: Mapping[int, str | None]) -> None:
-        """What holds any of the sequences, each with its key."""
+        """Takes the rows that hold any of some messages, given as sequences with their ordering keys."""
         for row in rows:
             parsed = delivery_row(row)
             for ordinal in parsed.unsettled:
@@ -164,12 +175,12 @@ class Pile:
             if row.ordering_key is not None:
                 self._keys[row.ordering_key] = parsed
 
-    async def look_ahead(self, connection: HotConnection, letters: Sequence[Any]) -> None:
-        """Read what the cursor would have to pass to be past these letters, before any of its rows is locked."""
-        ahead = [letter for letter in letters if letter.seq >= self.cursor.next_seq]
+    async def look_ahead(self, connection: HotConnection, messages: Sequence[Any]) -> None:
+        """Read what the cursor would have to pass to be past these messages, before any of its rows is locked."""
+        ahead = [message for message in messages if message.seq >= self.cursor.next_seq]
         if not ahead:
             return
-        last = max(ahead, key=lambda letter: letter.seq)
+        last = max(ahead, key=lambda message: message.seq)
         asked = {
             "shard_id": self.shard_id,
             "subscription_id": self.subscription_id,
@@ -187,62 +198,67 @@ class Pile:
 
     @property
     def keys_ahead(self) -> set[str]:
-        """The keys of which something may wait, once the cursor has passed it."""
+        """The ordering keys of the messages that the cursor may pass."""
         return {row.ordering_key for row in self._ahead if row.ordering_key is not None and self.cursor.ordered}
 
-    def go_past(self, letters: Sequence[Any]) -> int | None:
-        """Let the cursor pass these letters, of those that it was looked ahead for.
+    def pending_rows(self, messages: Sequence[Any], *, redriven: bool) -> PendingRows:
+        """Returns rows in which messages that the cursor has passed, or is about to, can be delivered."""
+        return PendingRows(
+            shard_id=self.shard_id,
+            subscription_id=self.subscription_id,
+            ordered=self.cursor.ordered,
+            next_seq=self.cursor.next_seq if self._end is None else self._end[1],
+            redriven=redriven,
+            messages=[Pending(each.seq, each.publish_time, each.ordering_key) for each in messages],
+        )
+
+    def go_past(self, messages: Sequence[Any]) -> int | None:
+        """Lets the cursor pass these messages, as far as `look_ahead` has read.
 
         Returns the sequence up to which it can, if that is before the last of them.
         """
-        ahead = [letter for letter in letters if letter.seq >= self.cursor.next_seq]
+        ahead = [message for message in messages if message.seq >= self.cursor.next_seq]
         if not ahead:
             return None
         assert self._read_until is not None
-        last = max(((letter.publish_time, letter.seq) for letter in ahead), key=lambda position: position[1])
+        last = max(((message.publish_time, message.seq) for message in ahead), key=lambda position: position[1])
         end = min(last, self._read_until, key=lambda position: position[1])
         self._passed = [row for row in self._ahead if row.seq <= end[1]]
         self._passed_seqs = {row.seq for row in self._passed}
         self._end = end[0], end[1] + 1
         return None if end == last else end[1]
 
-    def taken_out(
-        self, letters: Sequence[Any], attempt_ids: AttemptIds, now: datetime, author: Author, answer: str = ""
-    ) -> Iterator[Bound]:
-        """What takes these letters out, for their messages to come back, or go where the `answer` says; none is
-        out.
+    def removed(self, messages: Sequence[Any], attempt_ids: AttemptIds, now: datetime) -> Iterator[Bound]:
+        """Yields statements that move the cursor as `go_past` has decided, and that remove messages from rows and
+        from those that wait for their ordering key.  No consumer may have any of these messages.
         """
-        taken = {letter.seq for letter in letters if self.is_free(letter, now)}
+        taken = {message.seq for message in messages}
         if taken:
             yield from self._out_of_rows(taken, attempt_ids, now)
         yield from self._pass(taken, attempt_ids, now)
-        if taken:
-            yield from self._stop_waiting(letters, taken)
-            told = ranges_of(sorted(taken))
-            rows = rows_of(None, self.subscription_id, Event.WITHDRAWN, 0, told, author=author, answer=answer)
-            yield journal_statement(self.shard_id, list(rows), now)
+        yield from self._stop_waiting(messages)
 
-    def reaches(self, letter: Any, until: int | None) -> bool:
-        """Whether it can be settled now, of what is held.  `until`: what `go_past` has returned."""
-        held = self._held.get(letter.seq)
+    def reaches(self, message: Any, until: int | None) -> bool:
+        """Whether a message of the backlog can be settled now.  `until`: the result of `go_past`."""
+        held = self._held.get(message.seq)
         if held is not None and held.row.ordering_key is not None and held.row.status == "exhausted":
             return held.ordinal == held.parsed.head  # another is being dead-lettered, and why must be kept
-        return until is None or letter.seq <= until
+        return until is None or message.seq <= until
 
-    def passes(self, letter: Any) -> bool:
-        """Whether it is delivered at all, of what can be settled: what is ahead may not match the filter."""
-        return letter.seq < self.cursor.next_seq or letter.seq in self._passed_seqs
+    def passes(self, message: Any) -> bool:
+        """Whether the filter matches a message that can be settled; ahead of the cursor it may not."""
+        return message.seq < self.cursor.next_seq or message.seq in self._passed_seqs
 
     def dropped(
         self,
-        letters: Sequence[Any],
+        messages: Sequence[Any],
         attempt_ids: AttemptIds,
         now: datetime,
         author: Author,
         answer: str = DISCARDED,
     ) -> Iterator[Bound]:
-        """What drops those of these that are held, wherever they are, for good."""
-        taken = {letter.seq for letter in letters}
+        """Yields statements that settle these messages for good, also those that a consumer has."""
+        taken = {message.seq for message in messages}
         masks: dict[int, set[int]] = {}
         lengths: dict[int, int] = {}
         for row in self._rows_with(taken):
@@ -263,8 +279,8 @@ class Pile:
         runs = [row for row in self._rows_with(taken) if row.ordering_key is not None]
         yield from self._replace_runs([_without(row, taken, attempt_ids, now) for row in runs], now)
         yield from self._pass(taken, attempt_ids, now)
+        yield from self._stop_waiting(messages)
         if taken:
-            yield from self._stop_waiting(letters, taken)
             told = ranges_of(sorted(taken))
             rows = rows_of(None, self.subscription_id, Event.ACKED, 0, told, author=author, answer=answer)
             yield journal_statement(self.shard_id, list(rows), now)
@@ -293,19 +309,12 @@ class Pile:
         yield from self._replace_runs(runs, now)
 
     def _pass(self, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> Iterator[Bound]:
-        """Move the cursor; what it passes and nobody takes out waits in rows."""
+        """Moves the cursor, and keeps the messages that it passes in rows, except those that are taken out."""
         if self._end is None:
             return
         publish_time, next_seq = self._end
-        left = PendingRows(
-            shard_id=self.shard_id,
-            subscription_id=self.subscription_id,
-            ordered=self.cursor.ordered,
-            next_seq=next_seq,
-            redriven=False,
-            messages=[Pending(*row) for row in self._passed if row.seq not in taken],
-        )
-        yield from left.statements(attempt_ids, now)
+        left = [row for row in self._passed if row.seq not in taken]
+        yield from self.pending_rows(left, redriven=False).statements(attempt_ids, now)
         yield (
             _MOVE_CURSORS,
             {
@@ -318,21 +327,21 @@ class Pile:
             },
         )
 
-    def _stop_waiting(self, letters: Sequence[Any], taken: set[int]) -> Iterator[Bound]:
-        """A subscription without ordering has such rows of a snapshot of an ordered one."""
+    def _stop_waiting(self, messages: Sequence[Any]) -> Iterator[Bound]:
+        """Also without ordering: such rows may come from a snapshot of an ordered subscription."""
         keys: dict[str, list[int]] = {}
-        for letter in letters:
-            key_row = self._keys.get(letter.ordering_key)
-            may_wait = self.cursor.ordered or (key_row is not None and key_row.waits(letter.seq))
-            if may_wait and letter.ordering_key is not None and letter.seq in taken:
-                keys.setdefault(letter.ordering_key, []).append(letter.seq)
+        for message in messages:
+            key_row = self._keys.get(message.ordering_key)
+            may_wait = self.cursor.ordered or (key_row is not None and key_row.waits(message.seq))
+            if may_wait and message.ordering_key is not None:
+                keys.setdefault(message.ordering_key, []).append(message.seq)
         if keys:
             where = {"shard_id": self.shard_id, "subscription_ids": [self.subscription_id] * len(keys)}
             yield _STOP_WAITING, where | {"ordering_keys": list(keys), "seqs": multiranges(keys)}
 
 
 def _is_out(row: Any, now: datetime) -> bool:
-    """Whether somebody has it just now, or the dead-letter forwarder is to send it on."""
+    """Whether a consumer has the messages of a row, or the dead-letter forwarder is about to forward them."""
     return bool(row.status == "exhausted" or (row.status == "delivering" and row.next_delivery_at > now))
 
 
@@ -364,7 +373,7 @@ def _without(row: Any, taken: set[int], attempt_ids: AttemptIds, now: datetime) 
     }
 
 
-async def lock_piles(
+async def lock_backlogs(
     connection: HotConnection,
     *,
     shard_ids: Sequence[int],
@@ -372,38 +381,39 @@ async def lock_piles(
     now: datetime,
     own: tuple[int, Sequence[int]] = (0, ()),
     locked: bool = True,
-) -> dict[int, list[Pile]]:
-    """By shard, in order: all subscriptions that read these shards, and `own` (a subscription, shards) in its.
+) -> dict[int, list[LockedBacklog]]:
+    """Locks the backlogs of all subscriptions that read some shards, and of one subscription in shards of its own
+    (`own`).  Returns them by shard, in the one order in which cursors are locked.
 
-    `consumable`: those that letters may be taken out of.  Not `locked`: for who only reads.
+    `consumable`: the subscriptions from which dead letters may be removed.  Not `locked`: only to read.
     """
     if connection.is_distributed:
         cursors = await lock_on_nodes(connection, shard_ids, *own, locked=locked)
     else:
         asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": list(own[1])}
-        [cursors] = await connection.run((_LOCK_PILES if locked else _READ_PILES, asked))
-    piles: dict[int, list[Pile]] = {}
+        [cursors] = await connection.run((_LOCK_BACKLOGS if locked else _READ_BACKLOGS, asked))
+    backlogs: dict[int, list[LockedBacklog]] = {}
     for cursor in cursors:
         retained_since = now - timedelta(seconds=cursor.retention)
-        pile = Pile(cursor, cursor.subscription_id in consumable, retained_since)
-        piles.setdefault(cursor.shard_id, []).append(pile)
-    return piles
+        backlog = LockedBacklog(cursor, cursor.subscription_id in consumable, retained_since)
+        backlogs.setdefault(cursor.shard_id, []).append(backlog)
+    return backlogs
 
 
-async def lock_letters(
-    connection: HotConnection, piles: Sequence[Pile], letters: Sequence[Any], *, locked: bool = True
+async def lock_delivery_rows(
+    connection: HotConnection, backlogs: Sequence[LockedBacklog], messages: Sequence[Any], *, locked: bool = True
 ) -> None:
-    """What of these letters the piles of one shard have been handed out, or have waiting.  With the rows of all
-    keys that are written afterwards, so it comes after `look_ahead`.  Not `locked`: for who only reads.
+    """Locks and takes the rows in which the backlogs of one shard have any of these messages, and the rows of all
+    ordering keys that are written afterwards: so it comes after `look_ahead`.  Not `locked`: only to read.
     """
-    if not piles or not letters:
+    if not backlogs or not messages:
         return
-    keys = {letter.seq: letter.ordering_key for letter in letters}
-    ahead = set().union(*(pile.keys_ahead for pile in piles))
-    subscription_ids = [pile.subscription_id for pile in piles]
-    rows = await lock_holding(connection, piles[0].shard_id, subscription_ids, keys, ahead, locked=locked)
-    for pile in piles:
-        pile.take_rows([row for row in rows if row.subscription_id == pile.subscription_id], keys)
+    keys = {message.seq: message.ordering_key for message in messages}
+    ahead = set().union(*(backlog.keys_ahead for backlog in backlogs))
+    subscription_ids = [backlog.subscription_id for backlog in backlogs]
+    rows = await lock_holding(connection, backlogs[0].shard_id, subscription_ids, keys, ahead, locked=locked)
+    for backlog in backlogs:
+        backlog.take_rows([row for row in rows if row.subscription_id == backlog.subscription_id], keys)
 
 
 async def lock_holding(
@@ -415,7 +425,7 @@ async def lock_holding(
     *,
     locked: bool = True,
 ) -> list[Any]:
-    """The rows that hold any of some sequences, each with its key, and those of these keys and of `more_keys`."""
+    """Returns the rows that hold any of some sequences, and those of their ordering keys and of `more_keys`."""
     asked = {
         "shard_id": shard_id,
         "subscription_ids": subscription_ids,

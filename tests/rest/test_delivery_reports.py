@@ -16,12 +16,12 @@ from tests.fixtures.push_sink import PushSink
 from tests.fixtures.pushes import Pushes
 
 
-async def fate(rest: Rest, message_id: str, name: str = "sub") -> Json:
+async def report(rest: Rest, message_id: str, name: str = "sub") -> Json:
     """What became of a message for one subscription."""
     found = await rest.ok("GET", f"{rest.topic()}/messages/{message_id}")
     [one] = [f for f in found["subscriptions"] if f["subscription"] == rest.subscription(name)]
-    fate: Json = one
-    return fate
+    report: Json = one
+    return report
 
 
 async def subscribed(rest: Rest, **fields: Any) -> None:
@@ -32,74 +32,74 @@ async def subscribed(rest: Rest, **fields: Any) -> None:
 async def test_the_filter_left_it_out(rest: Rest) -> None:
     await subscribed(rest, filter='attributes.env = "prod"')
     [test, prod] = await rest.publish(message("1", {"env": "test"}), message("2", {"env": "prod"}))
-    assert await fate(rest, test) == {
+    assert await report(rest, test) == {
         "subscription": rest.subscription(),
         "state": "FILTERED",
         "verdict": 'It does not match the filter: attributes.env = "prod"',
     }
-    assert (await fate(rest, prod))["state"] == "WAITING"
+    assert (await report(rest, prod))["state"] == "WAITING"
     await rest.drain()
-    assert [(await fate(rest, id_))["state"] for id_ in (test, prod)] == ["FILTERED", "ACKNOWLEDGED"]
+    assert [(await report(rest, id_))["state"] for id_ in (test, prod)] == ["FILTERED", "ACKNOWLEDGED"]
 
 
 async def test_it_waits_behind_a_backlog(rest: Rest) -> None:
     await subscribed(rest)
     ids = await rest.publish(*map(str, range(50)))
-    assert (await fate(rest, ids[41]))["verdict"] == (
+    assert (await report(rest, ids[41]))["verdict"] == (
         "It was never delivered. 41 undelivered messages of its shard precede it."
     )
     await rest.acknowledge(await rest.pull(max_messages=10))
-    assert "31 undelivered messages of its shard precede it" in (await fate(rest, ids[41]))["verdict"]
+    assert "31 undelivered messages of its shard precede it" in (await report(rest, ids[41]))["verdict"]
 
 
 async def test_it_is_out_and_then_it_is_acked(rest: Rest) -> None:
     await subscribed(rest)
     [id_] = await rest.publish("1")
     received = await rest.pull()
-    out = await fate(rest, id_)
+    out = await report(rest, id_)
     assert (out["state"], out["deliveryAttempt"], out["ackDeadline"] > out["deliverTime"]) == (
         "OUTSTANDING",
         1,
         True,
     )
     await rest.acknowledge(received)
-    assert (await fate(rest, id_))["state"] == "ACKNOWLEDGED"
+    assert (await report(rest, id_))["state"] == "ACKNOWLEDGED"
 
 
 async def test_it_was_nacked_and_is_tried_again_later(rest: Rest) -> None:
     await subscribed(rest, retryPolicy={"minimumBackoff": "600s", "maximumBackoff": "600s"})
     [id_] = await rest.publish("1")
     await rest.modify_ack_deadline(await rest.pull(), 0)
-    assert ((found := await fate(rest, id_))["state"], "retryTime" in found) == ("RETRYING", True)
+    assert ((found := await report(rest, id_))["state"], "retryTime" in found) == ("RETRYING", True)
 
 
 async def test_it_waits_for_another_of_its_key(rest: Rest) -> None:
     await subscribed(rest, enableMessageOrdering=True)
     first, second, third = await rest.publish(*({"orderingKey": "k"} | message(str(n)) for n in range(3)))
     assert len(await rest.pull(max_messages=2)) == 2
-    held = await fate(rest, third)
+    held = await report(rest, third)
     assert (held["state"], held["blockedByMessageId"]) == ("BLOCKED", first)
     [fourth] = await rest.publish({"orderingKey": "k"} | message("4"))
-    assert (await fate(rest, fourth))["blockedByMessageId"] == first
-    assert (await fate(rest, second))["state"] == "OUTSTANDING"
+    assert (await report(rest, fourth))["blockedByMessageId"] == first
+    assert (await report(rest, second))["state"] == "OUTSTANDING"
 
 
 async def test_it_was_published_before_the_subscription_unless_it_was_sought_back(rest: Rest) -> None:
     await rest.create_topic(messageRetentionDuration="600s")
     [id_] = await rest.publish("1")
     await rest.create_subscription()
-    assert (await fate(rest, id_))["state"] == "BEFORE_SUBSCRIPTION"
+    assert (await report(rest, id_))["state"] == "BEFORE_SUBSCRIPTION"
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2020-01-01T00:00:00Z"})
-    assert (await fate(rest, id_))["state"] == "WAITING"
+    assert (await report(rest, id_))["state"] == "WAITING"
     await rest.drain()
-    assert (await fate(rest, id_))["state"] == "ACKNOWLEDGED"
+    assert (await report(rest, id_))["state"] == "ACKNOWLEDGED"
 
 
 async def test_it_was_sought_past(rest: Rest) -> None:
     await subscribed(rest)
     [id_] = await rest.publish("1")
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2100-01-01T00:00:00Z"})
-    settled = await fate(rest, id_)
+    settled = await report(rest, id_)
     assert (settled["state"], "skipped it" in settled["verdict"]) == ("SKIPPED", True)
 
 
@@ -128,7 +128,7 @@ async def test_the_endpoint_fails_and_its_breaker_is_open(database_url: str, pus
         [id_] = await pushes.rest.publish("1")
 
         async def is_told() -> bool:
-            return "circuit breaker is open" in (await fate(pushes.rest, id_))["verdict"]
+            return "circuit breaker is open" in (await report(pushes.rest, id_))["verdict"]
 
         await eventually(is_told)
 
@@ -141,7 +141,7 @@ async def test_the_endpoint_fails_and_the_message_was_never_handed_out(
         ids = await pushes.rest.publish(*map(str, range(20)))
 
         async def is_told() -> Json | None:
-            found = await fate(pushes.rest, ids[-1])
+            found = await report(pushes.rest, ids[-1])
             return found if "deliveryState" in found else None
 
         told = await eventually(is_told)
@@ -159,7 +159,7 @@ async def test_the_endpoint_answers_with_an_error(database_url: str, push_sink: 
         [id_] = await pushes.rest.publish("1")
 
         async def is_told() -> Json | None:
-            found = await fate(pushes.rest, id_)
+            found = await report(pushes.rest, id_)
             return found if found["state"] == "RETRYING" else None
 
         assert "(attempt 1), failed: push 500; it is redelivered from" in (await eventually(is_told))["verdict"]
@@ -170,7 +170,7 @@ async def test_pushing_is_paused(database_url: str, push_sink: PushSink) -> None
         await pushes.subscribe()
         await pushes.rest.ok("POST", f"{pushes.rest.subscription()}:pausePush", {"reason": "Ada looks at it."})
         [id_] = await pushes.rest.publish("1")
-        found = await fate(pushes.rest, id_)
+        found = await report(pushes.rest, id_)
         assert (found["state"], "Push delivery is paused: Ada looks at it." in found["verdict"]) == (
             "WAITING",
             True,
@@ -190,7 +190,7 @@ async def test_it_was_given_up_and_is_a_dead_letter(database_url: str, push_sink
             return next(iter(await rest.pull("letters")), None)
 
         received = await eventually(letter)
-        found = await fate(rest, id_)
+        found = await report(rest, id_)
         assert (found["state"], found["deadLetterMessageId"], found["deadLetterReason"]) == (
             "DEAD_LETTERED",
             received["message"]["messageId"],
@@ -205,7 +205,7 @@ async def test_it_expired_before_anybody_had_it(database_url: str, push_sink: Pu
         [id_] = await rest.publish("1")
         with psycopg.connect(database_url, autocommit=True) as admin:
             admin.execute("UPDATE subscriptions SET message_retention = %s", [timedelta(0)])
-        assert (await fate(rest, id_))["state"] == "EXPIRED"
+        assert (await report(rest, id_))["state"] == "EXPIRED"
 
 
 async def test_it_expired_after_it_was_nacked_as_is_known_once_it_is_let_go(
@@ -221,7 +221,7 @@ async def test_it_expired_after_it_was_nacked_as_is_known_once_it_is_let_go(
         await rest.modify_ack_deadline(received[:1], 0)
         with psycopg.connect(database_url, autocommit=True) as admin:
             admin.execute("UPDATE subscriptions SET message_retention = %s", [timedelta(0)])
-        waits = await fate(rest, id_)
+        waits = await report(rest, id_)
         assert (waits["state"], "(attempt 1, failed: nack)" in waits["verdict"], "retryTime" in waits) == (
             "EXPIRED",
             True,
@@ -232,7 +232,7 @@ async def test_it_expired_after_it_was_nacked_as_is_known_once_it_is_let_go(
         gone = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
         assert (gone["state"], [e["event"] for e in gone["timeline"]]) == ("EXPIRED", ["EXPIRED"])
         assert gone["verdict"] == f"Its retention had ended at {gone['timeline'][0]['time']}, after attempt 1."
-        assert (await fate(rest, acked))["state"] == "ACKNOWLEDGED"
+        assert (await report(rest, acked))["state"] == "ACKNOWLEDGED"
 
 
 async def test_the_project_alone_finds_its_topic_and_no_other_projects(rest: Rest) -> None:

@@ -7,17 +7,17 @@ from datetime import datetime
 
 from broker.domain.comparing import most_compared
 from broker.domain.delay import ScheduledMessage
-from broker.domain.delivery_state import DeliveryState
-from broker.domain.errors import BrokerError, NotFound
-from broker.domain.fate import (
+from broker.domain.delivery_report import (
     MAX_COUNTED,
-    MessageFate,
-    fate_of,
-    fate_of_gone,
-    fate_of_retracted,
-    fate_until_due,
+    DeliveryReport,
+    report_of,
+    report_of_gone,
+    report_of_retracted,
+    report_until_due,
     settled_by,
 )
+from broker.domain.delivery_state import DeliveryState
+from broker.domain.errors import BrokerError, NotFound
 from broker.domain.journal import Entry, settlement
 from broker.domain.lag import LagState, endpoint_verdict
 from broker.domain.message_id import FIRST_ID_SEQ, parse_message_id
@@ -38,7 +38,13 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.partitions import Partition, list_partitions
 from broker.store.log.retracted import read_retractions
 from broker.store.log.scheduled_messages import sequence_of
-from broker.store.looking.fates import LoggedMessage, count_before, find_gap, read_facts, read_message
+from broker.store.looking.delivery_reports import (
+    LoggedMessage,
+    count_before,
+    find_gap,
+    read_deliveries,
+    read_message,
+)
 from broker.store.looking.journal import read_entries, read_settlement
 from broker.store.looking.scheduled import read_scheduled
 from broker.store.resources import push_states, subscriptions, topics
@@ -65,27 +71,27 @@ Found = LoggedMessage | ScheduledMessage | Retraction | GoneMessage | DroppedMes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageFates:
+class DeliveryReports:
     """A message of a topic and what became of it for the subscriptions of a page; it may be one that is to come."""
 
     topic: str
     message_id: str
     message: Found
-    fates: Sequence[tuple[Subscription, MessageFate]]
+    reports: Sequence[tuple[Subscription, DeliveryReport]]
     next_page_token: str
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """`entries` are what the journal tells of a message, the oldest first; `fate` None: it is not in the log."""
+    """`entries` are what the journal tells of a message, the oldest first; `report` None: it is not in the log."""
 
     subscription: Subscription
     message_id: str
-    fate: MessageFate | None
+    report: DeliveryReport | None
     entries: Sequence[Entry]
 
 
-class FateService:
+class DeliveryReportService:
     """Reading only: nothing is changed, locked or delivered."""
 
     def __init__(
@@ -108,9 +114,9 @@ class FateService:
 
     async def get_message(
         self, topic_name: str, message_id: str, page: Page, *, may_see: AskPermission, hung_up: HungUp | None = None
-    ) -> MessageFates:
-        """A message and its fates, by the subscriptions' names; `may_see` raises PermissionDenied of those that are
-        not shown.
+    ) -> DeliveryReports:
+        """Returns a message and its reports, ordered by subscription name.  Leaves out the subscriptions for which
+        `may_see` raises PermissionDenied.
 
         Raises InvalidArgument, NotFound (no topic; no such message, or it is retained no more), Unavailable.
         """
@@ -123,11 +129,11 @@ class FateService:
             async with self._database.hot() as hot:
                 message = await _read(hot, shard_id, id_seq) or await self._not_stored(hot, shard_id, id_seq)
             seen = [subscription for subscription in some if await is_permitted(may_see, subscription.name)]
-            fates = await self._fates(topic_name, message, seen)
-            if isinstance(message, GoneMessage) and not fates:
+            reports = await self._reports(topic_name, message, seen)
+            if isinstance(message, GoneMessage) and not reports:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
-            return MessageFates(
-                topic=topic_name, message_id=message_id, message=message, fates=fates, next_page_token=token
+            return DeliveryReports(
+                topic=topic_name, message_id=message_id, message=message, reports=reports, next_page_token=token
             )
 
     async def get_timeline(
@@ -152,10 +158,12 @@ class FateService:
                     if seq is not None:
                         wanted = {"subscription_id": subscription.subscription_id, "shard_id": shard_id, "seq": seq}
                         entries = await read_entries(hot, **wanted)
-            fates = [] if message is None else await self._fates(subscription.topic, message, [subscription])
-            if not fates and not entries:
+            reports = [] if message is None else await self._reports(subscription.topic, message, [subscription])
+            if not reports and not entries:
                 raise _no_message(message_id, f"of {subscription_name}, or it is not retained any more")
-            return Timeline(subscription, message_id, fates[0][1] if fates else _fate_of_gone(entries), entries)
+            return Timeline(
+                subscription, message_id, reports[0][1] if reports else _report_of_gone(entries), entries
+            )
 
     async def _subscriptions(self, topic_name: str, page: Page) -> tuple[Topic, Sequence[Subscription], str]:
         async with self._database.transaction() as connection:
@@ -167,19 +175,19 @@ class FateService:
             found = await subscriptions.find_subscriptions(connection, names=given)
         return topic, sorted(found, key=lambda subscription: subscription.name), token
 
-    async def _fates(
+    async def _reports(
         self, topic_name: str, message: Found, seen: Sequence[Subscription]
-    ) -> list[tuple[Subscription, MessageFate]]:
+    ) -> list[tuple[Subscription, DeliveryReport]]:
         if isinstance(message, DroppedMessage):
             return []
         if isinstance(message, GoneMessage):
-            return await self._fates_of_gone(message, seen)
+            return await self._reports_of_gone(message, seen)
         if isinstance(message, Retraction):
-            return await self._fates_of_retracted(message, seen)
+            return await self._reports_of_retracted(message, seen)
         if isinstance(message, ScheduledMessage):
-            fate = fate_until_due(topic_name, message)
-            return [(subscription, fate) for subscription in seen]
-        return await self._fates_in_log(message, seen)
+            report = report_until_due(topic_name, message)
+            return [(subscription, report) for subscription in seen]
+        return await self._reports_in_log(message, seen)
 
     async def _write_records(self) -> None:
         """Of this process; other processes write theirs within a second."""
@@ -197,64 +205,66 @@ class FateService:
                 return DroppedMessage()
         return GoneMessage(shard_id, id_seq if seq is None else seq)
 
-    async def _fates_of_gone(
+    async def _reports_of_gone(
         self, message: GoneMessage, seen: Sequence[Subscription]
-    ) -> list[tuple[Subscription, MessageFate]]:
-        fates = []
+    ) -> list[tuple[Subscription, DeliveryReport]]:
+        reports = []
         async with self._database.hot() as hot:
             for subscription in seen:
                 where = {"subscription_id": subscription.subscription_id, "shard_id": message.shard_id}
                 entry = await read_settlement(hot, **where, seq=message.seq)
                 if entry is not None:
-                    fates.append((subscription, fate_of_gone(entry)))
-        return fates
+                    reports.append((subscription, report_of_gone(entry)))
+        return reports
 
-    async def _fates_of_retracted(
+    async def _reports_of_retracted(
         self, retraction: Retraction, seen: Sequence[Subscription]
-    ) -> list[tuple[Subscription, MessageFate]]:
+    ) -> list[tuple[Subscription, DeliveryReport]]:
         now = self._clock.now()
         if retraction.seq is None:
-            return [(subscription, fate_of_retracted(retraction, None, now)) for subscription in seen]
+            return [(subscription, report_of_retracted(retraction, None, now)) for subscription in seen]
         shard_id, seq = retraction.shard_id, retraction.seq
         message = LoggedMessage(shard_id, seq, retraction.publish_time, None, "{}", b"")
-        fates = []
+        reports = []
         async with self._database.hot() as hot:
-            for facts in await read_facts(hot, message=message, subscriptions=seen, now=now):
-                fate = fate_of_retracted(retraction, facts, now)
-                if fate.state in (DeliveryState.SETTLED, DeliveryState.RETRACTED):
-                    subscription_id = facts.subscription.subscription_id
+            for delivery in await read_deliveries(hot, message=message, subscriptions=seen):
+                report = report_of_retracted(retraction, delivery, now)
+                if report.state in (DeliveryState.SETTLED, DeliveryState.RETRACTED):
+                    subscription_id = delivery.subscription.subscription_id
                     wanted = {"subscription_id": subscription_id, "shard_id": shard_id, "seq": seq}
                     entry = await read_settlement(hot, **wanted)
-                    fate = settled_by(fate, entry)
-                fates.append((facts.subscription, fate))
-        return fates
+                    report = settled_by(report, entry)
+                reports.append((delivery.subscription, report))
+        return reports
 
-    async def _fates_in_log(
+    async def _reports_in_log(
         self, message: LoggedMessage, seen: Sequence[Subscription]
-    ) -> list[tuple[Subscription, MessageFate]]:
+    ) -> list[tuple[Subscription, DeliveryReport]]:
         now = self._clock.now()
         pushed = [s.subscription_id for s in seen if s.is_push]
         async with self._database.transaction() as connection:
             states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
-        fates = []
+        reports = []
         async with self._database.hot() as hot:
-            for facts in await read_facts(hot, message=message, subscriptions=seen, now=now):
-                fate = fate_of(facts, now)
-                if fate.state is DeliveryState.SETTLED:
+            for delivery in await read_deliveries(hot, message=message, subscriptions=seen):
+                report = report_of(delivery, now)
+                if report.state is DeliveryState.SETTLED:
                     settled = await read_settlement(
                         hot,
-                        subscription_id=facts.subscription.subscription_id,
-                        shard_id=facts.shard_id,
-                        seq=facts.seq,
+                        subscription_id=delivery.subscription.subscription_id,
+                        shard_id=delivery.shard_id,
+                        seq=delivery.facts.seq,
                     )
-                    fate = settled_by(fate, settled)
-                if fate.state is DeliveryState.WAITING and facts.standing is None:
-                    before, more = await count_before(hot, facts, now=now)
-                    most = most_compared(MAX_COUNTED, facts.subscription.body_path)
-                    fate = replace(fate, verdict=f"{fate.verdict} {_preceding(before, most if more else None)}")
-                fate = _with_endpoint(fate, states.get(facts.subscription.subscription_id), now)
-                fates.append((facts.subscription, fate))
-        return fates
+                    report = settled_by(report, settled)
+                if report.state is DeliveryState.WAITING and delivery.facts.row is None:
+                    before, more = await count_before(hot, delivery, now=now)
+                    most = most_compared(MAX_COUNTED, delivery.subscription.body_path)
+                    report = replace(
+                        report, verdict=f"{report.verdict} {_preceding(before, most if more else None)}"
+                    )
+                report = _with_endpoint(report, states.get(delivery.subscription.subscription_id), now)
+                reports.append((delivery.subscription, report))
+        return reports
 
 
 async def _read(
@@ -272,14 +282,14 @@ async def _read(
     return retractions.get((shard_id, id_seq))
 
 
-def _with_endpoint(fate: MessageFate, state: PushState | None, now: datetime) -> MessageFate:
-    """The fate of a message that is still to be delivered, with what stops pushes to its endpoint."""
+def _with_endpoint(report: DeliveryReport, state: PushState | None, now: datetime) -> DeliveryReport:
+    """The report of a message that is still to be delivered, with what stops pushes to its endpoint."""
     stopped = endpoint_verdict(state, now)
-    if state is None or stopped is None or fate.state not in _TO_COME:
-        return fate
+    if state is None or stopped is None or report.state not in _TO_COME:
+        return report
     delivery_state, verdict = stopped
     endpoint = state.as_of(now) if delivery_state is LagState.ENDPOINT_FAILING else None
-    return replace(fate, verdict=f"{fate.verdict} {verdict}", endpoint=endpoint)
+    return replace(report, verdict=f"{report.verdict} {verdict}", endpoint=endpoint)
 
 
 def _preceding(count: int, at_least: int | None) -> str:
@@ -293,9 +303,9 @@ def _preceding(count: int, at_least: int | None) -> str:
     )
 
 
-def _fate_of_gone(entries: Sequence[Entry]) -> MessageFate | None:
+def _report_of_gone(entries: Sequence[Entry]) -> DeliveryReport | None:
     entry = settlement(entries)
-    return None if entry is None else fate_of_gone(entry)
+    return None if entry is None else report_of_gone(entry)
 
 
 def _are_all_there(partitions: Sequence[Partition], low: datetime, high: datetime) -> bool:

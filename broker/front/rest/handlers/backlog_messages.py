@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
+from broker.domain.backlog_page import (
+    BacklogList,
+    BacklogMessage,
+    BacklogPage,
+    parse_backlog_page,
+)
 from broker.domain.delivery_state import DeliveryState
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
 from broker.domain.page import page_token
-from broker.domain.standing_page import (
-    StandingList,
-    StandingMessage,
-    StandingPage,
-    parse_standing_page,
-)
 from broker.domain.timestamps import format_timestamp
 from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters
@@ -23,11 +23,11 @@ from broker.front.rest.codec.resources import encode_resource
 
 
 async def list_messages(call: Call) -> bytes:
-    page = decode_standing_page(call.query)
-    found = await call.services.looking.standing_messages.list_messages(
+    page = decode_backlog_page(call.query)
+    found = await call.services.looking.backlog_messages.list_messages(
         call.name, page, hung_up=call.exchange.hung_up
     )
-    return encode_resource(standing_list_json(found))
+    return encode_resource(backlog_list_json(found))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -36,10 +36,10 @@ async def list_messages(call: Call) -> bytes:
 _TIMES = {DeliveryState.OUTSTANDING: "ackDeadline", DeliveryState.RETRYING: "retryTime"}
 
 
-def decode_standing_page(query: Mapping[str, str]) -> StandingPage:
+def decode_backlog_page(query: Mapping[str, str]) -> BacklogPage:
     """Raises InvalidArgument."""
     texts = {name: query.get(name, "") for name in ("state", "filter", "contains")}
-    return parse_standing_page(
+    return parse_backlog_page(
         *decode_page_parameters(query),
         states=texts["state"],
         filter_text=texts["filter"],
@@ -47,13 +47,16 @@ def decode_standing_page(query: Mapping[str, str]) -> StandingPage:
     )
 
 
-def standing_list_json(found: StandingList) -> dict[str, Any]:
+def backlog_list_json(found: BacklogList) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
-    body: dict[str, Any] = {"messages": [_standing(m) for m in found.found], "scannedMessageCount": found.scanned}
+    body: dict[str, Any] = {
+        "messages": [_message_json(m) for m in found.found],
+        "scannedMessageCount": found.scanned,
+    }
     return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
 
 
-def _standing(message: StandingMessage) -> dict[str, Any]:
+def _message_json(message: BacklogMessage) -> dict[str, Any]:
     body: dict[str, Any] = {
         "message": PubsubMessage(
             data=message.data,

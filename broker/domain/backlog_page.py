@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class StandingPosition:
+class BacklogPosition:
     """Where a list goes on, in one shard: first the rows of what was handed out (`in_log` false), from
     (`attempt_id`, `part`) on, in that one behind `seq`, which was published at `publish_time`; then the log, from
     behind `seq` on.
@@ -31,7 +31,7 @@ class StandingPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingPage:
+class BacklogPage:
     """At most `size` messages in one of the `states` that a filter matches, and whose data has `contains` (as
     UTF-8), from a position on (None: from the first shard on).
     """
@@ -40,17 +40,17 @@ class StandingPage:
     states: frozenset[DeliveryState] = BACKLOG
     filter: str = ""
     contains: str = ""
-    start: StandingPosition | None = None
+    start: BacklogPosition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandingMessage:
-    """A message and how it stands.  `at`: its ack deadline (OUTSTANDING), or when it is redelivered (RETRYING).
+class BacklogMessage:
+    """A message of the backlog and its state.
 
+    `at`: its ack deadline (OUTSTANDING), or when it is redelivered (RETRYING).
     `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
-    `held_by`: the message that it waits for (BLOCKED), by what its id is made of.  `failure`: how its last
-    attempt failed, if that was asked for and is known.  `redriven`: it came back from a dead-letter topic, if that
-    was asked for.  `id_seq`: what its id is made of (None: `seq`).
+    `held_by`: the number in the id of the message that it waits for (BLOCKED).  `id_seq`: the number in its own id
+    (None: `seq`).
     """
 
     shard_id: int
@@ -64,21 +64,19 @@ class StandingMessage:
     delivered_at: datetime | None = None
     at: datetime | None = None
     held_by: int | None = None
-    failure: str | None = None
-    redriven: bool = False
     id_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StandingList:
+class BacklogList:
     """What was found among so many messages (`scanned`); `rest`: where to go on, if anywhere."""
 
-    found: Sequence[StandingMessage]
+    found: Sequence[BacklogMessage]
     scanned: int
-    rest: StandingPosition | None
+    rest: BacklogPosition | None
 
 
-def parse_standing_page(size: int, token: str, *, states: str, filter_text: str, contains: str) -> StandingPage:
+def parse_backlog_page(size: int, token: str, *, states: str, filter_text: str, contains: str) -> BacklogPage:
     """`states`: names of states, in either case, with commas between them; "": all.
 
     Raises InvalidArgument for another name, a negative size, a token of another list, or a text that
@@ -89,8 +87,8 @@ def parse_standing_page(size: int, token: str, *, states: str, filter_text: str,
     if len(contains) > MAX_CONTAINS:
         raise InvalidArgument(f"contains has {len(contains)} characters, the maximum is {MAX_CONTAINS}.")
     wanted = frozenset(map(_state, states.split(","))) if states else BACKLOG
-    start = StandingPosition(*parse_page_token(token, int, bool, int, int, int, datetime)) if token else None
-    return StandingPage(size, wanted, filter_text, contains, start)
+    start = BacklogPosition(*parse_page_token(token, int, bool, int, int, int, datetime)) if token else None
+    return BacklogPage(size, wanted, filter_text, contains, start)
 
 
 def _state(name: str) -> DeliveryState:

@@ -6,23 +6,25 @@ from typing import Any
 
 import pytest
 
+from broker.domain.backlog_page import (
+    MAX_SCANNED,
+    BacklogList,
+    BacklogMessage,
+    BacklogPage,
+    BacklogPosition,
+    parse_backlog_page,
+)
 from broker.domain.delivery_state import BACKLOG, LISTED, DeliveryState
 from broker.domain.errors import FailedPrecondition, InvalidArgument
+from broker.domain.outcome import Outcome
 from broker.domain.page import page_token
-from broker.domain.standing_page import (
-    MAX_SCANNED,
-    StandingList,
-    StandingMessage,
-    StandingPage,
-    StandingPosition,
-    parse_standing_page,
-)
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import LOOKING_AT_ONCE, ResourceTurns
-from broker.services.standing_messages import StandingMessageService
+from broker.services.backlog_messages import BacklogMessageService
 from broker.store.driver.database import Database
 from broker.store.resources import subscriptions
+from tests.fixtures.dead_letters import make_letters
 from tests.fixtures.log import ACK_DEADLINE, RETENTION, SECOND, Log
 
 OUTSTANDING, RETRYING, EXHAUSTED, BLOCKED, WAITING = LISTED
@@ -45,15 +47,15 @@ class Listed:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.clock = _Clock(log.database, log.start)
-        self.service = StandingMessageService(
+        self.service = BacklogMessageService(
             log.database, Looks(log.database), self.clock, ResourceTurns(at_once=LOOKING_AT_ONCE)
         )
 
-    async def page(self, size: int = 1000, later: timedelta = timedelta(0), **page: Any) -> StandingList:
+    async def page(self, size: int = 1000, later: timedelta = timedelta(0), **page: Any) -> BacklogList:
         self.clock.moment = self.log.start + later
-        return await self.service.list_messages(self.log.subscription.name, StandingPage(size, **page))
+        return await self.service.list_messages(self.log.subscription.name, BacklogPage(size, **page))
 
-    async def all(self, size: int = 1000, later: timedelta = timedelta(0), **page: Any) -> list[StandingMessage]:
+    async def all(self, size: int = 1000, later: timedelta = timedelta(0), **page: Any) -> list[BacklogMessage]:
         """Of all pages; each token is one that can be given."""
         found, start = [], None
         while True:
@@ -63,7 +65,7 @@ class Listed:
             if one.rest is None:
                 return found
             token = page_token(*astuple(one.rest))
-            start = parse_standing_page(1, token, states="", filter_text="", contains="").start
+            start = parse_backlog_page(1, token, states="", filter_text="", contains="").start
             assert start == one.rest
 
     async def told(self, **options: Any) -> list[tuple[str, DeliveryState, int]]:
@@ -138,6 +140,20 @@ async def test_what_is_held_by_a_key_names_the_message_that_it_waits_for(listed:
     assert [text for text, state, _ in await listed.told() if state is RETRYING] == ["k1"]
 
 
+async def test_what_came_back_is_listed_although_it_is_older_than_what_is_out_of_its_key(
+    listed: Listed, log: Log
+) -> None:
+    log.subscription = replace(log.subscription, enable_message_ordering=True)
+    letters = await make_letters(log, ordered=True)
+    await letters.give_up("a", key="k")
+    await log.publish("b", "c", key="k")
+    await log.pull(ordered=True)
+    assert await letters.redrive() == [Outcome.REDRIVEN]
+    expected = [("a", BLOCKED, 0), ("b", OUTSTANDING, 1), ("c", OUTSTANDING, 1)]
+    assert await listed.told() == expected
+    assert await listed.told(size=1) == expected
+
+
 async def test_pages_of_any_size_have_the_same_messages(listed: Listed, log: Log) -> None:
     for number in range(6):
         await log.publish(*(f"{number}-{n}" for n in range(7)))
@@ -197,19 +213,19 @@ async def test_a_page_ends_before_it_is_too_large(listed: Listed, log: Log) -> N
 
 async def test_a_token_of_another_subscription_and_one_that_was_never_given_are_refused(listed: Listed) -> None:
     with pytest.raises(InvalidArgument, match="Invalid page token"):
-        await listed.page(start=StandingPosition(999))
+        await listed.page(start=BacklogPosition(999))
     with pytest.raises(InvalidArgument, match="page_token=nonsense"):
-        parse_standing_page(1, "nonsense", states="", filter_text="", contains="")
+        parse_backlog_page(1, "nonsense", states="", filter_text="", contains="")
 
 
 def test_states_are_asked_for_by_their_names() -> None:
-    page = parse_standing_page(0, "", states="outstanding,Waiting", filter_text="", contains="")
+    page = parse_backlog_page(0, "", states="outstanding,Waiting", filter_text="", contains="")
     assert page.states == {OUTSTANDING, WAITING}
-    assert parse_standing_page(0, "", states="", filter_text="", contains="").states == BACKLOG
+    assert parse_backlog_page(0, "", states="", filter_text="", contains="").states == BACKLOG
     with pytest.raises(InvalidArgument, match="state=gone"):
-        parse_standing_page(0, "", states="gone", filter_text="", contains="")
+        parse_backlog_page(0, "", states="gone", filter_text="", contains="")
     with pytest.raises(InvalidArgument, match="1001 characters"):
-        parse_standing_page(0, "", states="", filter_text="", contains="x" * 1001)
+        parse_backlog_page(0, "", states="", filter_text="", contains="x" * 1001)
 
 
 async def test_a_detached_subscription_has_none(listed: Listed, log: Log) -> None:

@@ -1,16 +1,22 @@
-"""The fate of a message, an extension."""
+"""The report of a message, an extension."""
 
 from typing import Any
 
 import msgspec
 
+from broker.domain.dead_letter_state import Resolved
 from broker.domain.delay import ScheduledMessage
+from broker.domain.delivery_report import (
+    DROPPED_VERDICT,
+    GONE_VERDICT,
+    DeliveryReport,
+    report_until_due,
+    retracted_verdict,
+)
 from broker.domain.delivery_state import DeliveryState
 from broker.domain.endpoint_failure import endpoint_failure_fields
-from broker.domain.fate import DROPPED_VERDICT, GONE_VERDICT, MessageFate, fate_until_due, retracted_verdict
 from broker.domain.journal import Entry
 from broker.domain.lag import LagState
-from broker.domain.letter_standing import Resolved
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
 from broker.domain.page import parse_page
@@ -22,7 +28,7 @@ from broker.front.rest.call import Call
 from broker.front.rest.codec.lists import decode_page_parameters
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.handlers.schedule import scheduled_json
-from broker.services.fates import DroppedMessage, GoneMessage, MessageFates, Timeline
+from broker.services.delivery_reports import DeliveryReports, DroppedMessage, GoneMessage, Timeline
 
 
 async def get_message(call: Call) -> bytes:
@@ -32,7 +38,7 @@ async def get_message(call: Call) -> bytes:
 
 async def find_message(call: Call) -> bytes:
     project, _, message_id = call.name.rpartition("/messages/")
-    topic = await call.services.looking.fates.topic_of(project, message_id)
+    topic = await call.services.looking.delivery_reports.topic_of(project, message_id)
     if call.gate is not None:  # the project's own permission does not tell of its topics' bodies
         await call.gate.allow(call.caller, permissions.ATTACH, topic)
     return await _get(call, topic, message_id)
@@ -40,7 +46,9 @@ async def find_message(call: Call) -> bytes:
 
 async def get_subscription_message(call: Call) -> bytes:
     subscription, _, message_id = call.name.rpartition("/messages/")
-    found = await call.services.looking.fates.get_timeline(subscription, message_id, hung_up=call.exchange.hung_up)
+    found = await call.services.looking.delivery_reports.get_timeline(
+        subscription, message_id, hung_up=call.exchange.hung_up
+    )
     return encode_resource(timeline_json(found))
 
 
@@ -49,14 +57,14 @@ async def _get(call: Call, topic: str, message_id: str) -> bytes:
         if call.gate is not None:
             await call.gate.allow(call.caller, permissions.GET_SUBSCRIPTION, name)
 
-    found = await call.services.looking.fates.get_message(
+    found = await call.services.looking.delivery_reports.get_message(
         topic,
         message_id,
         parse_page(*decode_page_parameters(call.query)),
         may_see=may_see,
         hung_up=call.exchange.hung_up,
     )
-    return encode_resource(fates_json(found))
+    return encode_resource(reports_json(found))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -65,13 +73,13 @@ async def _get(call: Call, topic: str, message_id: str) -> bytes:
 _TIMES = {DeliveryState.OUTSTANDING: "ackDeadline", DeliveryState.RETRYING: "retryTime"}
 
 
-def fates_json(found: MessageFates) -> dict[str, Any]:
-    """The message as subscribers get it, and a fate for each subscription."""
+def reports_json(found: DeliveryReports) -> dict[str, Any]:
+    """The message as subscribers get it, and a report for each subscription."""
     message = found.message
     body: dict[str, Any] = {"topic": found.topic}
     if isinstance(message, ScheduledMessage):
         shown = scheduled_json(message)
-        body |= {"deliverTime": shown.pop("deliverTime"), "verdict": fate_until_due(found.topic, message).verdict}
+        body |= {"deliverTime": shown.pop("deliverTime"), "verdict": report_until_due(found.topic, message).verdict}
         del shown["createTime"]
         body["message"] = shown
     elif isinstance(message, Retraction):
@@ -87,7 +95,7 @@ def fates_json(found: MessageFates) -> dict[str, Any]:
             publish_time=format_timestamp(message.publish_time),
             ordering_key=message.ordering_key or "",
         )
-    body["subscriptions"] = [_fate(*one) for one in found.fates]
+    body["subscriptions"] = [_report_json(*one) for one in found.reports]
     return body | ({"nextPageToken": found.next_page_token} if found.next_page_token else {})
 
 
@@ -107,11 +115,11 @@ def _retracted(message_id_: str, retraction: Retraction) -> dict[str, Any]:
 
 
 def timeline_json(found: Timeline) -> dict[str, Any]:
-    """One fate, where it is known, and the entries of the journal."""
-    fate: dict[str, Any] = {"subscription": found.subscription.name}
-    if found.fate is not None:
-        fate = _fate(found.subscription, found.fate)
-    return {**fate, "messageId": found.message_id, "timeline": [entry_json(entry) for entry in found.entries]}
+    """One report, where it is known, and the entries of the journal."""
+    report: dict[str, Any] = {"subscription": found.subscription.name}
+    if found.report is not None:
+        report = _report_json(found.subscription, found.report)
+    return {**report, "messageId": found.message_id, "timeline": [entry_json(entry) for entry in found.entries]}
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
@@ -134,26 +142,26 @@ def _resolved(resolved: Resolved) -> dict[str, Any]:
     return body
 
 
-def _fate(subscription: Subscription, fate: MessageFate) -> dict[str, Any]:
-    body: dict[str, Any] = {"subscription": subscription.name, "state": fate.state, "verdict": fate.verdict}
-    standing, letter = fate.standing, fate.dead_letter
-    if standing is not None:
-        body["deliveryAttempt"] = standing.attempt_number
-        if standing.delivered_at is not None:
-            body["deliverTime"] = format_timestamp(standing.delivered_at)
-        if standing.at is not None and standing.state in _TIMES:
-            body[_TIMES[standing.state]] = format_timestamp(standing.at)
-    if fate.endpoint is not None:
+def _report_json(subscription: Subscription, report: DeliveryReport) -> dict[str, Any]:
+    body: dict[str, Any] = {"subscription": subscription.name, "state": report.state, "verdict": report.verdict}
+    letter = report.dead_letter
+    if report.attempt_number is not None:
+        body["deliveryAttempt"] = report.attempt_number
+    if report.delivered_at is not None:
+        body["deliverTime"] = format_timestamp(report.delivered_at)
+    if report.due_at is not None:
+        body[_TIMES[report.state]] = format_timestamp(report.due_at)
+    if report.endpoint is not None:
         body |= {
             "deliveryState": LagState.ENDPOINT_FAILING,
-            "endpointFailure": endpoint_failure_fields(fate.endpoint),
+            "endpointFailure": endpoint_failure_fields(report.endpoint),
         }
-    if fate.entry is not None:
-        told = entry_json(fate.entry)
+    if report.entry is not None:
+        told = entry_json(report.entry)
         body |= {"endTime": told.pop("time"), **told}
         del body["event"]
-    if fate.blocked_by_message_id:
-        body["blockedByMessageId"] = fate.blocked_by_message_id
+    if report.blocked_by_message_id:
+        body["blockedByMessageId"] = report.blocked_by_message_id
     if letter is not None:
         body["deadLetterMessageId"] = letter.message_id
         body["deadLetterTime"] = format_timestamp(letter.publish_time)

@@ -7,18 +7,20 @@ shard after shard.  What changes meanwhile may come twice, or not at all: nothin
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
+from broker.domain.backlog_page import (
+    MAX_SCANNED,
+    BacklogList,
+    BacklogMessage,
+    BacklogPage,
+    BacklogPosition,
+)
 from broker.domain.delivery import MAX_RESPONSE_BYTES
 from broker.domain.delivery_state import TAKEN, DeliveryRow, DeliveryState
 from broker.domain.sequences import to_multirange
-from broker.domain.standing_page import (
-    MAX_SCANNED,
-    StandingList,
-    StandingMessage,
-    StandingPage,
-    StandingPosition,
-)
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.delivery_rows import delivery_row
@@ -50,30 +52,30 @@ class Asked:
     body_path: str | None = None
     log_path: str | None
     log_body_path: str | None = None
-    page: StandingPage
+    page: BacklogPage
     now: datetime
 
 
-async def list_messages(connection: HotConnection, asked: Asked) -> StandingList:
+async def list_messages(connection: HotConnection, asked: Asked) -> BacklogList:
     """A page; it ends when it is full, when MAX_SCANNED messages were looked at, or when there are no more."""
     walk = _Walk(connection, asked)
     start = asked.page.start
     shards = sorted(id_ for id_ in asked.shard_ids if start is None or id_ >= start.shard_id)
     for shard_id in shards:
-        position = start if start is not None and start.shard_id == shard_id else StandingPosition(shard_id)
+        position = start if start is not None and start.shard_id == shard_id else BacklogPosition(shard_id)
         rest = position if position.in_log else await walk.rows(position)
         if rest is None:
-            rest = StandingPosition(shard_id, in_log=True)
+            rest = BacklogPosition(shard_id, in_log=True)
         if rest.in_log and asked.page.states & _IN_LOG:
             rest = await walk.log(rest)
         elif rest.in_log:
             rest = None
         if rest is not None:
-            return StandingList(await walk.named(), walk.scanned, rest)
-    return StandingList(await walk.named(), walk.scanned, None)
+            return BacklogList(await walk.named(), walk.scanned, rest)
+    return BacklogList(await walk.named(), walk.scanned, None)
 
 
-def with_ids(found: Sequence[StandingMessage], names: Mapping[tuple[int, int], int]) -> list[StandingMessage]:
+def with_ids(found: Sequence[BacklogMessage], names: Mapping[tuple[int, int], int]) -> list[BacklogMessage]:
     """Those that hold others told by what their ids are made of, instead of by their sequences."""
     return [
         each if each.held_by is None else replace(each, held_by=names[each.shard_id, each.held_by])
@@ -85,7 +87,7 @@ def with_ids(found: Sequence[StandingMessage], names: Mapping[tuple[int, int], i
 class _Walk:
     connection: HotConnection
     asked: Asked
-    found: list[StandingMessage] = field(default_factory=list)
+    found: list[BacklogMessage] = field(default_factory=list)
     scanned: int = 0
     room: int = MAX_RESPONSE_BYTES
 
@@ -93,12 +95,12 @@ class _Walk:
     def is_full(self) -> bool:
         return len(self.found) >= self.asked.page.size or self.scanned >= MAX_SCANNED or self.room <= 0
 
-    async def named(self) -> list[StandingMessage]:
+    async def named(self) -> list[BacklogMessage]:
         """What was found, as it is told."""
         held = {(each.shard_id, each.held_by) for each in self.found if each.held_by is not None}
         return with_ids(self.found, await id_seqs_at(self.connection, held))
 
-    async def rows(self, position: StandingPosition) -> StandingPosition | None:
+    async def rows(self, position: BacklogPosition) -> BacklogPosition | None:
         """What was handed out, from there on; where to go on in this shard, None: there is no more."""
         while True:
             where = {"shard_id": position.shard_id, "subscription_id": self.asked.subscription_id}
@@ -106,7 +108,7 @@ class _Walk:
             [rows] = await self.connection.run((_LIST_ATTEMPTS, where | limits))
             for row in rows:
                 if (row.attempt_id, row.part) != (position.attempt_id, position.part):
-                    position = StandingPosition(position.shard_id, False, row.attempt_id, row.part)
+                    position = BacklogPosition(position.shard_id, False, row.attempt_id, row.part)
                 rest = await self._row(row, position)
                 if rest is not None:
                     return rest
@@ -114,34 +116,35 @@ class _Walk:
                 return None
             position = replace(position, part=position.part + 1, seq=-1)
 
-    async def _row(self, row: Any, position: StandingPosition) -> StandingPosition | None:
+    async def _row(self, row: Any, position: BacklogPosition) -> BacklogPosition | None:
         """One row's messages behind the position; where to go on, if not with the next row."""
         if self.is_full:
             return position
-        standing = [m for m in standing_in(row, position.shard_id, self.asked.now) if m.seq > position.seq]
+        standing = [m for m in messages_of_row(row, position.shard_id, self.asked.now) if m.seq > position.seq]
         wanted = [m for m in standing if m.state in self.asked.page.states]
         if position.seq < 0:
             self.scanned += max(len(standing) - len(wanted), 1)
-        for first in range(0, len(wanted), _CHUNK):
-            if self.is_full:
-                return position
-            chunk = wanted[first : first + _CHUNK]
-            position = await self._take(chunk, row, position)
-            if position.seq < chunk[-1].seq:
-                return position
-        while row.waits and DeliveryState.BLOCKED in self.asked.page.states:
-            if self.is_full:
-                return position
+        while not self.is_full:
+            chunk = [message for message in wanted if message.seq > position.seq][:_CHUNK]
             held = await self._held(row, position)
-            if not held:
-                break
-            position = await self._take(held, row, position, are_passed=True)
-            if position.seq < held[-1].seq:
-                return position
-        return None
+            # What waits may be older than what is in the row, if it came back: both in one order.
+            ends = [some[-1].seq for some in (chunk, held) if len(some) == _CHUNK]
+            passed = {message.seq for message in held}
+            both = sorted((*chunk, *held), key=attrgetter("seq"))
+            both = [message for message in both if not ends or message.seq <= min(ends)]
+            for are_passed, some in groupby(both, key=lambda message: message.seq in passed):
+                run = list(some)
+                position = await self._take(run, row, position, are_passed=are_passed)
+                if position.seq < run[-1].seq:
+                    return position
+            if not (ends or self.is_full):
+                return None
+        return position
 
-    async def _held(self, row: Any, position: StandingPosition) -> list[StandingMessage]:
+    async def _held(self, row: Any, position: BacklogPosition) -> list[BacklogMessage]:
         """The next messages that wait in the log for a row's key."""
+        if not row.waits or DeliveryState.BLOCKED not in self.asked.page.states:
+            return []
         asked = {
             "shard_id": position.shard_id,
             "subscription_id": self.asked.subscription_id,
@@ -156,7 +159,7 @@ class _Walk:
         holder = delivery_row(row).blocker
         state = DeliveryState.WAITING if holder is None else DeliveryState.BLOCKED
         return [
-            StandingMessage(shard_id=position.shard_id, seq=seq, publish_time=time, state=state, held_by=holder)
+            BacklogMessage(shard_id=position.shard_id, seq=seq, publish_time=time, state=state, held_by=holder)
             for seq, time in rows
         ]
 
@@ -169,8 +172,8 @@ class _Walk:
         return _EVER if row.redriven else self.asked.retained_since
 
     async def _take(
-        self, wanted: Sequence[StandingMessage], row: Any, position: StandingPosition, *, are_passed: bool = False
-    ) -> StandingPosition:
+        self, wanted: Sequence[BacklogMessage], row: Any, position: BacklogPosition, *, are_passed: bool = False
+    ) -> BacklogPosition:
         """Read these and take those that match, as far as there is room; the position behind the last.
 
         `are_passed`: they wait in the log for their key, where the subscription's filter has not been asked.
@@ -201,7 +204,7 @@ class _Walk:
                     self._match(replace(message, publish_time=publish_time, **known))
         return position
 
-    async def log(self, position: StandingPosition) -> StandingPosition | None:
+    async def log(self, position: BacklogPosition) -> BacklogPosition | None:
         """What was never handed out, from there on; where to go on in this shard, None: there is no more."""
         while not self.is_full:
             chunk = min(_CHUNK, MAX_SCANNED - self.scanned)
@@ -232,24 +235,24 @@ class _Walk:
                     return None
         return position
 
-    def _match(self, message: StandingMessage) -> None:
+    def _match(self, message: BacklogMessage) -> None:
         if message.state in self.asked.page.states and self.asked.page.contains.encode() in message.data:
             self.found.append(message)
             self.room -= len(message.data) + len(message.attributes)
 
 
-def standing_in(row: Any, shard_id: int, now: datetime) -> Iterator[StandingMessage]:
+def messages_of_row(row: Any, shard_id: int, now: datetime) -> Iterator[BacklogMessage]:
     """Yields the messages of a row that are not settled, in order."""
     parsed = delivery_row(row)
     for ordinal in parsed.unsettled:
-        yield standing_message(row, parsed, ordinal, shard_id, now)
+        yield backlog_message(row, parsed, ordinal, shard_id, now)
 
 
-def standing_message(row: Any, parsed: DeliveryRow, ordinal: int, shard_id: int, now: datetime) -> StandingMessage:
+def backlog_message(row: Any, parsed: DeliveryRow, ordinal: int, shard_id: int, now: datetime) -> BacklogMessage:
     """Returns a message of a row, which is not settled."""
     state = parsed.state(ordinal, now)
     is_blocked = state is DeliveryState.BLOCKED
-    return StandingMessage(
+    return BacklogMessage(
         shard_id=shard_id,
         seq=parsed.seqs[ordinal],
         ordering_key=parsed.ordering_key,
@@ -261,8 +264,8 @@ def standing_message(row: Any, parsed: DeliveryRow, ordinal: int, shard_id: int,
     )
 
 
-def _waiting(row: Any, shard_id: int) -> StandingMessage:
-    return StandingMessage(
+def _waiting(row: Any, shard_id: int) -> BacklogMessage:
+    return BacklogMessage(
         shard_id=shard_id,
         seq=row.seq,
         publish_time=row.publish_time,

@@ -1,4 +1,4 @@
--- The cursors of a shard, or those of some subscriptions in it, locked as lock_piles.sql does.  No `subscription_ids`: of
+-- The cursors of a shard, or those of some subscriptions in it, locked as lock_backlogs.sql does.  No `subscription_ids`: of
 -- all.
 -- parameters: shard_id int8, subscription_ids int8[]
 -- columns: shard_id, subscription_id, next_publish_time, next_seq, due_floor, first_seq
