@@ -59,7 +59,7 @@ class MessageRelay:
                 await self._refuse(found, NotFound(f"Topic not found: it was deleted (resource={leaf(name)})."))
                 return Outcome.DONE
             try:
-                self._preparation.check_topic(topic, OUTBOX)
+                await self._preparation.check_open(topic, OUTBOX)
             except Held:
                 return Outcome.KEPT
             except FailedPrecondition as error:
@@ -77,7 +77,10 @@ class MessageRelay:
         prepared, good, refused = await self._preparation.prepare_some(topic, messages, OUTBOX)
         for index, error in refused.items():
             await self._refuse([found[index]], error)
-        return prepared is None or await self._append(prepared, [found[index] for index in good])
+        if prepared is None:
+            return True
+        await self._preparation.admit(prepared, OUTBOX)
+        return await self._append(prepared, [found[index] for index in good])
 
     async def _append(self, prepared: Prepared, found: Sequence[StagedMessage]) -> bool:
         """Append all of them; if the database refuses one, find that one, and append the others."""

@@ -255,6 +255,7 @@ class ScheduleTicker:
     async def _as_published(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
         try:
             prepared = await self._preparation.prepare(topic, [message], SCHEDULE)
+            await self._preparation.take_room(prepared, SCHEDULE)
         except Unavailable:
             raise
         except BrokerError as error:

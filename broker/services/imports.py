@@ -53,7 +53,7 @@ class ImportService:
         rules = IMPORT_THAT_EXPIRES if part.expires else IMPORT
         topic = await self._preparation.open_topic(name, rules)
         prepared = await self._preparation.prepare(topic, part.messages, rules)
-        await self._preparation.check_quotas(topic, rules, principal)
+        await self._preparation.admit(prepared, rules, principal)
         stored = StoredPart(
             topic_id=topic.topic_id,
             import_id=part.import_id,

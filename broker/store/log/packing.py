@@ -1,12 +1,21 @@
-"""A request's messages, checked, on their way into the coalescer."""
+"""Packing checked messages into parts that can be appended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from broker.domain.message import NewMessage
 from broker.store.log.messages import EncodedMessages, Identified, encode_messages, encode_with_gaps
 from broker.store.log.scheduled_messages import encode_scheduled
+
+
+class Part(NamedTuple):
+    """Messages of one ordering key for one shard.  `indexes`: their indexes among the given ones; None: all."""
+
+    shard_id: int
+    batch: EncodedMessages
+    indexes: Sequence[int] | None = None
 
 
 @dataclass(slots=True)
