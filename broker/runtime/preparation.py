@@ -189,7 +189,7 @@ class Preparation:
         Raises InvalidArgument or FailedPrecondition for a message that breaks a rule, NotFound (the schema is
         deleted), ResourceExhausted (transforms or schema took too long, `schema_seconds`), Unavailable.
         """
-        if rules.one_key is _APPLIES and rules.request_count is _APPLIES and rules.message_limits is _APPLIES:
+        if rules.message_limits is rules.reserved_attributes is rules.request_count is rules.one_key is _APPLIES:
             check_messages(messages)
         else:
             check_limits(messages, rules)
