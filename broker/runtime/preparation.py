@@ -1,6 +1,6 @@
 """Checks and packs messages on their way into the log of a topic, by the rules of their entry point.
 
-The rules are data (domain/publishing_rules.py).  An entry point calls `open_topic` or `check_open`, `prepare`, and
+The rules are data (domain/publishing_rules.py).  An entry point calls `open_and_prepare`, or its two steps, and
 `admit`; then it appends the prepared messages (store/log/appending.py, or the coalescer), and calls `charge`.
 """
 
@@ -145,6 +145,13 @@ class Preparation:
         if topic is not None and self._quotas.on:
             await self.check_quotas(topic, rules, principal)
         return topic
+
+    async def open_and_prepare(
+        self, name: str, messages: Sequence[NewMessage], rules: Rules, *, schema_seconds: float = inf
+    ) -> Prepared:
+        """Prepare messages for the topic of this name.  Raises as `open_topic` and `prepare`."""
+        topic = await self.open_topic(name, rules)
+        return await self.prepare(topic, messages, rules, schema_seconds=schema_seconds)
 
     async def open_topic(self, name: str, rules: Rules) -> Topic:
         """Return the topic of this name if it accepts messages.  Raises NotFound, and as `check_open`."""

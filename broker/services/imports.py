@@ -51,8 +51,8 @@ class ImportService:
 
     async def _store(self, name: str, part: Part, digest: bytes, principal: str) -> StoredPart | None:
         rules = IMPORT_THAT_EXPIRES if part.expires else IMPORT
-        topic = await self._preparation.open_topic(name, rules)
-        prepared = await self._preparation.prepare(topic, part.messages, rules)
+        prepared = await self._preparation.open_and_prepare(name, part.messages, rules)
+        topic = prepared.topic
         await self._preparation.admit(prepared, rules, principal)
         stored = StoredPart(
             topic_id=topic.topic_id,

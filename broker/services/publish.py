@@ -76,37 +76,35 @@ class PublishService:
             return published
 
     async def _publish(self, topic_name: str, messages: Sequence[NewMessage], principal: str) -> Published:
-        topic = await self._preparation.open_topic(topic_name, PUBLISH)
-        prepared = await self._preparation.prepare(topic, messages, PUBLISH, schema_seconds=PUBLISH_SECONDS)
+        prepared = await self._preparation.open_and_prepare(
+            topic_name, messages, PUBLISH, schema_seconds=PUBLISH_SECONDS
+        )
         if prepared.later or self._quotas.on:
             await self._preparation.admit(prepared, PUBLISH, principal)
             self._preparation.charge([prepared], PUBLISH, principal)
-        return await self._store(prepared, messages)
-
-    def _store(
-        self, prepared: Prepared, messages: Sequence[NewMessage], tries: int = 1
-    ) -> Coroutine[Any, Any, Published]:
         if len(prepared.parts) == 1:
-            return self._append(prepared.topic.name, prepared.parts[0], messages, tries)
-        return self._store_in_several(prepared, messages, tries)
+            return await self._append(prepared.topic.name, prepared.parts[0], messages)
+        return await self._append_each(prepared, messages)
 
-    async def _store_in_several(self, prepared: Prepared, messages: Sequence[NewMessage], tries: int) -> Published:
-        """Append the messages of each shard on their own."""
-        answers = await asyncio.gather(
-            *(
-                self._append(prepared.topic.name, part, [messages[index] for index in part.indexes or ()], tries)
-                for part in prepared.parts
-            ),
-            return_exceptions=True,
-        )
+    async def _append_each(self, prepared: Prepared, messages: Sequence[NewMessage], tries: int = 1) -> Published:
+        """Append each part on its own."""
+        appends = [
+            self._append(
+                prepared.topic.name,
+                part,
+                messages if part.indexes is None else [messages[index] for index in part.indexes],
+                tries,
+            )
+            for part in prepared.parts
+        ]
         published: list[Published] = []
-        for answer in answers:
+        for answer in await asyncio.gather(*appends, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
             published.append(answer)
         return merged(prepared, published)
 
-    async def _append(self, topic: str, part: Part, messages: Sequence[NewMessage], tries: int) -> Published:
+    async def _append(self, topic: str, part: Part, messages: Sequence[NewMessage], tries: int = 1) -> Published:
         """Append the messages of one part.  If its shard was closed meanwhile, prepare them again."""
         shard_id, batch, _ = part
         project = project_of(topic)
@@ -126,9 +124,10 @@ class PublishService:
                 return published_part(part, appended)
             return Published(message_ids(shard_id, appended.first_seq, len(messages)))
         self._resources.drop(topic)
-        known = await self._preparation.open_topic(topic, PUBLISH)
-        prepared = await self._preparation.prepare(known, messages, PUBLISH, schema_seconds=PUBLISH_SECONDS)
-        return await self._store(prepared, messages, tries + 1)
+        prepared = await self._preparation.open_and_prepare(
+            topic, messages, PUBLISH, schema_seconds=PUBLISH_SECONDS
+        )
+        return await self._append_each(prepared, messages, tries + 1)
 
     def refused(self, topic_name: str, error: BrokerError) -> None:
         """Count a publish request that was answered with an error."""

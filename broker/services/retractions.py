@@ -102,8 +102,9 @@ class RetractionService:
         return replace(answer, replacement=message_id(*new))
 
     async def _prepare(self, topic_name: str, message: NewMessage, by: str) -> Prepared:
-        topic = await self._preparation.open_topic(topic_name, REPLACE)
-        prepared = await self._preparation.prepare(topic, [message], REPLACE, schema_seconds=PUBLISH_SECONDS)
+        prepared = await self._preparation.open_and_prepare(
+            topic_name, [message], REPLACE, schema_seconds=PUBLISH_SECONDS
+        )
         await self._preparation.admit(prepared, REPLACE, by)
         self._preparation.charge([prepared], REPLACE, by)
         return prepared

@@ -128,12 +128,11 @@ class EventWatch:
         if not topic_name:
             return True  # the project has no topic for events any more
         try:
-            topic = await self._preparation.open_topic(topic_name, EVENT)
             message = event_message(event.event_id, event.body)
-            prepared = await self._preparation.prepare(topic, [message], EVENT)
+            prepared = await self._preparation.open_and_prepare(topic_name, [message], EVENT)
             await self._preparation.admit(prepared, EVENT)
             [part] = prepared.parts
-            await self._publishes.publish(part.shard_id, part.batch, project=event.project, topic=topic.name)
+            await self._publishes.publish(part.shard_id, part.batch, project=event.project, topic=topic_name)
             self._preparation.charge([prepared], EVENT)
         except BrokerError as error:
             if isinstance(error, NotFound):

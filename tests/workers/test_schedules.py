@@ -409,7 +409,7 @@ async def test_a_tick_whose_message_takes_too_long_is_refused_and_says_so(
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(ticker, "_as_published", never)
+    monkeypatch.setattr(ticker, "_checked", never)
     office.after(1)
     while await ticker.tick_due(PROJECT) is not None:
         pass
