@@ -66,7 +66,7 @@ def _check_each(messages: Sequence[NewMessage], first_key: str) -> None:
 
 @contextmanager
 def named(field: str, *, of: str = "messages[0]") -> Iterator[None]:
-    """What is refused within of a message is refused by the name that a call has for it that is no publish."""
+    """Name a message in errors as the caller named it (`field`), and not as a publish would (`of`)."""
     try:
         yield
     except (InvalidArgument, FailedPrecondition) as error:
@@ -107,10 +107,10 @@ def _field(length: int) -> int:
 
 
 def check_returned(data: bytes, attributes: Mapping[str, str], *, had: Mapping[str, str]) -> None:
-    """Raises InvalidArgument for a message that a transform may not return: the limits of a publish hold.
+    """Raise InvalidArgument for a message that a transform may not return: the limits of a publish hold.
 
-    What it `had` among its attributes before may stay as it was: attributes of the broker's own, which say where a
-    dead letter is from or which schema a message is like, go beyond these limits.
+    Attributes that the message `had` before may stay unchanged: those that the broker adds, which tell where a dead
+    letter is from or which schema a message conforms to, exceed these limits.
     """
     if not data and not attributes:
         raise _is_empty("message")

@@ -587,8 +587,8 @@ async def _is_noticed(entries: Mapping[str, EntryPoint], expected: Rules) -> boo
 async def test_each_changed_cell_of_the_table_is_noticed(world: World, entry_point: type[EntryPoint]) -> None:
     """Each cell becomes "yes" and "no", if it has another value.
 
-    The cells of SQL are rules of the SQL function, which become "no", and of the relay, as those of the outbox.  For
-    the relay's own check of limits, the same check is taken out of the function.
+    The cells of SQL are rules of the SQL function, which become "no", and of the relay, as those of the outbox.
+    For the relay's own check of limits, the same check is taken out of the function.
     """
     expected, rules = read_table()[entry_point.name], RULES.get(entry_point.name, RULES["outbox"])
     equivalents = EQUIVALENT.get(entry_point.name, {})
