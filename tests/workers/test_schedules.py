@@ -68,10 +68,10 @@ class Dying(ScheduleTicker):
             raise Unavailable("killed behind")
         return appended
 
-    def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
+    def _report(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
         if self._dies():
             raise Unavailable("killed after the commit")
-        super()._tell(schedule, records)
+        super()._report(schedule, records)
 
 
 class Noting(ScheduleTicker):
@@ -89,8 +89,8 @@ class Noting(ScheduleTicker):
             await self.go.wait()
         return await super()._topic(schedule)
 
-    def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
-        super()._tell(schedule, records)
+    def _report(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
+        super()._report(schedule, records)
         self.ticked.append(project_of(schedule.name))
         self.then()
 
