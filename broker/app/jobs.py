@@ -66,7 +66,7 @@ class Jobs:
         self.ticker = ScheduleTicker(core, preparation, self.next_due, check_publisher)
         self.schedules = ScheduleWorker(core, self.ticker, self.next_tick)
         self.relay = Relay(core, MessageRelay(core, preparation, self.next_due), AckRelay(core, acking.coalescer))
-        self.dead_letter_forwarder = DeadLetterForwarder(core, check_publisher)
+        self.dead_letter_forwarder = DeadLetterForwarder(core, preparation, check_publisher)
 
         # Operations, which are long calls that return at once.
         self.operation_news = OperationNews()
@@ -85,7 +85,7 @@ class Jobs:
         self.secret_keeper = SecretKeeper(core.database, guard.secrets, core.states)
         self.table_sizes = TableSizes(core, max_bytes=config.database_size_max)
         self.retained_bytes = RetainedBytes(core.database, core.clock, core.quotas)
-        self.event_watch = EventWatch(core, messages.publishing.coalescer, check_publisher)
+        self.event_watch = EventWatch(core, preparation, messages.publishing.coalescer, check_publisher)
         figures = Figures(core.database, looks, core.clock, core.counters.book)
         self.scrapes = Scrapes(core.counters, figures, core.storage)
         self.series_janitor = SeriesJanitor(core.database, core.counters)

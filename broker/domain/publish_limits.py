@@ -21,20 +21,10 @@ TRACE_KEYS = frozenset(("googclient_traceparent", "googclient_tracestate", "goog
 _DATA, _ATTRIBUTES, _ORDERING_KEY = map(attrgetter, ("data", "attributes", "ordering_key"))
 
 
-def check_messages(messages: Sequence[NewMessage], *, count: bool = True) -> None:
-    """Raises InvalidArgument or FailedPrecondition for a request that breaks a limit, naming the message.
-
-    `count`: whether the number of messages is limited.
-    """
-    if not messages:
-        raise InvalidArgument(
-            "The value for message_count is too small. You passed 0 in the request, but the minimum value is 1."
-        )
-    if count and len(messages) > MAX_MESSAGES:
-        raise InvalidArgument(
-            f"The value for message_count is too large. You passed {len(messages)} in the request, "
-            f"but the maximum value is {MAX_MESSAGES}."
-        )
+def check_messages(messages: Sequence[NewMessage]) -> None:
+    """Raise InvalidArgument or FailedPrecondition for a request that breaks a limit, naming the message."""
+    if not 0 < len(messages) <= MAX_MESSAGES:
+        raise _wrong_count(len(messages))
     first_key = messages[0].ordering_key
     if not _are_plain(messages):
         _check_each(messages, first_key)
@@ -43,6 +33,18 @@ def check_messages(messages: Sequence[NewMessage], *, count: bool = True) -> Non
             f"messages[0].ordering_key is too long: {len(first_key.encode())} bytes, "
             f"the maximum is {MAX_ORDERING_KEY_BYTES}."
         )
+
+
+def check_count(messages: Sequence[NewMessage]) -> None:
+    """Raise InvalidArgument for a request of no message, or of too many."""
+    if not 0 < len(messages) <= MAX_MESSAGES:
+        raise _wrong_count(len(messages))
+
+
+def check_one_key(messages: Sequence[NewMessage]) -> None:
+    """Raise FailedPrecondition unless all messages have the same ordering key."""
+    if any(message.ordering_key != messages[0].ordering_key for message in messages):
+        raise _several_keys()
 
 
 def _are_plain(messages: Sequence[NewMessage]) -> bool:
@@ -59,15 +61,12 @@ def _check_each(messages: Sequence[NewMessage], first_key: str) -> None:
         if message.attributes:
             _check_attributes(f"messages[{index}].attributes", message.attributes)
         if message.ordering_key != first_key:
-            raise FailedPrecondition(
-                "In a single publish request, all messages must have no ordering key or they must all have the "
-                "same ordering key. [code=539b]"
-            )
+            raise _several_keys()
 
 
 @contextmanager
 def named(field: str, *, of: str = "messages[0]") -> Iterator[None]:
-    """What is refused within of a message is refused by the name that a call has for it that is no publish."""
+    """Name a message in errors as the caller named it (`field`), and not as a publish would (`of`)."""
     try:
         yield
     except (InvalidArgument, FailedPrecondition) as error:
@@ -108,10 +107,10 @@ def _field(length: int) -> int:
 
 
 def check_returned(data: bytes, attributes: Mapping[str, str], *, had: Mapping[str, str]) -> None:
-    """Raises InvalidArgument for a message that a transform may not return: the limits of a publish hold.
+    """Raise InvalidArgument for a message that a transform may not return: the limits of a publish hold.
 
-    What it `had` among its attributes before may stay as it was: attributes of the broker's own, which say where a
-    dead letter is from or which schema a message is like, go beyond these limits.
+    Attributes that the message `had` before may stay unchanged: those that the broker adds, which tell where a dead
+    letter is from or which schema a message conforms to, exceed these limits.
     """
     if not data and not attributes:
         raise _is_empty("message")
@@ -127,6 +126,24 @@ def refuse_nul(where: str, attributes: Mapping[str, str]) -> None:
     for key, value in attributes.items():
         if "\0" in key or "\0" in value:
             raise InvalidArgument(f"{where} has the character U+0000, which cannot be stored (attribute={key!r}).")
+
+
+def _wrong_count(count: int) -> InvalidArgument:
+    if not count:
+        return InvalidArgument(
+            "The value for message_count is too small. You passed 0 in the request, but the minimum value is 1."
+        )
+    return InvalidArgument(
+        f"The value for message_count is too large. You passed {count} in the request, "
+        f"but the maximum value is {MAX_MESSAGES}."
+    )
+
+
+def _several_keys() -> FailedPrecondition:
+    return FailedPrecondition(
+        "In a single publish request, all messages must have no ordering key or they must all have the "
+        "same ordering key. [code=539b]"
+    )
 
 
 def _is_empty(where: str) -> InvalidArgument:

@@ -1,45 +1,46 @@
-"""What a message must satisfy, and what it may ask for, by the way in which it enters the log of a topic.
+"""The rules for messages that enter the log of a topic: one `Rules` value for each entry point.
 
-The table with the reason for each cell is docs/publishing-rules.md; runtime/preparation.py applies it.
+docs/publishing-rules.md has the same table, with the reason for each exception; runtime/preparation.py applies it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from broker.domain.errors import FailedPrecondition, Held
+from broker.domain.errors import FailedPrecondition, Held, InvalidArgument
 from broker.domain.message import NewMessage
 from broker.domain.names import leaf
+from broker.domain.publish_limits import MAX_ATTRIBUTE_VALUE_BYTES, check_count, check_messages, check_one_key
 from broker.domain.topic import Topic
 
-# The attributes by which a topic's schema describes a message.
+# The attributes that tell subscribers which schema of its topic a message conforms to.
 SCHEMA_ATTRIBUTES = ("googclient_schemaencoding", "googclient_schemaname", "googclient_schemarevisionid")
 
 
 class Rule(StrEnum):
-    """What an entry point does about a property of a topic; the values are the words of the documentation."""
+    """How an entry point treats a property of a topic; the values are the words of the documentation."""
 
-    APPLIES = "yes"  # it has its effect, and a message that breaks it is refused
-    LENIENT = "if valid"  # it has its effect, unless the message's value for it is not valid
-    CHECKED = "checked"  # the message's value for it must be valid, and has no effect
-    REFUSES = "refused"  # a topic that has it takes nothing by this way
-    WAITS = "waits"  # messages wait while it would refuse them
+    APPLIES = "yes"  # the property has its effect, and a message that breaks it is refused
+    LENIENT = "if valid"  # it has its effect, but an invalid value of the message is ignored
+    CHECKED = "checked"  # an invalid value of the message is refused, and a valid one has no effect
+    REFUSES = "refused"  # a topic with the property accepts no message through this entry point
+    WAITS = "waits"  # where a publish would be refused, the messages wait
     IGNORED = "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules of one entry point: a row of the table.
+    """The rules of one entry point: a column of the table.
 
-    `keeps_schema_attributes`: messages may have attributes by which the schema of another topic has described
-    them.  `by_call`: a caller gets the refusal, and is slowed down if it is refused often.  `message_name`: begins
-    the error about a message, given its `number` from 1 on.  `schema_refusal` and `transforms_refusal`: the errors
-    of a topic that the entry point REFUSES.
+    `by_call`: a caller gets the refusal, and is slowed down if it is refused often.  `message_name`: the beginning
+    of the error about a message, given its `number` from 1 on.  `schema_refusal` and `transforms_refusal`: the
+    errors for a topic that the entry point REFUSES.
     """
 
     message_limits: Rule = Rule.APPLIES  # sizes and names of attributes, ordering keys, no empty message
+    reserved_attributes: Rule = Rule.APPLIES  # SCHEMA_ATTRIBUTES come from the schema of the topic alone
     request_count: Rule = Rule.IGNORED  # 1,000 messages at most
-    one_key: Rule = Rule.IGNORED  # the messages of a request have one ordering key
+    one_key: Rule = Rule.IGNORED  # all messages of a request have the same ordering key
     request_size: Rule = Rule.IGNORED  # 10 MB at most
     schema: Rule = Rule.APPLIES
     transforms: Rule = Rule.APPLIES
@@ -48,12 +49,11 @@ class Rules:
     expiry: Rule = Rule.APPLIES
     priority: Rule = Rule.APPLIES
     deduplication: Rule = Rule.APPLIES
-    spread: Rule = Rule.IGNORED  # messages without a key use all shards; else one, in which their order is kept
+    spread: Rule = Rule.IGNORED  # messages without a key use all shards; else one shard, which keeps their order
     quotas: Rule = Rule.APPLIES  # publish rates and retained bytes
-    charge: Rule = Rule.APPLIES  # what is stored counts for publish rates
+    charge: Rule = Rule.APPLIES  # messages count towards publish rates
     freeze: Rule = Rule.APPLIES
     storage: Rule = Rule.APPLIES  # the storage limits of the installation
-    keeps_schema_attributes: bool = False
     by_call: bool = False
     message_name: str = ""
     schema_refusal: str = ""
@@ -84,21 +84,22 @@ OUTBOX = Rules(
     schema_refusal="Topic has a schema, which SQL cannot check",
     transforms_refusal="Topic has transforms, which SQL cannot run",
 )
-SQL = replace(OUTBOX, freeze=Rule.APPLIES)
 _COPIED = Rules(
+    reserved_attributes=Rule.IGNORED,
     transforms=Rule.REFUSES,
     delay=Rule.IGNORED,
     expiry=Rule.IGNORED,
     priority=Rule.LENIENT,
     deduplication=Rule.IGNORED,
-    keeps_schema_attributes=True,
     transforms_refusal=_NO_TRANSFORMS,
 )
 IMPORT = replace(_COPIED, request_size=Rule.APPLIES, by_call=True, message_name="Message {number} of the part: ")
 IMPORT_THAT_EXPIRES = replace(IMPORT, expiry=Rule.APPLIES)
 COPY = replace(_COPIED, message_limits=Rule.IGNORED, quotas=Rule.WAITS, freeze=Rule.WAITS, storage=Rule.WAITS)
 REDRIVE = COPY
-EDIT = Rules(
+_UNCHECKED = Rules(
+    message_limits=Rule.IGNORED,
+    reserved_attributes=Rule.IGNORED,
     schema=Rule.IGNORED,
     transforms=Rule.IGNORED,
     delay=Rule.IGNORED,
@@ -108,28 +109,32 @@ EDIT = Rules(
     quotas=Rule.IGNORED,
     charge=Rule.IGNORED,
     freeze=Rule.IGNORED,
-    keeps_schema_attributes=True,
+    storage=Rule.IGNORED,
 )
+EDIT = replace(_UNCHECKED, message_limits=Rule.APPLIES, storage=Rule.APPLIES)
+DEAD_LETTER = replace(_UNCHECKED, freeze=Rule.WAITS, storage=Rule.WAITS)
+EVENT = replace(_UNCHECKED, freeze=Rule.WAITS)
 
-# By the names of the documentation.  `SQL` is what the functions for applications do when they are called.
+# By the columns of the documentation, which has one more: SQL, for stage_message.sql.
 RULES: Mapping[str, Rules] = {
     "publish": PUBLISH,
     "replace": REPLACE,
     "schedule": SCHEDULE,
-    "SQL": SQL,
     "outbox": OUTBOX,
     "import": IMPORT,
-    "import with expiry=KEEP": IMPORT_THAT_EXPIRES,
+    "import, KEEP": IMPORT_THAT_EXPIRES,
     "copy": COPY,
     "redrive": REDRIVE,
     "edit": EDIT,
+    "dead letter": DEAD_LETTER,
+    "event": EVENT,
 }
 
 
-def check_topic(topic: Topic, rules: Rules, *, may_wait: bool = True) -> None:
-    """Raises FailedPrecondition for a topic that takes nothing by an entry point, or Held if the messages wait.
+def check_accepts(topic: Topic, rules: Rules, *, may_wait: bool = True) -> None:
+    """Raise FailedPrecondition if a topic accepts no message through an entry point, or Held if messages wait.
 
-    Where nothing `may_wait`, as when an operation is started, what would wait is refused.
+    Unless `may_wait`, as when an operation is started, a topic that messages would wait for is refused.
     """
     if topic.freeze is not None and rules.freeze is not Rule.IGNORED:
         refusal = topic.freeze.refusal(topic.name)
@@ -140,9 +145,43 @@ def check_topic(topic: Topic, rules: Rules, *, may_wait: bool = True) -> None:
         raise FailedPrecondition(f"{rules.transforms_refusal} (resource={leaf(topic.name)}).")
 
 
+def check_limits(messages: Sequence[NewMessage], rules: Rules) -> None:
+    """Raise InvalidArgument or FailedPrecondition for messages that break a limit of their entry point."""
+    if rules.request_count is Rule.APPLIES:
+        check_count(messages)
+    if rules.one_key is Rule.APPLIES:
+        check_one_key(messages)
+    if rules.message_limits is Rule.IGNORED and rules.reserved_attributes is Rule.IGNORED:
+        return
+    for number, message in enumerate(messages, 1):
+        try:
+            _check_one(message, rules)
+        except (InvalidArgument, FailedPrecondition) as error:
+            if not rules.message_name:
+                raise
+            raise InvalidArgument(f"{rules.message_name.format(number=number)}{error.message}") from error
+
+
+def _check_one(message: NewMessage, rules: Rules) -> None:
+    if has_schema_attributes(message) and rules.reserved_attributes is Rule.APPLIES:
+        check_messages([message])  # names the attribute
+    if rules.message_limits is Rule.APPLIES:
+        check_messages(without_schema_attributes([message]))
+        for key in SCHEMA_ATTRIBUTES:
+            if len(message.attributes.get(key, "").encode()) > MAX_ATTRIBUTE_VALUE_BYTES:
+                raise InvalidArgument(
+                    f"attributes[{key!r}] is too long: the maximum is {MAX_ATTRIBUTE_VALUE_BYTES} bytes."
+                )
+
+
+def has_schema_attributes(message: NewMessage) -> bool:
+    """Whether a message has any of SCHEMA_ATTRIBUTES."""
+    return not message.attributes.keys().isdisjoint(SCHEMA_ATTRIBUTES)
+
+
 def without_schema_attributes(messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
-    """The messages without the attributes by which a topic's schema has described them."""
-    if all(message.attributes.keys().isdisjoint(SCHEMA_ATTRIBUTES) for message in messages):
+    """The messages without any of SCHEMA_ATTRIBUTES."""
+    if not any(map(has_schema_attributes, messages)):
         return messages
     return [
         NewMessage(

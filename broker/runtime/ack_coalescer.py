@@ -1,17 +1,18 @@
-"""Concurrent acks and deadline changes become one statement each a shard (C7).
+"""Writes concurrent acks and deadline changes of a shard with one statement each (C7).
 
-Official clients send a deadline change for every response the moment they get it, and acks soon after; both meet
-here.  Within one flush an ack wins over any deadline change of the same message, and the last change over those
-before it, but for a nack, which is final.
+Official clients change the deadline of every response as soon as they receive it, and ack soon after; both are
+collected here.  Within one flush an ack overrides any deadline change of the same message, and the last change
+overrides earlier ones, except a nack, which is final.
 
-A flush is of one project and shard.  One of them is in flight; what comes of it meanwhile goes with the next, so it
-writes as many in a statement as it has.  Those of other projects and shards run beside it, a few at once.  Projects
-take turns by the seconds that their flushes take (turns.py), shards of one in the order in which they ask: one that
-had to wait for a lock would else not be written again until all others have taken as long.
+A flush writes the acks of one project and shard.  One such flush is in flight at a time; acks that arrive
+meanwhile go with the next.  Flushes of other projects and shards run at the same time, a few at once.  Projects
+take turns by the seconds that their flushes take (turns.py), and the shards of a project by the order in which
+they ask: otherwise a shard that had to wait for a lock would not be written again until all others had used as
+much time.
 
-What may wait is bounded: by number, shared by project, and by time, for nobody waits longer than MAX_WAIT_SECONDS
-behind a flush.
-A refusal is Unavailable: what was asked may be asked again without harm, done or not.
+The queued acks are bounded by number, which projects share, and by time: no ack waits longer than MAX_WAIT_SECONDS
+for a flush.  A refusal is Unavailable: acks and deadline changes may be repeated, whether they were written or
+not.
 """
 
 import asyncio
@@ -32,19 +33,19 @@ from broker.runtime.turn_counts import TurnCounts
 from broker.runtime.turns import Slot, Turns
 from broker.store.log.delivery_attempts import MessageNames
 
-MAX_WAITING_IDS = 1_000_000  # some 100 MB, and a flush of seconds
+MAX_WAITING_IDS = 1_000_000  # about 100 MB, and some seconds to write
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
 MOST_CHARGED_SECONDS = 0.02  # for a flush
-CONTENDED_FLUSHES = 2  # of a project beside others: one that waits for a lock does not stop its other shards
+CONTENDED_FLUSHES = 2  # of a project among others: a flush that waits for a lock does not stop its other shards
 _STOPPED = "The broker stopped."
 _TOO_SLOW = "Acknowledgements take too long to be written; try again."
 
 
 @dataclass(eq=False, slots=True)
-class _Line:
-    """The acks of a project in a shard that wait: so many `ids`.
+class _Queue:
+    """The acks of a project in a shard that wait for a flush, with their number of `ids`.
 
-    `began`: when its flush did, or when it began to wait for its turn.
+    `began`: when its flush began, or when it began to wait for a slot.
     """
 
     project: str
@@ -55,7 +56,7 @@ class _Line:
 
 
 class AckCoalescer:
-    """Writes acks and deadline changes.  A line's open batch is filled by callers and taken by its flush."""
+    """Writes acks and deadline changes.  Callers fill the open batch of a queue, and its flush takes the batch."""
 
     def __init__(
         self,
@@ -67,16 +68,17 @@ class AckCoalescer:
         acked: Callable[[Iterable[MessageNames]], None] = lambda _: None,
         settled: Callable[[Iterable[MessageNames]], None] = lambda _: None,
     ) -> None:
-        """`flushes_at_once`, each on a connection, 1 or more.
+        """`flushes_at_once`: the number of flushes that run at the same time, each on a connection; 1 or more.
 
-        `acked` is told what was acked, `settled` what was acked or nacked, once that is durable.
+        `acked` is called with the messages that were acked, and `settled` with those that were acked or nacked,
+        once that is durable.
         """
         self._acked = acked
         self._settled = settled
         self._writer = writer
         self._tasks = core.tasks
         self._activity = activity
-        # That a flush waits for a lock shows too late: no project that has one ever takes the last, however short.
+        # A flush may yet have to wait for a lock, so a project that has a slot never takes the last free one.
         self._turns = Turns(
             flushes_at_once,
             long_seconds=0.0,
@@ -87,8 +89,8 @@ class AckCoalescer:
         )
         self._waiting = _WaitingIds(MAX_WAITING_IDS)
         self._stopped = False
-        # By project and shard: those that wait, or whose flush is in flight.  Each has a task.
-        self._lines: dict[tuple[str, int], _Line] = {}
+        # By project and shard: queues with waiting acks, or with a flush in flight.  Each has a task.
+        self._queues: dict[tuple[str, int], _Queue] = {}
 
     async def acknowledge(
         self,
@@ -98,16 +100,16 @@ class AckCoalescer:
         exactly_once: bool = False,
         told: Told = UNKNOWN,
     ) -> RefusedAcks:
-        """Acknowledge messages; returns once that is durable.  Raises Unavailable, also at once.
+        """Acknowledge messages durably, in a turn of the `project`.  Raises Unavailable.
 
-        `project` is whose turn it is to be.  `told`: by whom, for the record of deliveries and the journal.
-        Returns those that could not be acked; always none unless `exactly_once`.
+        `told`: who acknowledges, for the record of deliveries and the journal.  Returns the messages that could not
+        be acked, which are none unless `exactly_once`.
         """
         batches = self._batches(project, acks)
         for attempt, ordinals in acks.items():
             batch = batches[attempt.shard_id]
             batch.ack(attempt, ordinals, exactly_once=exactly_once)
-            # Here rather than in the service: a push that succeeded is an ack as well.
+            # Here rather than in the service, because a successful push is an ack as well.
             self._activity.used(attempt.subscription_id)
             batch.told.setdefault(attempt, []).append((ordinals, told))
             if told.journal is not None:
@@ -122,9 +124,9 @@ class AckCoalescer:
     async def modify_ack_deadline(
         self, messages: Mapping[AttemptName, set[int]], deadline: NewDeadline, *, project: str
     ) -> Mapping[AttemptName, set[int]]:
-        """Give messages a new ack deadline; returns once that is durable.  Raises Unavailable.
+        """Change the ack deadline of messages durably, in a turn of the `project`.  Raises Unavailable.
 
-        `project` as for `acknowledge`.  Returns those that were stale, and so have not changed.
+        Returns the messages whose ack ids were stale, which have not changed.
         """
         batches = self._batches(project, messages)
         for attempt, ordinals in messages.items():
@@ -137,7 +139,7 @@ class AckCoalescer:
     # --- turns ---------------------------------------------------------------------------------------------------
 
     def _batches(self, project: str, messages: Mapping[AttemptName, set[int]]) -> dict[int, Batch]:
-        """Those that wait, by shard, for these ids more; all of them, or none."""
+        """Make room for these ids, all of them or none.  Returns the open batches by shard."""
         sizes: dict[int, int] = {}
         for attempt, ordinals in messages.items():
             sizes[attempt.shard_id] = sizes.get(attempt.shard_id, 0) + len(ordinals)
@@ -147,85 +149,85 @@ class AckCoalescer:
             raise Unavailable(_STOPPED)
         now = asyncio.get_running_loop().time()
         for shard_id in sizes:
-            line = self._lines.get((project, shard_id))
-            if line is not None and now - line.began > MAX_WAIT_SECONDS:
+            queue = self._queues.get((project, shard_id))
+            if queue is not None and now - queue.began > MAX_WAIT_SECONDS:
                 raise Unavailable(_TOO_SLOW)
         self._waiting.take(project, sum(sizes.values()))
         return {shard_id: self._batch(project, shard_id, size) for shard_id, size in sizes.items()}
 
     def _batch(self, project: str, shard_id: int, size: int) -> Batch:
-        line = self._lines.get((project, shard_id))
-        if line is None:
-            line = self._lines[project, shard_id] = _Line(project, shard_id, asyncio.get_running_loop().time())
-            self._start(line)
-        if line.open is None:
-            line.open = Batch(asyncio.get_running_loop().create_future())
-        line.ids += size
-        return line.open
+        queue = self._queues.get((project, shard_id))
+        if queue is None:
+            queue = self._queues[project, shard_id] = _Queue(project, shard_id, asyncio.get_running_loop().time())
+            self._start(queue)
+        if queue.open is None:
+            queue.open = Batch(asyncio.get_running_loop().create_future())
+        queue.ids += size
+        return queue.open
 
-    def _start(self, line: _Line) -> None:
-        self._tasks.start(self._run(line), name="flush acks")
+    def _start(self, queue: _Queue) -> None:
+        self._tasks.start(self._run(queue), name="flush acks")
 
-    async def _run(self, line: _Line) -> None:
-        """Flush what waits in the line, a turn for each flush, until nothing is left."""
+    async def _run(self, queue: _Queue) -> None:
+        """Flush the queue until it is empty, with a slot for each flush."""
         try:
-            while line.open is not None:
-                slot = self._turns.of(line.project)
+            while queue.open is not None:
+                slot = self._turns.of(queue.project)
                 if not slot.ask():
-                    await self._wait_for_turn(line, slot)
+                    await self._wait_for_turn(queue, slot)
                 try:
-                    if (batch := self._take(line)) is not None:
-                        await self._flush(line, batch)
+                    if (batch := self._take(queue)) is not None:
+                        await self._flush(queue, batch)
                 finally:
                     slot.end()
         except asyncio.CancelledError:
             self._stopped = True
-            if (batch := self._take(line)) is not None:
+            if (batch := self._take(queue)) is not None:
                 batch.fail(Unavailable(_STOPPED))
             raise
         finally:
-            if line.open is None:
-                del self._lines[line.project, line.shard_id]
-            else:  # the flush before failed in a way that nobody foresaw
-                self._start(line)
+            if queue.open is None:
+                del self._queues[queue.project, queue.shard_id]
+            else:  # the last flush failed unexpectedly
+                self._start(queue)
 
-    async def _wait_for_turn(self, line: _Line, slot: Slot) -> None:
-        stalled = self._refuse_later(line)
+    async def _wait_for_turn(self, queue: _Queue, slot: Slot) -> None:
+        stalled = self._refuse_later(queue)
         try:
             await slot.wait()
         finally:
             stalled.cancel()
 
-    def _refuse_later(self, line: _Line) -> asyncio.TimerHandle:
-        """Refuse what waits in the line once the turn or the flush that begins now has taken too long."""
+    def _refuse_later(self, queue: _Queue) -> asyncio.TimerHandle:
+        """Refuse the queued acks if the slot or the flush that begins now takes too long."""
         loop = asyncio.get_running_loop()
-        line.began = loop.time()
-        return loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, line)
+        queue.began = loop.time()
+        return loop.call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
 
-    def _take(self, line: _Line) -> Batch | None:
-        """The acks that wait; None: they were refused."""
-        batch, line.open = line.open, None
+    def _take(self, queue: _Queue) -> Batch | None:
+        """Take the open batch; None: it was refused."""
+        batch, queue.open = queue.open, None
         if batch is not None:
-            self._waiting.give_back(line.project, line.ids)
-            line.ids = 0
+            self._waiting.give_back(queue.project, queue.ids)
+            queue.ids = 0
         return batch
 
-    def _refuse_waiting(self, line: _Line) -> None:
-        """The flush before them has taken too long, or others' have."""
-        batch = self._take(line)
+    def _refuse_waiting(self, queue: _Queue) -> None:
+        """Refuse the queued acks: the flush before them, or those of others, have taken too long."""
+        batch = self._take(queue)
         if batch is not None:
             batch.fail(Unavailable(_TOO_SLOW))
 
-    async def _flush(self, line: _Line, batch: Batch) -> None:
-        stalled = self._refuse_later(line)
+    async def _flush(self, queue: _Queue, batch: Batch) -> None:
+        stalled = self._refuse_later(queue)
         try:
-            answer = await retrying(lambda: self._writer.write(line.shard_id, batch), Aborted, Unavailable)
+            answer = await retrying(lambda: self._writer.write(queue.shard_id, batch), Aborted, Unavailable)
         except BrokerError as error:
             batch.fail(error)
         except asyncio.CancelledError:
             batch.fail(Unavailable(_STOPPED))
             raise
-        except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
+        except BaseException as fault:  # an unexpected fault, which the API logs and answers with INTERNAL
             batch.fail(fault)
             raise
         else:
@@ -238,7 +240,7 @@ class AckCoalescer:
 
 
 class _WaitingIds:
-    """Room for ids that wait, shared by project.  Taken by the thousand: for each call it would cost too much."""
+    """Room for waiting ids, which projects share.  It is taken by the thousand, as each take has its cost."""
 
     def __init__(self, capacity: int) -> None:
         self._stock = FairStock(capacity)

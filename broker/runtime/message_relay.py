@@ -1,7 +1,8 @@
 """Moves messages of applications' transactions into the logs of their topics (J7).
 
-A message whose transaction has committed can no longer be refused to the application.  One that cannot be published
-any more (its topic was deleted, or asks for what SQL cannot check) is put aside with the reason, which is logged.
+Once a transaction has committed, its messages can no longer be refused to the application.  A message that cannot
+be published any more (its topic was deleted, or has a property that SQL cannot check) is put aside, and the reason
+is logged.
 """
 
 import logging
@@ -29,12 +30,12 @@ from broker.telemetry.metrics.families import (
     STAGED_REFUSED,
 )
 
-_TRIES = 3  # while a topic changes under them
+_TRIES = 3  # while the topic changes
 _LONGEST_REASON = 500  # characters
 
 
 class MessageRelay:
-    """One for a process."""
+    """Publishes staged messages.  A process has one."""
 
     def __init__(self, core: Core, preparation: Preparation, next_due: NextDue) -> None:
         self._database = core.database
@@ -47,9 +48,9 @@ class MessageRelay:
         self._counters = core.counters
 
     async def relay(self, found: Sequence[StagedMessage]) -> Outcome:
-        """Publish messages of one topic, by their numbers.
+        """Publish staged messages of one topic, in the order of their numbers.
 
-        Raises Unavailable, Aborted; what is not published is found again then.
+        Raises Unavailable, Aborted; messages that are not published are found again later.
         """
         name, topic_id = found[0].topic, found[0].topic_id
         for _ in range(_TRIES):
@@ -59,7 +60,7 @@ class MessageRelay:
                 await self._refuse(found, NotFound(f"Topic not found: it was deleted (resource={leaf(name)})."))
                 return Outcome.DONE
             try:
-                self._preparation.check_topic(topic, OUTBOX)
+                await self._preparation.check_open(topic, OUTBOX)
             except Held:
                 return Outcome.KEPT
             except FailedPrecondition as error:
@@ -68,19 +69,28 @@ class MessageRelay:
             try:
                 return Outcome.DONE if await self._publish(topic, found) else Outcome.LEFT
             except (ShardClosed, ShardFrozen):
-                self._resources.drop(name)  # what was known of it is old
+                self._resources.drop(name)  # the cached topic is out of date
         return Outcome.LEFT
 
     async def _publish(self, topic: Topic, found: Sequence[StagedMessage]) -> bool:
-        """Publish those that can be, and put the others aside; False: others are at it, as below."""
+        """Publish the messages that are valid, and put the others aside.
+
+        Returns False if another process is publishing them.
+        """
         messages = [each.message for each in found]
         prepared, good, refused = await self._preparation.prepare_some(topic, messages, OUTBOX)
         for index, error in refused.items():
             await self._refuse([found[index]], error)
-        return prepared is None or await self._append(prepared, [found[index] for index in good])
+        if prepared is None:
+            return True
+        await self._preparation.admit(prepared, OUTBOX)
+        return await self._append(prepared, [found[index] for index in good])
 
     async def _append(self, prepared: Prepared, found: Sequence[StagedMessage]) -> bool:
-        """Append all of them; if the database refuses one, find that one, and append the others."""
+        """Append the messages; if the database refuses one, find it by halves, and append the others.
+
+        Returns False if another process is publishing them.
+        """
         try:
             write = partial(self._append_once, prepared, found)
             answers = await with_partitions(self._database, self._clock.now, write)
@@ -96,7 +106,7 @@ class MessageRelay:
             )
         if answers is None:
             return False
-        self._tell(prepared, found, answers)
+        self._appended(prepared, found, answers)
         return True
 
     async def _append_once(self, prepared: Prepared, found: Sequence[StagedMessage]) -> Answers | None:
@@ -109,14 +119,15 @@ class MessageRelay:
                 now=self._clock.now(),
             )
 
-    def _tell(self, prepared: Prepared, found: Sequence[StagedMessage], answers: Answers) -> None:
+    def _appended(self, prepared: Prepared, found: Sequence[StagedMessage], answers: Answers) -> None:
+        """Wake subscriptions, charge the quotas, and count the messages."""
         for shard_id in {part.shard_id for part in prepared.parts if part.batch.count}:
             self._wake_ups.published(shard_id)
         if (due_at := first_due_at(prepared.parts)) is not None:
             self._next_due.tell(due_at)
         [published] = published_of([prepared], answers)
         repeats = len(published.repeats)
-        sizes = [each.size for each in found]  # repeats are counted as what they repeat
+        sizes = [each.size for each in found]  # with those of repeats
         self._preparation.charge([prepared], OUTBOX, requests=len({each.xid for each in found}))
         counts, process, now = self._counters.topic(prepared.topic.name), self._counters.process, self._clock.now()
         counts[PUBLISHED_MESSAGES] += len(found) - repeats
@@ -124,10 +135,11 @@ class MessageRelay:
         counts[PUBLISHED_BYTES] += sum(sizes)
         MESSAGE_SIZES.observe_all(counts, sizes)
         process[RELAYED["message"]] += len(found)
-        late = [max(int((now - each.staged_at).total_seconds() * 1e6), 0) for each in found]
-        RELAY_SECONDS.observe_all(process, late)
+        delays = [max(int((now - each.staged_at).total_seconds() * 1e6), 0) for each in found]
+        RELAY_SECONDS.observe_all(process, delays)
 
     async def _refuse(self, found: Sequence[StagedMessage], error: BrokerError) -> None:
+        """Put messages aside."""
         why = f"{error.code}: {error.message}"[:_LONGEST_REASON]
         async with self._database.hot() as connection:
             ns = [each.n for each in found]

@@ -1,7 +1,7 @@
 """Checks and packs messages on their way into the log of a topic, by the rules of their entry point.
 
-The rules are data (domain/publishing_rules.py).  What publishes opens or checks the topic, prepares the messages,
-takes room, checks quotas, appends what is prepared (store/log/appending.py, or the coalescer), and charges for it.
+The rules are data (domain/publishing_rules.py).  An entry point calls `open_and_prepare`, or its two steps, and
+`admit`; then it appends the prepared messages (store/log/appending.py, or the coalescer), and calls `charge`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,10 +15,8 @@ from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
 from broker.domain.errors import (
     BrokerError,
-    FailedPrecondition,
     Held,
     Internal,
-    InvalidArgument,
     NotFound,
     QuotaExceeded,
     ResourceExhausted,
@@ -29,14 +27,8 @@ from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
 from broker.domain.names import project_of
 from broker.domain.priority import level_of, levels_of
-from broker.domain.publish_limits import MAX_ATTRIBUTE_VALUE_BYTES, check_messages, check_request_size
-from broker.domain.publishing_rules import (
-    SCHEMA_ATTRIBUTES,
-    Rule,
-    Rules,
-    check_topic,
-    without_schema_attributes,
-)
+from broker.domain.publish_limits import check_messages, check_request_size
+from broker.domain.publishing_rules import Rule, Rules, check_accepts, check_limits, without_schema_attributes
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.scheduled_room import ScheduledRoom
@@ -46,25 +38,17 @@ from broker.runtime.transforms import TopicTransforms
 from broker.store.log.appending import Answers, Batches
 from broker.store.log.identities import Stored, id_seqs_of
 from broker.store.log.messages import Appended, EncodedMessages, encode_messages
-from broker.store.log.packing import Packing
+from broker.store.log.packing import Packing, Part
 from broker.telemetry.log import reason
 
 _APPLIES, _IGNORED = Rule.APPLIES, Rule.IGNORED
 
 
-class Part(NamedTuple):
-    """Messages of one ordering key for one shard.  `indexes`: which of those that were given; None: all."""
-
-    shard_id: int
-    batch: EncodedMessages
-    indexes: Sequence[int] | None = None
-
-
 @dataclass(slots=True)
 class Prepared:
-    """Messages that can be appended as they are.
+    """Messages that are ready to be appended.
 
-    `dropped`: how many of them a transform has dropped; `later`: how many are not due yet.
+    `dropped`: the number of messages that a transform has dropped; `later`: the number that are not due yet.
     """
 
     topic: Topic
@@ -82,7 +66,7 @@ class Prepared:
 class Published(NamedTuple):
     """The ids of messages, in order.
 
-    `repeats`: the indexes of messages that were not stored, as they repeat earlier ones, whose ids they have.
+    `repeats`: the indexes of messages that repeat earlier ones: they were not stored, and have the earlier ids.
     """
 
     ids: list[str]
@@ -99,30 +83,38 @@ def batches_of(prepared: Iterable[Prepared]) -> Batches:
 
 
 def published_of(prepared: Iterable[Prepared], answers: Answers) -> list[Published]:
-    """What became of each, once `batches_of` them was appended."""
+    """The ids of messages whose `batches_of` were appended."""
     left = {shard_id: iter(of_shard) for shard_id, of_shard in answers.items()}
-    return [_published(each, [next(left[part.shard_id]) for part in each.parts]) for each in prepared]
+    return [
+        merged(each, [published_part(part, next(left[part.shard_id])) for part in each.parts]) for each in prepared
+    ]
 
 
-def _published(prepared: Prepared, answers: Sequence[Appended | Stored]) -> Published:
+def published_part(part: Part, answer: Appended | Stored) -> Published:
+    """The ids of the messages of a part."""
+    ids = [message_id(part.shard_id, id_seq) for id_seq in id_seqs_of(part.batch, answer)]
+    return Published(ids, answer.repeated if isinstance(answer, Stored) else ())
+
+
+def merged(prepared: Prepared, parts: Sequence[Published]) -> Published:
+    """The ids of all messages, given those of each part."""
     ids, repeats = [""] * prepared.count, list[int]()
-    for part, answer in zip(prepared.parts, answers, strict=True):
+    for part, published in zip(prepared.parts, parts, strict=True):
         indexes = range(prepared.count) if part.indexes is None else part.indexes
-        for index, id_seq in zip(indexes, id_seqs_of(part.batch, answer), strict=True):
-            ids[index] = message_id(part.shard_id, id_seq)
-        if isinstance(answer, Stored):
-            repeats += [indexes[repeat] for repeat in answer.repeated]
+        for index, id_ in zip(indexes, published.ids, strict=True):
+            ids[index] = id_
+        repeats += [indexes[repeat] for repeat in published.repeats]
     return Published(ids, sorted(repeats))
 
 
 def first_due_at(parts: Iterable[Part]) -> datetime | None:
-    """When the first of the messages that are not due yet is due; None: there are none."""
+    """The earliest due time of the messages that are not due yet, if there are any."""
     scheduled = [part.batch.scheduled for part in parts if part.batch.scheduled is not None]
     return min((due_at for each in scheduled for due_at in each.due_ats), default=None)
 
 
 class Preparation:
-    """One for a process."""
+    """Applies the rules of publishing.  A process has one, which all entry points share."""
 
     def __init__(
         self,
@@ -133,7 +125,7 @@ class Preparation:
         *,
         is_busy: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """`is_busy`: whether something waits to be stored in a shard, so that publishes there share commits."""
+        """`is_busy`: whether publishes to a shard are queued or being stored, so that another shares a commit."""
         self._clock = core.clock
         self._resources = core.resources
         self._quotas, self._storage = core.quotas, core.storage
@@ -142,30 +134,54 @@ class Preparation:
         self._room = room
         self._choice = ShardChoice(is_busy)
 
-    async def open_topic(self, name: str, rules: Rules) -> Topic:
-        """The topic of this name, if it takes messages.  Raises NotFound, and what `check_topic` does."""
+    async def check_room(self, topic_name: str, rules: Rules, principal: str = "") -> Topic | None:
+        """Check what can refuse a call before its messages are decoded; return the topic if it is in memory.
+
+        Raises StorageLow, Unavailable, QuotaExceeded.
+        """
         if self._storage.is_raised:
-            if rules.by_call and rules.storage is _APPLIES:
-                await self._storage.check_paced(project_of(name))
-            self.check_storage(rules)
-        topic = await self._resources.topic(name)
-        if topic.freeze is not None or Rule.REFUSES in (rules.schema, rules.transforms):
-            check_topic(topic, rules)
+            await self.check_storage(rules, project_of(topic_name))
+        topic = self._resources.known_topic(topic_name)
+        if topic is not None and self._quotas.on:
+            await self.check_quotas(topic, rules, principal)
         return topic
 
-    def check_topic(self, topic: Topic, rules: Rules) -> None:
-        """Raises FailedPrecondition, StorageLow or Unavailable if nothing may be added; Held if messages wait."""
-        self.check_storage(rules)
-        check_topic(topic, rules)
+    async def open_and_prepare(
+        self, name: str, messages: Sequence[NewMessage], rules: Rules, *, schema_seconds: float = inf
+    ) -> Prepared:
+        """Prepare messages for the topic of this name.  Raises as `open_topic` and `prepare`."""
+        topic = await self.open_topic(name, rules)
+        return await self.prepare(topic, messages, rules, schema_seconds=schema_seconds)
 
-    def check_storage(self, rules: Rules) -> None:
-        """Raises StorageLow or Unavailable if the installation has no room; Held if messages wait for it."""
-        if (
-            self._storage.is_raised
-            and rules.storage is not _IGNORED
-            and (error := self._storage.refusal()) is not None
-        ):
-            raise Held(error.message) if rules.storage is Rule.WAITS else error
+    async def open_topic(self, name: str, rules: Rules) -> Topic:
+        """Return the topic of this name if it accepts messages.  Raises NotFound, and as `check_open`."""
+        if self._storage.is_raised:
+            await self.check_storage(rules, project_of(name))
+        topic = await self._resources.topic(name)
+        if topic.freeze is not None or Rule.REFUSES in (rules.schema, rules.transforms):
+            check_accepts(topic, rules)
+        return topic
+
+    async def check_open(self, topic: Topic, rules: Rules) -> None:
+        """Raise FailedPrecondition, StorageLow or Unavailable if a topic is closed; Held if messages wait."""
+        await self.check_storage(rules, project_of(topic.name))
+        check_accepts(topic, rules)
+
+    async def check_storage(self, rules: Rules, project: str) -> None:
+        """Raise StorageLow or Unavailable if the installation has no room; Held if messages wait for it.
+
+        A `project` that keeps calling is refused no faster than by its quotas.
+        """
+        if not self._storage.is_raised or rules.storage is _IGNORED:
+            return
+        error = self._storage.refusal()
+        if error is None:
+            return
+        if rules.storage is Rule.WAITS:
+            raise Held(error.message)
+        if rules.by_call:
+            await self._storage.pace(project)
+        raise error
 
     async def prepare(
         self,
@@ -175,16 +191,15 @@ class Preparation:
         *,
         schema_seconds: float = inf,
     ) -> Prepared:
-        """Check messages, at least one unless it is a request, by the rules of their entry point, and pack them.
+        """Check messages by the rules of their entry point, and pack them.  Only a request may have no message.
 
         Raises InvalidArgument or FailedPrecondition for a message that breaks a rule, NotFound (the schema is
         deleted), ResourceExhausted (transforms or schema took too long, `schema_seconds`), Unavailable.
         """
-        if rules.message_limits is _APPLIES:
-            if rules.one_key is _APPLIES:
-                check_messages(messages, count=rules.request_count is _APPLIES)
-            else:
-                _check_each(messages, rules)
+        if rules.message_limits is rules.reserved_attributes is rules.request_count is rules.one_key is _APPLIES:
+            check_messages(messages)
+        else:
+            check_limits(messages, rules)
         own, count = topic.extensions, len(messages)
         is_plain = not (topic.transforms or own.delay or own.expiry or own.deduplication or own.priorities)
         if not is_plain or topic.schema_settings is not None or (rules.one_key is _IGNORED and count > 1):
@@ -201,7 +216,7 @@ class Preparation:
     async def _prepare_whole(
         self, topic: Topic, messages: Sequence[NewMessage], rules: Rules, schema_seconds: float
     ) -> Prepared:
-        """Prepare messages of any ordering keys, for a topic that may have any property."""
+        """Prepare messages of any ordering keys for a topic with any properties."""
         own, known = topic.extensions, topic.extensions.deduplication
         digests = _identities(topic, messages, rules)
         made, stored, shared = await self._transformed(topic, messages, rules, schema_seconds)
@@ -225,8 +240,10 @@ class Preparation:
     async def _transformed(
         self, topic: Topic, messages: Sequence[NewMessage], rules: Rules, schema_seconds: float
     ) -> tuple[Sequence[NewMessage | None], Sequence[NewMessage], Sequence[str]]:
-        """What the topic's transforms make of the messages, those that they do not drop, and for each of these the
-        attributes that the topic's schema gives it: limits and schema are about what is stored.
+        """Transform messages, and check the result: limits and schema hold for what is stored.
+
+        Returns the transformed messages (None: dropped), those that are not dropped, and for each of these the
+        attributes that the topic's schema adds.
         """
         made: Sequence[NewMessage | None] = messages
         stored = messages
@@ -237,7 +254,7 @@ class Preparation:
                 check_messages(stored)
         if topic.schema_settings is None or rules.schema is not _APPLIES or not stored:
             return made, stored, ()
-        if rules.keeps_schema_attributes:
+        if rules.reserved_attributes is _IGNORED:
             made = stored = without_schema_attributes(stored)
         project = project_of(topic.name)
         shared = await self._schemas.check(project, topic.schema_settings, stored, seconds=schema_seconds)
@@ -246,9 +263,9 @@ class Preparation:
     async def prepare_some(
         self, topic: Topic, messages: Sequence[NewMessage], rules: Rules
     ) -> tuple[Prepared | None, list[int], dict[int, BrokerError]]:
-        """Prepare the messages that break no rule; their indexes, and why each of the others is refused.
+        """Prepare the messages that break no rule.  Returns their indexes too, and the error of each of the others.
 
-        Raises what is about no single message: Unavailable, NotFound, ResourceExhausted.
+        Raises the errors that do not concern a single message: Unavailable, NotFound, ResourceExhausted.
         """
         if not messages:
             return None, [], {}
@@ -265,20 +282,25 @@ class Preparation:
                 raise
             except BrokerError as error:
                 refused[index] = error
-            except Exception as error:  # or the message would be in the way of all others for ever
+            except Exception as error:  # or the message would block all others for ever
                 refused[index] = Internal(reason(error))
         good = [index for index in range(len(messages)) if index not in refused]
         if not good:
             return None, [], refused
         return await self.prepare(topic, [messages[index] for index in good], rules), good, refused
 
+    async def admit(self, prepared: Prepared, rules: Rules, principal: str = "") -> None:
+        """Take waiting room for messages that are not due yet, and check quotas.  Raises QuotaExceeded; Held."""
+        await self.take_room(prepared, rules)
+        await self.check_quotas(prepared.topic, rules, principal)
+
     async def take_room(self, prepared: Prepared, rules: Rules) -> None:
-        """Take room among the messages that are not due yet.  Raises QuotaExceeded."""
+        """Take waiting room for the messages that are not due yet.  Raises QuotaExceeded."""
         if prepared.later and rules.waiting_room is _APPLIES:
             await self._room.take(prepared.topic, prepared.later)
 
     async def check_quotas(self, topic: Topic, rules: Rules, principal: str = "") -> None:
-        """Check the publish rates and retained bytes of the topic's project, and of who publishes ("": unknown).
+        """Check the publish rates and retained bytes of the topic's project, and of the `principal` ("": unknown).
 
         Raises QuotaExceeded; Held if messages wait.
         """
@@ -297,7 +319,7 @@ class Preparation:
             raise
 
     def charge(self, prepared: Sequence[Prepared], rules: Rules, principal: str = "", *, requests: int = 1) -> None:
-        """Take what is stored, and repeats, from the publish rates of the topic's project and of the principal."""
+        """Count messages, with repeats, towards the publish rates of the topic's project and of the principal."""
         if self._quotas.on and rules.charge is _APPLIES and prepared:
             gauge = self._quotas.publishing(project_of(prepared[0].topic.name), principal)
             messages, size = sum(each.count for each in prepared), sum(each.size for each in prepared)
@@ -316,13 +338,13 @@ class Preparation:
         levels: Sequence[int | None] | None,
         rules: Rules,
     ) -> list[Part]:
-        """The messages of each shard, in their order, and of these those that follow each other with one key."""
+        """The runs of messages with the same shard and ordering key; the messages of a shard keep their order."""
         shards = self._shards(topic, messages, packing.digests, levels, rules)
         of_shard: dict[int, list[int]] = {}
         for index, shard_id in enumerate(shards):
             of_shard.setdefault(shard_id, []).append(index)
         if rules.one_key is _APPLIES:
-            whole = packing.pack()  # so that an error names the message by its place in the request
+            whole = packing.pack()  # its errors name messages by their index in the request
             if len(of_shard) == 1:
                 return [Part(shards[0], whole)]
         runs = [
@@ -340,9 +362,9 @@ class Preparation:
         levels: Sequence[int | None] | None,
         rules: Rules,
     ) -> list[int]:
-        """The shard of each message: that of its level, else of its ordering key, else of its identity.
+        """The shard of each message: that of its priority level, else of its ordering key, else of its identity.
 
-        So whoever publishes the same message at the same time comes to the same shard.
+        Repeats that are published at the same time so meet in one shard.
         """
         keyless: int | None = None
         has_several = len(topic.plain_shard_ids) > 1
@@ -364,7 +386,7 @@ class Preparation:
 
 
 def _levels(topic: Topic, messages: Sequence[NewMessage | None], rules: Rules) -> Sequence[int | None] | None:
-    """How urgent each message is; None: all have the least urgent level."""
+    """The priority level of each message; None: all have the lowest one."""
     known = topic.extensions.priorities
     if known is None or rules.priority is _IGNORED:
         return None
@@ -375,29 +397,9 @@ def _levels(topic: Topic, messages: Sequence[NewMessage | None], rules: Rules) -
 
 
 def _identities(topic: Topic, messages: Sequence[NewMessage], rules: Rules) -> list[bytes | None] | None:
-    """By what repeats of the messages, as publishers have sent them, are known; None: of none."""
+    """The identity of each message as it was sent, by which repeats are found; None: no message has one."""
     known = topic.extensions.deduplication
     if known is None or rules.deduplication is _IGNORED:
         return None
     digests = identities(messages, known)
     return digests if rules.deduplication is _APPLIES else None
-
-
-def _check_each(messages: Sequence[NewMessage], rules: Rules) -> None:
-    for number, message in enumerate(messages, 1):
-        try:
-            check_messages([message] if not rules.keeps_schema_attributes else without_schema_attributes([message]))
-            if rules.keeps_schema_attributes:
-                _check_schema_attributes(message)
-        except (InvalidArgument, FailedPrecondition) as error:
-            if not rules.message_name:
-                raise
-            raise InvalidArgument(f"{rules.message_name.format(number=number)}{error.message}") from error
-
-
-def _check_schema_attributes(message: NewMessage) -> None:
-    for key in SCHEMA_ATTRIBUTES:
-        if len(message.attributes.get(key, "").encode()) > MAX_ATTRIBUTE_VALUE_BYTES:
-            raise InvalidArgument(
-                f"attributes[{key!r}] is too long: the maximum is {MAX_ATTRIBUTE_VALUE_BYTES} bytes."
-            )

@@ -1,23 +1,23 @@
-"""Concurrent publishes to a shard become one commit (C7).
+"""Stores concurrent publishes to a shard in one commit (C7).
 
-Natural batching, no timer: a flush takes everything that queued up while the last one was in flight, so a lone
-publish waits for nothing.  A second flush follows the first on the same connection, without waiting for its answer,
-once as many messages wait as are in flight: then PostgreSQL need not stand still while the broker answers and reads
-on, and commits become no smaller than half of what they were.  It costs nothing when it comes second: PostgreSQL
-runs one after the other, so that it never waits for the shard's row, which is locked until commit.  There are never
-more than two.
+There is no timer: a flush takes all publishes that were queued while the last one was in flight, so a lone publish
+never waits.  Once as many messages are queued as are in flight, a second flush follows the first on the same
+connection, without waiting for its answer.  PostgreSQL then has work while the broker handles the answer, and
+commits are at least half as large as before.  PostgreSQL runs the two one after the other, so the second never
+waits for the shard's row, which is locked until commit.  There are never more than two.
 
-Messages of one request stand together, in their order.  Requests of a client that waits for each answer stand in
-the order of its calls, because two flushes in flight never hold two of its requests.  Others may stand in any
-order: a flush that PostgreSQL undid (Aborted) is sent again, perhaps behind the one that followed it.
+The messages of a request are stored together, in their order.  The requests of a client that waits for each answer
+are stored in the order of its calls, because two flushes in flight never hold two of its requests.  Other requests
+may be stored in any order: a flush that PostgreSQL undid (Aborted) is sent again, perhaps behind its follower.
 
-Of all shards a few are flushed at a time.  Once more want to be, projects take turns by the seconds that their
+A few shards are flushed at a time.  If more have something to flush, projects take turns by the seconds that their
 flushes take (turns.py), and no flush follows another.
 
-A publish is taken only if it is likely to be stored within MAX_WAIT_SECONDS.  What is expected is the time of a
-flush (an average, or how long the one in flight has taken already if that is more) times the full flushes that wait
-before it: it closes by itself when PostgreSQL slows down or stops, and opens when it goes on.  What waits behind a
-flush that has taken as long as that is refused too.  A refusal is ResourceExhausted: nothing was stored.
+A publish is accepted only if it is likely to be stored within MAX_WAIT_SECONDS.  The estimate is the time of a
+flush (the average, or the time that the flush in flight has taken so far if that is longer) times the number of
+full flushes in the queue.  So a queue refuses publishes when PostgreSQL slows down or stops, and accepts them
+again when it recovers.  Publishes that are queued behind a flush of MAX_WAIT_SECONDS are refused too.  A refusal
+is ResourceExhausted: nothing was stored.
 """
 
 import asyncio
@@ -52,40 +52,40 @@ from broker.telemetry.metrics.families import (
 )
 from broker.telemetry.spent import SPENT, Spent
 
-MAX_FLUSH_MESSAGES = 4_000  # past some thousand rows a larger commit gains nothing
+MAX_FLUSH_MESSAGES = 4_000  # beyond some thousand rows a larger commit gains nothing
 MAX_FLUSH_BYTES = 16_000_000
 MIN_FOLLOWING_MESSAGES = 100  # fewer are not worth a commit of their own (docs/decisions/0008)
-MAX_QUEUED_BYTES = 256_000_000  # in all shards; past it publishes are refused rather than memory used up
-LARGE_BYTES = 65_536  # requests beyond share them by project; small ones find what the shares leave
-LONG_SECONDS = 0.02  # a project whose flushes take so long leaves the last free turn to others
+MAX_QUEUED_BYTES = 256_000_000  # in all shards; beyond it publishes are refused, to bound the memory
+LARGE_BYTES = 65_536  # larger requests share the queued bytes by project; smaller ones use the rest
+LONG_SECONDS = 0.02  # a project with flushes of this length leaves the last free slot to other projects
 MOST_CHARGED_SECONDS = 0.5  # for a flush
-MAX_WAIT_SECONDS = 3.0  # longer than a disk's usual bad moments; short against the patience of clients (60 s)
+MAX_WAIT_SECONDS = 3.0  # longer than the usual stalls of a disk, and far below the timeout of clients (60 s)
 _TOO_MANY = "Too many messages wait to be stored; slow down and try again."
 
 
 @dataclass(slots=True)
 class _Publish:
     batch: EncodedMessages
-    appended: asyncio.Future[Any]  # Appended; Stored if some of it may be repeats
+    appended: asyncio.Future[Any]  # of Appended, or of Stored if some messages may be repeats
     arrived: float
-    spent: Spent | None  # of its request, where slow ones are told
+    spent: Spent | None  # the timings of its request, where slow requests are logged
 
 
 @dataclass(slots=True)
 class _ShardQueue:
-    """Times are perf_counter's: the loop's own clock counts milliseconds."""
+    """The publishes that wait for a flush of a shard.  Times are of perf_counter, finer than the loop's clock."""
 
     project: str
     topic: str
     waiting: deque[_Publish] = field(default_factory=deque)
     waiting_messages: int = 0
     waiting_bytes: int = 0
-    flush_seconds: float = 0.0  # from answer to answer, on average
-    answered_at: float = 0.0  # when the last flush was answered, or the one in flight was begun
+    flush_seconds: float = 0.0  # the average time between two answers
+    answered_at: float = 0.0  # the time of the last answer, or of the beginning of the first flush
     flushing: int = 0  # tasks in _run, at most two
-    flushing_messages: int = 0  # in their flushes
-    connection: HotConnection | None = None  # of the last flush, while any flush holds it
-    in_flight: int = 0  # flushes that share `slot`, whose turn ends with the last of them
+    flushing_messages: int = 0  # messages in flight
+    connection: HotConnection | None = None  # the connection of the last flush, while a flush holds it
+    in_flight: int = 0  # flushes that share `slot`, which ends with the last of them
     slot: Slot | None = None
 
 
@@ -93,7 +93,7 @@ class PublishCoalescer:
     """Appends messages to shards.  Each shard's queue is flushed by at most two tasks."""
 
     def __init__(self, core: Core, *, shards_at_once: int = 6) -> None:
-        """`shards_at_once`: how many are flushed at a time, each on a connection, 1 or more."""
+        """`shards_at_once`: the number of shards that are flushed at a time, each on a connection; 1 or more."""
         self._loop_turns = core.loop_turns
         self._counters = core.counters
         self._database = core.database
@@ -117,9 +117,9 @@ class PublishCoalescer:
     ) -> asyncio.Future[Appended]:
         """Append a request's messages to a shard of a `topic` of a `project`; done once they are durable.
 
-        Raises ResourceExhausted if too much is waiting already.  Fails with NotFound if the shard's topic was
-        deleted, and with Unavailable if it is not known whether the messages were stored; that is never retried
-        here, since a repeated publish would store them twice.
+        Raises ResourceExhausted if too much is queued already.  Fails with NotFound if the shard's topic was
+        deleted, and with Unavailable if the outcome is unknown; this is never retried here, because a repeated
+        publish would store the messages twice.
         """
         self.check_room(shard_id)
         if batch.size > LARGE_BYTES and self._large.take((project,), amount=batch.size) is not None:
@@ -143,11 +143,11 @@ class PublishCoalescer:
     def publish_new(
         self, shard_id: int, batch: EncodedMessages, *, project: str, topic: str
     ) -> asyncio.Future[Stored]:
-        """The same for messages some of which may be repeats (`batch.identified`)."""
+        """Append messages some of which may be repeats (`batch.identified`), as `publish` does."""
         return cast(asyncio.Future[Stored], self.publish(shard_id, batch, project=project, topic=topic))
 
     def is_busy(self, shard_id: int) -> bool:
-        """Whether something waits to be stored in it, or is being stored."""
+        """Whether publishes to a shard are queued or being stored."""
         return shard_id in self._queues
 
     def check_room(self, shard_id: int) -> None:
@@ -170,7 +170,7 @@ class PublishCoalescer:
                     size = queue.waiting_bytes
                     if size > LARGE_BYTES and not self._loop_turns.begin(queue.project, 2 * size):
                         await self._loop_turns.wait(queue.project, 2 * size)
-                    if queue.waiting:  # nobody has taken or refused it meanwhile
+                    if queue.waiting:  # not yet taken by the other task, or refused
                         await self._flush_next(shard_id, queue)
                 finally:
                     queue.in_flight -= 1
@@ -182,7 +182,7 @@ class PublishCoalescer:
                 self._queues.pop(shard_id, None)
 
     async def _wait_for_turn(self, queue: _ShardQueue, slot: Slot) -> None:
-        """Wait for the turn, and refuse what waits for it once that has taken too long."""
+        """Wait for a slot, and refuse the queued publishes if that takes too long."""
         stalled = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
         try:
             await slot.wait()
@@ -207,15 +207,15 @@ class PublishCoalescer:
                 _note_spent(publishes, sent)
 
     def _may_follow(self, queue: _ShardQueue, *, others: int) -> bool:
-        """Whether a flush of what waits may be sent now, beside so many others in flight, 1 or more."""
+        """Whether another flush may be sent while this number of others, 1 or more, is in flight."""
         if others > 1 or queue.waiting_messages < max(MIN_FOLLOWING_MESSAGES, queue.flushing_messages):
-            return False  # asked first: it is the answer to most publishes
+            return False  # checked first, because it decides most cases
         if len(self._turns):
-            return False  # a turn would never end if one flush followed the other
+            return False  # a slot would never end if one flush followed the other
         return queue.connection is not None and queue.connection.can_be_followed
 
     def _refuse_waiting(self, queue: _ShardQueue) -> None:
-        """The flush before them has taken too long; they have not been sent."""
+        """Refuse the queued publishes, which were not sent: the flush before them has taken too long."""
         refused, queue.waiting = list(queue.waiting), deque()
         queue.waiting_messages = queue.waiting_bytes = 0
         self._let_go(queue, refused)
@@ -232,7 +232,7 @@ class PublishCoalescer:
         batches = [publish.batch for publish in publishes]
         try:
             append = partial(self._append, shard_id, queue, batches)
-            # Aborted: PostgreSQL undid it, nothing was stored.
+            # Aborted: PostgreSQL undid the flush, and nothing was stored.
             appended = await retrying(partial(with_partitions, self._database, self._clock.now, append), Aborted)
             if appended is None:
                 raise NotFound("Topic not found: it was deleted.")
@@ -246,18 +246,18 @@ class PublishCoalescer:
         except BrokerError as error:
             if len(publishes) == 1:
                 _fail(publishes, error)
-            else:  # one bad message must fail its own request only
+            else:  # a bad message must fail its own request only
                 for publish in publishes:
                     await self._flush(shard_id, queue, [publish])
         except asyncio.CancelledError:
             _fail(publishes, Unavailable("The broker stopped while it stored the messages."))
             raise
-        except BaseException as fault:  # nobody foresaw it: the callers' door logs it and answers INTERNAL
+        except BaseException as fault:  # an unexpected fault, which the API logs and answers with INTERNAL
             _fail(publishes, fault)
             raise
 
     def _count(self, topic: str, publishes: list[_Publish], appended: Sequence[Appended | Stored]) -> None:
-        """Once for a flush, in which a publish costs little then."""
+        """Count the publishes of a flush together, which costs little for each."""
         counts, now = self._counters.topic(topic), perf_counter()
         if len(publishes) == 1:
             sizes = publishes[0].batch.sizes
@@ -288,14 +288,16 @@ class PublishCoalescer:
                 appended = await append_messages(
                     connection, shard_id=shard_id, requests=batches, now=now, heads=self._heads
                 )
-                return None if appended is None else appended_each(appended, batches)
+                if appended is None:
+                    return None
+                return [appended] if len(batches) == 1 else appended_each(appended, batches)
             finally:
                 if connection.users == 1 and queue.connection is connection:
                     queue.connection = None  # it goes back to the pool
 
 
 def _expected_seconds(queue: _ShardQueue) -> float:
-    """How long a publish that came now would wait for its answer; 0 if nothing is in flight."""
+    """The expected time until a publish that is queued now is answered; 0 if nothing is in flight."""
     if not queue.flushing:
         return 0.0
     flushes = 1 + queue.waiting_messages / MAX_FLUSH_MESSAGES + queue.waiting_bytes / MAX_FLUSH_BYTES

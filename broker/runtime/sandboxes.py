@@ -1,12 +1,12 @@
-"""Where transforms run: a few processes of this one (transforms/sandbox.py), and whose turn it is in them.
+"""Runs transforms in sandboxes, which are child processes (transforms/sandbox.py), in fair turns.
 
-The messages of one topic or subscription that wait go to a sandbox together, up to a bound, and come back as far
-as it got within a tenth of a second; the rest has another turn.  Projects take turns by the time that theirs
-take, and one whose turns are long leaves the last sandbox to others (turns.py).  So a newcomer waits for one
-turn, and not for a function that never ends.
+The queued messages of a topic or subscription go to a sandbox together, up to a bound.  The sandbox returns the
+results that it has after a tenth of a second, and the other messages have another turn.  Projects take turns by
+the time that their transforms take, and a project with long turns leaves the last sandbox to others (turns.py).
+So a new message waits for one turn, and not for a function that never ends.
 
-A sandbox that dies had maybe one message to blame for it.  What it had is tried again one by one; what it dies of
-then has failed.
+If a sandbox dies, a single message may be the cause.  The messages are tried again one by one, and a message that
+ends the sandbox again has failed.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import SANDBOX_DEATHS, TRANSFORM_SECONDS
 from broker.transforms.jobs import MAX_PROGRAMS, OUTCOMES, Check, Ending, Forget, Message, Outcome, Run, encode
 
-SANDBOXES = 2  # of a process: one for whoever comes while a function takes its time in the other
+SANDBOXES = 2  # of a process: one is free while a slow function runs in the other
 MAX_TURN_MESSAGES = 1_000
 MAX_TURN_BYTES = 8_000_000  # unless one message is larger
-LONG_SECONDS = 0.05  # of a turn that leaves the last sandbox to others
-ANSWER_SECONDS = 20.0  # a sandbox ends itself after two of the processor; this is for one that stands still
-ALONE = 200  # messages that go one by one after a death
+LONG_SECONDS = 0.05  # a project with turns of this length leaves the last sandbox to others
+ANSWER_SECONDS = 20.0  # for a sandbox that hangs; one that is busy ends itself after two seconds of processor time
+ALONE = 200  # messages that are sent one by one after a death
 MAX_WAIT_SECONDS = 5.0  # for a first turn
 OUT_OF_TIME = -signal.SIGPROF
 DIED = "it took too much time or memory, and was ended"
@@ -40,7 +40,7 @@ DIED = "it took too much time or memory, and was ended"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The transforms of a resource; `name` is that of no others."""
+    """The transforms of a resource, with a unique `name`."""
 
     project: str
     name: str
@@ -49,7 +49,10 @@ class Program:
 
 @dataclass(eq=False, slots=True)
 class _Work:
-    """`outcomes` of the first messages, as they come.  `begun`: it has had a turn.  `given_up`: nobody waits."""
+    """Messages of one call, with the `outcomes` of the first of them.
+
+    `begun`: some of them have had a turn.  `given_up`: the caller no longer waits.
+    """
 
     messages: Sequence[Message]
     done: asyncio.Future[None]
@@ -63,9 +66,11 @@ class _Work:
 
 
 @dataclass(eq=False, slots=True)
-class _Line:
-    """The messages of a program that wait.  It has one turn at a time.  `alone`: so many go one by one; `excused`:
-    the next one was in a sandbox that died of something else than its bound of time.
+class _Queue:
+    """The waiting messages of a program, which has one turn at a time.
+
+    `alone`: the number of messages that are still sent one by one.  `excused`: the next message was in a sandbox
+    that died for another reason than its time limit.
     """
 
     program: Program
@@ -74,8 +79,8 @@ class _Line:
     excused: bool = False
 
     def take(self) -> list[Message]:
-        """What goes with one turn, from the front."""
-        self.leave()
+        """Return the first messages, as many as a turn may have."""
+        self.drop_given_up()
         most = 1 if self.alone else MAX_TURN_MESSAGES
         taken: list[Message] = []
         size = 0
@@ -88,12 +93,12 @@ class _Line:
                 taken.append(message)
         return taken
 
-    def leave(self) -> None:
-        """Whoever waits no more is not served."""
+    def drop_given_up(self) -> None:
+        """Drop the work of callers that no longer wait."""
         self.works = deque(work for work in self.works if not work.given_up)
 
     def give(self, outcomes: Sequence[Outcome]) -> None:
-        """These are of what was taken."""
+        """Add the outcomes of the first messages."""
         rest = iter(outcomes)
         while self.works:
             work = self.works[0]
@@ -114,7 +119,7 @@ class _Line:
 
 @dataclass(eq=False, slots=True)
 class _Checking:
-    """Whether transforms can be used."""
+    """A check of transforms; `reason`: what is wrong with them, "" if nothing is."""
 
     project: str
     body: bytes
@@ -123,14 +128,14 @@ class _Checking:
 
 @dataclass(eq=False, slots=True)
 class _Sandbox:
-    """`known`: the programs that it has."""
+    """A sandbox, with the names of the programs that it has (`known`)."""
 
     process: ProcessApart
     known: set[str] = field(default_factory=set)
 
 
 class Sandboxes:
-    """One for a process of the broker.  They are started when they are needed."""
+    """The sandboxes of a process, which are started when they are needed."""
 
     def __init__(
         self,
@@ -140,7 +145,7 @@ class Sandboxes:
         count: int = SANDBOXES,
         wait_seconds: float = MAX_WAIT_SECONDS,
     ) -> None:
-        """`wait_seconds`: for a first turn."""
+        """`wait_seconds`: the longest wait for a first turn."""
         self._wait_seconds = wait_seconds
         self._tasks = tasks
         self._counters = counters
@@ -152,24 +157,24 @@ class Sandboxes:
         ]
         self._free = list(reversed(self._all))
         self._turns = Turns(count, long_seconds=LONG_SECONDS)
-        self._lines: dict[str, _Line] = {}  # by program: those that wait, or have a turn
+        self._queues: dict[str, _Queue] = {}  # by program: those that wait, or have a turn
 
     @property
     def pids(self) -> list[int]:
-        """Of those that run."""
+        """The process ids of the sandboxes that run."""
         return [pid for each in self._all if (pid := each.process.pid) is not None]
 
     async def run(self, program: Program, messages: Sequence[Message], *, seconds: float) -> Sequence[Outcome]:
-        """The outcomes of the first messages: of as many as are done within so many seconds, mostly all.
+        """Return the outcomes of the first messages, usually all, that are done within this number of seconds.
 
-        Raises Unavailable: sandboxes cannot be started, or too much waits for them.
+        Raises Unavailable if sandboxes cannot be started, or too many messages wait for them.
         """
         work = _Work(messages, asyncio.get_running_loop().create_future())
-        line = self._lines.get(program.name)
-        if line is None:
-            line = self._lines[program.name] = _Line(program)
-            self._start(line)
-        line.works.append(work)
+        queue = self._queues.get(program.name)
+        if queue is None:
+            queue = self._queues[program.name] = _Queue(program)
+            self._start(queue)
+        queue.works.append(work)
         try:
             await asyncio.wait((work.done,), timeout=min(seconds, self._wait_seconds))
             if work.begun and not work.done.done():
@@ -183,7 +188,7 @@ class Sandboxes:
         return tuple(work.outcomes)
 
     async def check(self, project: str, transforms: Transforms, where: str) -> str:
-        """What is wrong with their code, and where; "": nothing.  Raises Unavailable."""
+        """Return what is wrong with the code of transforms, and where; "": nothing.  Raises Unavailable."""
         reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         checking = _Checking(project, encode(Check(transforms, where)), reason)
         self._tasks.start(self._serve_check(checking), name="checks of transforms")
@@ -194,31 +199,31 @@ class Sandboxes:
             raise Unavailable("Too many transforms wait to be checked; try again.") from error
 
     async def close(self) -> None:
-        """End them; the tasks are ended before."""
+        """End the sandboxes, once the tasks that use them have ended."""
         for sandbox in self._all:
             await sandbox.process.end()
 
     # --- turns ---------------------------------------------------------------------------------------------------
 
-    def _start(self, line: _Line) -> None:
-        self._tasks.start(self._serve(line), name="transforms")
+    def _start(self, queue: _Queue) -> None:
+        self._tasks.start(self._serve(queue), name="transforms")
 
-    async def _serve(self, line: _Line) -> None:
-        """Run what waits in the line, a turn after the other, until nothing is left."""
-        program = line.program
+    async def _serve(self, queue: _Queue) -> None:
+        """Run the queued messages of a program, turn after turn, until none is left."""
+        program = queue.program
         try:
             while True:
                 async with self._turns.of(program.project, (program.project, program.name)):
                     with self._sandbox() as sandbox:
-                        await self._run(line, sandbox)
-                line.leave()
-                if not line.works:
+                        await self._run(queue, sandbox)
+                queue.drop_given_up()
+                if not queue.works:
                     return
         except BaseException as error:
-            line.fail(_for_callers(error))
+            queue.fail(_for_callers(error))
             raise
         finally:
-            del self._lines[program.name]
+            del self._queues[program.name]
 
     async def _serve_check(self, checking: _Checking) -> None:
         try:
@@ -233,7 +238,7 @@ class Sandboxes:
 
     @contextmanager
     def _sandbox(self) -> Iterator[_Sandbox]:
-        """A free sandbox: there is one for each turn."""
+        """Use a free sandbox: there is one for each turn."""
         sandbox, began = self._free.pop(), perf_counter()
         try:
             yield sandbox
@@ -250,25 +255,25 @@ class Sandboxes:
         if not checking.reason.done():
             checking.reason.set_result(reason)
 
-    async def _run(self, line: _Line, sandbox: _Sandbox) -> None:
-        messages = line.take()
+    async def _run(self, queue: _Queue, sandbox: _Sandbox) -> None:
+        messages = queue.take()
         if not messages:
             return
         try:
-            outcomes = await self._ask_to_run(line.program, messages, sandbox)
+            outcomes = await self._ask_to_run(queue.program, messages, sandbox)
         except Died as death:
-            if not line.alone:
-                line.alone = ALONE
+            if not queue.alone:
+                queue.alone = ALONE
                 return
-            if death.code != OUT_OF_TIME and not line.excused:  # somebody may have killed it
-                line.excused = True
+            if death.code != OUT_OF_TIME and not queue.excused:  # it may have been killed from outside
+                queue.excused = True
                 return
             outcomes = [Outcome(Ending.FAILED, reason=DIED)]
         except BrokerError as error:
-            line.fail(error)
+            queue.fail(error)
             return
-        line.alone, line.excused = max(line.alone - 1, 0), False
-        line.give(outcomes)
+        queue.alone, queue.excused = max(queue.alone - 1, 0), False
+        queue.give(outcomes)
 
     async def _ask_to_run(self, program: Program, messages: list[Message], sandbox: _Sandbox) -> Sequence[Outcome]:
         known = sandbox.known

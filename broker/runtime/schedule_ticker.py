@@ -1,7 +1,8 @@
-"""Ticks of schedules: each appends its message and moves its schedule in one transaction (J2).
+"""Runs the ticks of schedules: a tick appends its message and moves its schedule on in one transaction (J2).
 
-The lock of the schedule's row says who is at it, as that of an operation does (docs/decisions/0031): a tick that is
-not committed has not been, and whoever is killed holds nothing.
+The transaction locks the schedule's row, so only one process runs its ticks (as with operations,
+docs/decisions/0031). A tick that is not committed has not happened, and the lock of a process that is killed is
+released.
 """
 
 import asyncio
@@ -39,15 +40,17 @@ from broker.telemetry.metrics.families import TICK_LATENESS, TICKS
 
 TURN_SECONDS = 2.0
 MESSAGE_SECONDS = 6.0
-_TRIES = 3  # while a topic changes under a tick
+_TRIES = 3  # while the topic of a tick changes
 _LONGEST_REASON = 500  # characters
 _REPEATS = "It repeats an earlier message, whose id it has: nothing was stored."
-_PASSED_BY = timedelta(seconds=20)  # so that the log has one line for as long as it lasts (QUIET_SECONDS)
-_SOON = timedelta(seconds=1)  # until the next try of a schedule that met a passing failure
+_PASSED_BY = timedelta(
+    seconds=20
+)  # shorter than QUIET_SECONDS, so that the log has one line while the failure lasts
+_SOON = timedelta(seconds=1)  # until the next try after a transient failure
 
 
 class _CannotTick(Exception):
-    """One schedule, whose row another process may try next; nothing has changed."""
+    """A schedule cannot tick, and other schedules can; nothing has changed."""
 
     def __init__(self, name: str, why: Exception) -> None:
         super().__init__(name)
@@ -55,7 +58,7 @@ class _CannotTick(Exception):
 
 
 class _TopicChanged(Exception):
-    """What this process knows of a topic is out of date; nothing has changed."""
+    """The cached topic is out of date; nothing has changed."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -64,7 +67,7 @@ class _TopicChanged(Exception):
 
 @dataclass(slots=True)
 class _Tick:
-    """What is to become of one: what is `prepared` is stored, if there is anything."""
+    """A tick that is to be recorded; its `prepared` message, if it has one, is to be appended."""
 
     planned_at: datetime | None
     outcome: TickOutcome
@@ -73,7 +76,7 @@ class _Tick:
 
 
 class ScheduleTicker:
-    """One for a process."""
+    """Runs the ticks of due schedules, and ticks that a caller asks for.  A process has one."""
 
     def __init__(
         self,
@@ -85,8 +88,8 @@ class ScheduleTicker:
         turn_seconds: float = TURN_SECONDS,
         message_seconds: float = MESSAGE_SECONDS,
     ) -> None:
-        """`turn_seconds`: after which a transaction begins no further tick of its schedule.  `message_seconds`: for
-        what a topic does to the message of a tick, and to check it.
+        """`turn_seconds`: the time after which a transaction begins no further tick of its schedule.
+        `message_seconds`: the time limit for the transforms and the schema of the topic, for each tick.
         """
         self._turn_seconds, self._message_seconds = turn_seconds, message_seconds
         self._database = core.database
@@ -98,19 +101,19 @@ class ScheduleTicker:
         self._states = core.states
         self._counts = core.counters.process
         self._check_publisher = check_publisher
-        self._tried_again: dict[str, datetime] = {}  # when those are that could not tick
+        self._tried_again: dict[str, datetime] = {}  # the time of the next try of schedules that could not tick
 
     async def find_due_projects(self, *, known: Collection[str]) -> list[str]:
-        """Projects ("projects/p") that have schedules to tick now, none in `known`; some, if there are many."""
+        """Return projects ("projects/p") with due schedules that are not in `known`; not all if there are many."""
         async with self._database.hot() as connection:
             return await store.find_due_projects(
                 connection, now=self._clock.now(), known=known, but=self._passed_by()
             )
 
     async def tick_due(self, project: str) -> Sequence[TickRecord] | None:
-        """The due ticks of one schedule of the project; None: no other process left any.
+        """Run the due ticks of one schedule of the project; None: there is none that no other process is running.
 
-        One that cannot tick holds up no other: it is passed by for some seconds.
+        A schedule that cannot tick is skipped for some seconds, so that it does not hold up others.
         """
         now, but = self._clock.now(), self._passed_by()
 
@@ -124,7 +127,7 @@ class ScheduleTicker:
             return ()
 
     async def tick_now(self, name: str) -> TickRecord | None:
-        """One more than it has planned, also while it is paused; None: there is no such schedule."""
+        """Run an additional tick, also while the schedule is paused; None: there is no such schedule."""
         try:
             records = await self._tick(lambda connection: store.lock_for_tick(connection, name=name), by_hand=True)
         except _CannotTick as error:
@@ -132,12 +135,12 @@ class ScheduleTicker:
         return None if records is None else records[-1]
 
     async def next_at(self) -> datetime | None:
-        """When the next tick is due, of what nobody else may be at."""
+        """Return when the next tick is due, of the schedules that are not skipped."""
         async with self._database.hot() as connection:
             return await store.read_next_tick(connection, but=self._passed_by())
 
     def _passed_by(self) -> list[str]:
-        """Schedules that are not tried just now."""
+        """The schedules that are skipped at present."""
         now = self._clock.now()
         self._tried_again = {name: at for name, at in self._tried_again.items() if now < at <= now + _PASSED_BY}
         return list(self._tried_again)
@@ -195,7 +198,10 @@ class ScheduleTicker:
     async def _ticked(
         self, connection: HotConnection, schedule: Schedule, *, by_hand: bool, refusal: str
     ) -> Sequence[TickRecord]:
-        """In the transaction that has locked it, which this commits.  `refusal`: why nothing is appended."""
+        """Run ticks in the transaction that has locked the schedule, and commit it.
+
+        `refusal`: the reason why the ticks are refused; "": they are not.
+        """
         now, ticks = self._clock.now(), []
         next_at, planned = schedule.next_at, [now]
         if not by_hand:
@@ -206,7 +212,7 @@ class ScheduleTicker:
         time = asyncio.get_running_loop().time
         until, first = time() + self._turn_seconds, schedule.ticks + len(ticks) + 1
         for number, moment in enumerate(planned, first):
-            if number > first and time() > until:  # the rest has another turn
+            if number > first and time() > until:  # the other ticks have another turn
                 next_at = moment
                 break
             at = None if by_hand else moment
@@ -226,40 +232,41 @@ class ScheduleTicker:
             self._wake_ups.published(shard_id)
         if (due_at := first_due_at(parts)) is not None:
             self._next_due.tell(due_at)
-        self._tell(schedule, records)
+        self._report(schedule, records)
         return records
 
     async def _topic(self, schedule: Schedule) -> tuple[Topic | None, str]:
-        """The topic, or why it takes nothing."""
+        """Return the topic, or None and the reason why it accepts nothing."""
         name = schedule.definition.topic
         try:
             await self._check_publisher(project_of(schedule.name), name)
             topic = await self._preparation.open_topic(name, SCHEDULE)
             await self._preparation.check_quotas(topic, SCHEDULE, schedule.created_by)
         except Unavailable:
-            raise  # the topic has refused nothing: the tick is still to come
+            raise  # the topic has refused nothing, so the tick is tried again
         except BrokerError as error:
             return None, f"{error.code}: {error.message}"
         return topic, ""
 
     async def _prepared(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
-        """As a publish would be, within a time: other projects wait for their turns."""
+        """Prepare the message of a tick, within a time limit, because other projects wait for their turns."""
         seconds = self._message_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await self._as_published(topic, message, planned_at)
+                return await self._checked(topic, message, planned_at)
         except TimeoutError:
             why = f"DEADLINE_EXCEEDED: The topic's transforms and schema took longer than {seconds:g} s."
             return _Tick(planned_at, TickOutcome.REFUSED, why)
 
-    async def _as_published(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
+    async def _checked(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
         try:
             prepared = await self._preparation.prepare(topic, [message], SCHEDULE)
+            await self._preparation.take_room(prepared, SCHEDULE)
         except Unavailable:
             raise
         except BrokerError as error:
             return _Tick(planned_at, TickOutcome.REFUSED, f"{error.code}: {error.message}")
-        except Exception as error:  # or it would be in the way of all other schedules for ever
+        except Exception as error:  # or it would block all other schedules for ever
             return _Tick(planned_at, TickOutcome.REFUSED, f"INTERNAL: {reason(error)}")
         if prepared.dropped:
             return _Tick(planned_at, TickOutcome.DROPPED, "A transform of the topic dropped it.")
@@ -268,15 +275,15 @@ class ScheduleTicker:
     async def _append(
         self, connection: HotConnection, prepared: Sequence[Prepared], principal: str
     ) -> list[Published]:
-        """Append what ticks have prepared, in their order."""
+        """Append the messages of ticks, in their order."""
         if not prepared:
             return []
         answers = await append_to_shards(connection, batches=batches_of(prepared), now=self._clock.now())
         self._preparation.charge(prepared, SCHEDULE, principal)
         return published_of(prepared, answers)
 
-    def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
-        """Count them; the log has a line when a schedule begins to be refused, and when it no longer is."""
+    def _report(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
+        """Count ticks, and log when the ticks of a schedule begin to be refused, and when that ends."""
         for record in records:
             self._counts[TICKS[record.outcome.lower()]] += 1
             if record.planned_at is not None and record.outcome is TickOutcome.PUBLISHED:

@@ -63,13 +63,6 @@ class StorageAlarm:
         """The outage of the embedded PostgreSQL, as callers are told of it."""
         return Unavailable(f"The embedded PostgreSQL does not run: {self.outage}.") if self.outage else None
 
-    def check(self) -> None:
-        """Raises StorageLow or Unavailable if nothing may be added."""
-        if self.is_raised and (error := self.refusal()) is not None:
-            raise error
-
-    async def check_paced(self, project: str) -> None:
-        """Like `check`, but refuses a project that calls again and again no faster than quotas do."""
-        if self.is_raised and (error := self.refusal()) is not None:
-            await self._pace.wait(project)
-            raise error
+    async def pace(self, project: str) -> None:
+        """Wait before a refusal, so that a project that keeps calling is refused no faster than by its quotas."""
+        await self._pace.wait(project)

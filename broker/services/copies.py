@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from broker.domain.copying import CopyOptions, Meant, check_copy, meant_json
 from broker.domain.operation import Operation, Verb, check_rate
-from broker.domain.publishing_rules import COPY, check_topic
+from broker.domain.publishing_rules import COPY, check_accepts
 from broker.domain.redrive import END_OF_TIME
 from broker.domain.topic import Topic
 from broker.runtime.database_clock import DatabaseClock
@@ -75,7 +75,7 @@ async def open_target(connection: ResourceConnection, name: str) -> Topic:
     Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
     """
     topic = await _existing(connection, name)
-    check_topic(topic, COPY, may_wait=False)
+    check_accepts(topic, COPY, may_wait=False)
     return topic
 
 

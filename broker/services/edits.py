@@ -13,8 +13,9 @@ from broker.domain.errors import Aborted, FailedPrecondition, InvalidArgument, N
 from broker.domain.journal import Author
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id, parse_message_id
+from broker.domain.names import project_of
 from broker.domain.publish_limits import named
-from broker.domain.publishing_rules import EDIT
+from broker.domain.publishing_rules import EDIT, check_accepts
 from broker.domain.redrive import ADDED
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
@@ -58,7 +59,7 @@ class EditService:
         FailedPrecondition (detached; it is not retained; the subscription's filter leaves the new message out; its
         letter lies where the caller may not take it from), StorageLow, Aborted.
         """
-        self._preparation.check_storage(EDIT)
+        await self._preparation.check_storage(EDIT, project_of(name))
         check_edit(edit)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)
@@ -72,8 +73,11 @@ class EditService:
         )
         letters, source, allowed = await self._look(asked, edit, may_consume)
         message = _edited(source, edit)
+        topic = await self._topic(subscription)
+        check_accepts(topic, EDIT)
         with named("the edited message"):
-            prepared = await self._preparation.prepare(await self._topic(subscription), [message], EDIT)
+            prepared = await self._preparation.prepare(topic, [message], EDIT)
+        await self._preparation.admit(prepared, EDIT, by)
         if subscription.filter and not matches(parse_filter(subscription.filter), message.attributes, message.data):
             raise FailedPrecondition(
                 f"The subscription's filter leaves the edited message out (filter={subscription.filter})."
@@ -82,6 +86,7 @@ class EditService:
         [part] = prepared.parts
         wanted = Replacement(asked=replace(asked, consumable=allowed), batch=part.batch, shard_id=shard_id)
         new_id = message_id(shard_id, await self._replace(wanted))
+        self._preparation.charge([prepared], EDIT, by)
         self._wake_ups.redeliverable(subscription.subscription_id)
         self._wake_ups.published(shard_id)
         names = {message_id(*asked.ids[0]): edit.message_id}  # what came later is found by its place

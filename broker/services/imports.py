@@ -50,9 +50,9 @@ class ImportService:
     async def _store(self, name: str, part: Part, digest: bytes, principal: str) -> tuple[Topic, StoredPart | None]:
         """The topic by whose settings the part was prepared, and the part that its number already stands for."""
         rules = IMPORT_THAT_EXPIRES if part.expires else IMPORT
-        topic = await self._preparation.open_topic(name, rules)
-        prepared = await self._preparation.prepare(topic, part.messages, rules)
-        await self._preparation.check_quotas(topic, rules, principal)
+        prepared = await self._preparation.open_and_prepare(name, part.messages, rules)
+        topic = prepared.topic
+        await self._preparation.admit(prepared, rules, principal)
         stored = StoredPart(
             topic_id=topic.topic_id,
             import_id=part.import_id,

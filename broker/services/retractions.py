@@ -17,7 +17,7 @@ from broker.domain.retraction import Retracted, check_retraction, of_another_top
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
-from broker.runtime.preparation import Part, Preparation, Prepared, first_due_at
+from broker.runtime.preparation import Preparation, Prepared, first_due_at
 from broker.runtime.transforms import PUBLISH_SECONDS
 from broker.services.hot_transactions import hot_transaction, in_hot_transaction
 from broker.services.permitted import AskPermission, is_permitted
@@ -25,6 +25,7 @@ from broker.services.topics import topic_not_found
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.appending import ShardClosed, ShardFrozen, append_to_shards
 from broker.store.log.identities import id_seqs_of
+from broker.store.log.packing import Part
 from broker.store.log.partitions import with_partitions
 from broker.store.log.retracted import Id, name_replacement
 from broker.store.log.retraction import Asked, Done, retract
@@ -101,10 +102,10 @@ class RetractionService:
         return replace(answer, replacement=message_id(*new))
 
     async def _prepare(self, topic_name: str, message: NewMessage, by: str) -> Prepared:
-        topic = await self._preparation.open_topic(topic_name, REPLACE)
-        prepared = await self._preparation.prepare(topic, [message], REPLACE, schema_seconds=PUBLISH_SECONDS)
-        await self._preparation.take_room(prepared, REPLACE)
-        await self._preparation.check_quotas(topic, REPLACE, by)
+        prepared = await self._preparation.open_and_prepare(
+            topic_name, [message], REPLACE, schema_seconds=PUBLISH_SECONDS
+        )
+        await self._preparation.admit(prepared, REPLACE, by)
         self._preparation.charge([prepared], REPLACE, by)
         return prepared
 

@@ -8,7 +8,8 @@ from broker.domain.errors import BrokerError, FailedPrecondition, InvalidArgumen
 from broker.domain.message import NewMessage
 from broker.domain.names import check_name, check_project, not_found, project_of
 from broker.domain.page import Page, cut_page
-from broker.domain.publish_limits import check_messages, named
+from broker.domain.publish_limits import named
+from broker.domain.publishing_rules import SCHEDULE, check_limits
 from broker.domain.schedule import (
     MAX_SCHEDULES,
     Definition,
@@ -143,8 +144,8 @@ class SchedulesService:
         sample = Schedule(name=name, definition=definition, anchor=now, next_at=now, created_at=now, updated_at=now)
         made = made_by(sample, 1, now)
         with named("template" if definition.is_template else "message"):
-            check_messages([message])
-            check_messages([made])
+            check_limits([message], SCHEDULE)
+            check_limits([made], SCHEDULE)
             encode_messages([made])
 
     def _changed(self, schedule: Schedule) -> None:

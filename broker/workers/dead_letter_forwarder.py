@@ -1,22 +1,26 @@
-"""Moves messages that failed too often to their dead-letter topics (A5).
+"""Forwards messages that failed too often to their dead-letter topics (A5).
 
-No subscription waits for another one's failure, and no message for one that the database refuses: that one is found
-by halves, reported, and passed by for PASSED_BY.
+A failure holds up neither other subscriptions nor other messages: a message that the database refuses is found by
+halves, reported, and skipped for PASSED_BY.
 """
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from math import inf
 
 from broker.domain.dead_letter import DEADLINE
-from broker.domain.errors import Aborted, BrokerError, NotFound, PermissionDenied, Unavailable
+from broker.domain.errors import Aborted, BrokerError, Held, NotFound, PermissionDenied, Unavailable
+from broker.domain.message import NewMessage
 from broker.domain.names import project_of
+from broker.domain.publishing_rules import DEAD_LETTER
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.dead_letter_news import DeadLetterNews
 from broker.runtime.fair_turns import FairTurns, TurnFor
+from broker.runtime.preparation import Preparation, Prepared
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.store.log.appending import ShardClosed, ShardFrozen
 from broker.store.log.dead_letter_work import find_dead_letter_work
@@ -26,6 +30,7 @@ from broker.store.log.dead_letters import (
     forward_dead_letters,
     retry_exhausted_attempts,
 )
+from broker.store.log.packing import Part
 from broker.store.log.partitions import with_partitions
 from broker.telemetry.log import fields_of, reason
 from broker.telemetry.metrics.families import DEAD_LETTERED, EXPIRED
@@ -40,10 +45,12 @@ MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
 class DeadLetterForwarder:
     """Every process has one; rows that one has locked are passed by the others."""
 
-    def __init__(self, core: Core, check_publisher: CheckPublisher = allow_any_publisher) -> None:
+    def __init__(
+        self, core: Core, preparation: Preparation, check_publisher: CheckPublisher = allow_any_publisher
+    ) -> None:
+        self._preparation = preparation
         self._news, self._check_publisher = DeadLetterNews(core.states), check_publisher
         self._states = core.states
-        self._storage = core.storage
         # By subscription, shard and sequence: until when a message is passed by.
         self._passed_by: dict[tuple[int, int, int], datetime] = {}
         # Of subscriptions and shards that have something, by the seconds that batches take.
@@ -129,10 +136,12 @@ class DeadLetterForwarder:
             await self._check_publisher(project_of(subscription.name), policy.dead_letter_topic)
             self._news.allowed(subscription)
             topic = await self._resources.topic(policy.dead_letter_topic)
-            if topic.freeze is not None or self._storage.is_raised:
-                return 0, False  # they stay given up, and wait
+            await self._preparation.check_open(topic, DEAD_LETTER)
+            await self._preparation.check_quotas(topic, DEAD_LETTER)
             forward = partial(self._forward_batch, subscription, shard_id, topic)
             done = await with_partitions(self._database, self._clock.now, forward)
+        except Held:
+            return 0, False  # they stay exhausted, and wait
         except ShardFrozen:
             self._resources.drop(topic.name)
             return 0, False
@@ -154,19 +163,21 @@ class DeadLetterForwarder:
         return done.count, done.more
 
     async def _forward_batch(self, subscription: Subscription, shard_id: int, topic: Topic) -> Forwarded:
-        """One batch, without the messages that the database refused lately.  If it refuses another one, that one is
-        found by halves.
+        """Forward a batch, without the messages that the database refused lately.
+
+        If it refuses another one, that one is found by halves.
         """
         most = MAX_LETTERS
         while True:
             tried: dict[int, str] = {}
+            prepared: list[Prepared] = []
             try:
                 async with self._database.hot() as connection:
-                    return await forward_dead_letters(
+                    done = await forward_dead_letters(
                         connection,
                         subscription=subscription,
                         shard_id=shard_id,
-                        topic=topic,
+                        prepare=partial(self._prepare, topic, prepared),
                         now=self._clock.now(),
                         part=BESIDE if self._tenants.is_contended() else 1,
                         most=most,
@@ -174,6 +185,8 @@ class DeadLetterForwarder:
                         tried=tried,
                         turn=partial(self._loop_turns.turn, project_of(subscription.name)),
                     )
+                self._preparation.charge(prepared, DEAD_LETTER)
+                return done
             except (Unavailable, Aborted, NotFound):
                 raise
             except BrokerError as error:
@@ -183,6 +196,13 @@ class DeadLetterForwarder:
                     self._pass_by(subscription, shard_id, *tried.popitem(), error)
                     return Forwarded({}, (), more=True)
                 most = len(tried) // 2
+
+    async def _prepare(
+        self, topic: Topic, prepared: list[Prepared], messages: Sequence[NewMessage]
+    ) -> Sequence[Part]:
+        """Pack messages for the dead-letter topic, and add them to what is `prepared`."""
+        prepared.append(await self._preparation.prepare(topic, messages, DEAD_LETTER))
+        return prepared[-1].parts
 
     def _refused(self, subscription_id: int, shard_id: int) -> set[int]:
         """The sequences that are passed by just now."""

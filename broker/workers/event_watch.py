@@ -1,7 +1,8 @@
-"""Looks for what operators want to be told of, and publishes it to the topics that projects have chosen (F4).
+"""Finds conditions that operators want to know of, and publishes events to the topics of their projects (F4).
 
-Every process has one; one at a time looks.  What is found and what was told of are compared in one transaction,
-which also leaves the events to be published: a crash loses none, and may publish one twice, with one `ce-id`.
+Every process has a watch; one at a time looks.  The conditions that are found and those that were reported are
+compared in one transaction, which also stores the events to publish: a crash loses none, and may publish one twice,
+with one `ce-id`.
 """
 
 from collections.abc import Collection, Iterable
@@ -11,13 +12,14 @@ from broker.domain.errors import BrokerError, NotFound, PermissionDenied
 from broker.domain.event import LAGS, STATES, Found, Kind, Subject, compare, event_message, storage_subject
 from broker.domain.lag_alerts import lags_to_tell
 from broker.domain.names import leaf, project_of
+from broker.domain.publishing_rules import EVENT
 from broker.runtime.core import Core
 from broker.runtime.lags import AT_A_TIME, read_lags
 from broker.runtime.looks import Looks
+from broker.runtime.preparation import Preparation
 from broker.runtime.publish_coalescer import PublishCoalescer
 from broker.runtime.publish_rights import CheckPublisher, allow_any_publisher
 from broker.store.driver.database import ResourceConnection
-from broker.store.log.messages import encode_messages
 from broker.store.resources import events as store
 from broker.store.resources.events import WaitingEvent
 from broker.store.resources.subscriptions import list_alerting_subscriptions
@@ -30,11 +32,12 @@ _UNPUBLISHED = "events that cannot be published"
 
 
 class EventWatch:
-    """Events are published whatever quotas and storage limits say: they report that one of these is reached."""
+    """Publishes events, even past quotas and storage limits: some events report that one of these is reached."""
 
     def __init__(
         self,
         core: Core,
+        preparation: Preparation,
         publishes: PublishCoalescer,
         check_publisher: CheckPublisher = allow_any_publisher,
         *,
@@ -45,6 +48,7 @@ class EventWatch:
         self._looks = Looks(core.database)  # what is told is compared with what was told: on the primary
         self._clock = core.clock
         self._resources = core.resources
+        self._preparation = preparation
         self._publishes = publishes
         self._states = core.states
         self._storage = core.storage
@@ -120,13 +124,16 @@ class EventWatch:
         return len(done)
 
     async def _publish(self, event: WaitingEvent, topic_name: str) -> bool:
-        """Whether it need not be published any more."""
+        """Publish an event.  Returns False if it has to be tried again."""
         if not topic_name:
-            return True  # nobody wants it by now
+            return True  # the project has no topic for events any more
         try:
-            topic = await self._resources.topic(topic_name)
-            batch = encode_messages([event_message(event.event_id, event.body)])
-            await self._publishes.publish(topic.shard_ids[0], batch, project=event.project, topic=topic.name)
+            message = event_message(event.event_id, event.body)
+            prepared = await self._preparation.open_and_prepare(topic_name, [message], EVENT)
+            await self._preparation.admit(prepared, EVENT)
+            [part] = prepared.parts
+            await self._publishes.publish(part.shard_id, part.batch, project=event.project, topic=topic_name)
+            self._preparation.charge([prepared], EVENT)
         except BrokerError as error:
             if isinstance(error, NotFound):
                 self._resources.drop(topic_name)

@@ -22,6 +22,7 @@ from broker.store.log.dead_letters import (
 )
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.resources import topics
+from tests.fixtures.dead_letters import packed_for
 from tests.fixtures.log import ACK_DEADLINE, Log, make_log, texts
 from tests.store.interleavings.steps import open_transaction, until_waiting
 
@@ -58,7 +59,7 @@ async def forward(log: Log, dead: Log, now: datetime | None = None, **options: A
             session,
             subscription=subscription(log, dead),
             shard_id=log.shard_id,
-            topic=dead.topic,
+            prepare=packed_for(dead.topic),
             now=now or log.start,
             **options,
         )

@@ -48,7 +48,7 @@ from broker.store.log.purging import PurgeStep, purge_matching
 from broker.store.log.resend import Resend, resend
 from broker.store.log.retraction import Asked, retract
 from tests.fixtures.changed_filters import known, set_filter
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import make_letters, packed_for
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.delivery_state_model import BACKLOG, FOR_EVER, Message, Model
 from tests.store.delivery_state_reports import Reports
@@ -422,7 +422,7 @@ class DeliveryStates(RuleBasedStateMachine):
                     session,
                     subscription=subscription,
                     shard_id=self.log.shard_id,
-                    topic=self.letters.dead.topic,
+                    prepare=packed_for(self.letters.dead.topic),
                     now=self.now,
                 )
             assert not done.more

@@ -19,6 +19,7 @@ from broker.store.log.dead_letters import forward_dead_letters
 from broker.store.log.delivery_attempts import AckedInOrder, acknowledge_in_order, release_attempts
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.resources import snapshots
+from tests.fixtures.dead_letters import packed_for
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, make_log, texts
 
 ALL = 1000
@@ -259,7 +260,11 @@ async def test_a_message_given_up_lets_the_next_of_its_key_go_on(log: Log) -> No
     assert await pull(log, max_attempts=5) == []
     async with log.session() as session:
         done = await forward_dead_letters(
-            session, subscription=subscription, shard_id=log.shard_id, topic=dead.topic, now=log.start
+            session,
+            subscription=subscription,
+            shard_id=log.shard_id,
+            prepare=packed_for(dead.topic),
+            now=log.start,
         )
     assert (done.count, done.more) == (1, False)
     [letter] = (await dead.pull())[0].messages

@@ -26,8 +26,9 @@ class Watched:
         self.rest = pushes.rest
         self.pushes = pushes
         self.broker = broker
-        publishes = broker.publishing.coalescer
-        self.watch = EventWatch(broker.core, publishes, late=timedelta(0))  # letters are committed before it looks
+        publishing = broker.publishing
+        late = timedelta(0)  # dead letters are committed before it looks
+        self.watch = EventWatch(broker.core, publishing.preparation, publishing.coalescer, late=late)
         self.seen: list[Json] = []
 
     async def look(self) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from broker.domain import publishing_rules
 from broker.domain.ack_id import ack_ids_of
 from broker.domain.deduplication import Deduplication
 from broker.domain.errors import Unavailable
@@ -20,7 +21,6 @@ from broker.domain.message import NewMessage
 from broker.domain.quota import ProjectQuotas
 from broker.domain.topic import Topic
 from broker.domain.topic_extensions import TopicExtensions
-from broker.runtime import preparation
 from broker.runtime import relay as relay_module
 from broker.runtime.ack_relay import AckRelay
 from broker.runtime.message_relay import MessageRelay
@@ -378,14 +378,14 @@ async def test_one_that_cannot_be_encoded_is_put_aside_and_the_others_come(
     with application.session() as session:
         for body in "abc":
             publish(session, body)
-    real = preparation.check_messages
+    real = publishing_rules.check_messages
 
     def defective(messages: Sequence[NewMessage]) -> None:
         if messages[0].data == b"b":
             raise ValueError("a defect")
         real(messages)
 
-    monkeypatch.setattr(preparation, "check_messages", defective)
+    monkeypatch.setattr(publishing_rules, "check_messages", defective)
     await relaying.relay().run_once()
     assert await relaying.came() == ["a", "c"]
     assert await refused(relaying) == [("b", "INTERNAL: ValueError: a defect")]

@@ -68,10 +68,10 @@ class Dying(ScheduleTicker):
             raise Unavailable("killed behind")
         return appended
 
-    def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
+    def _report(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
         if self._dies():
             raise Unavailable("killed after the commit")
-        super()._tell(schedule, records)
+        super()._report(schedule, records)
 
 
 class Noting(ScheduleTicker):
@@ -89,8 +89,8 @@ class Noting(ScheduleTicker):
             await self.go.wait()
         return await super()._topic(schedule)
 
-    def _tell(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
-        super()._tell(schedule, records)
+    def _report(self, schedule: Schedule, records: Sequence[TickRecord]) -> None:
+        super()._report(schedule, records)
         self.ticked.append(project_of(schedule.name))
         self.then()
 
@@ -409,7 +409,7 @@ async def test_a_tick_whose_message_takes_too_long_is_refused_and_says_so(
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(ticker, "_as_published", never)
+    monkeypatch.setattr(ticker, "_checked", never)
     office.after(1)
     while await ticker.tick_due(PROJECT) is not None:
         pass

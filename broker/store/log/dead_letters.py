@@ -1,14 +1,12 @@
-"""Dead letters: from a subscription that gave a message up to its dead-letter topic, in one transaction (A5)."""
+"""Forwarding dead letters from a subscription to its dead-letter topic, in one transaction (A5)."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import chain, groupby
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from psycopg.errors import CheckViolation
 
 from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
 from broker.domain.delivery import StoredMessage
@@ -17,21 +15,15 @@ from broker.domain.message import NewMessage
 from broker.domain.message_id import id_of
 from broker.domain.sequences import to_multirange
 from broker.domain.subscription import Subscription
-from broker.domain.topic import Topic
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.loop_steps import Turn, at_once
 from broker.store.driver.statements import BEGIN, COMMIT
-from broker.store.log.appending import ShardClosed, ShardFrozen
+from broker.store.log.appending import append_to_shards
 from broker.store.log.due_attempt import DueAttempt, due_attempt, replacements
 from broker.store.log.journal import journal_statement
-from broker.store.log.messages import (
-    EncodedMessages,
-    append_statements,
-    encode_messages,
-    is_frozen,
-)
-from broker.store.log.partitions import PartitionMissing
+from broker.store.log.messages import EncodedMessages
+from broker.store.log.packing import Part
 
 _MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
 _LOCK_EXHAUSTED_ATTEMPTS = statements.hot("lock_exhausted_attempts")
@@ -42,16 +34,19 @@ _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 
 _MAX_ROWS = 20  # in one transaction, with MAX_LETTERS of their messages
 MAX_LETTERS = 1_000
-AT_ONCE = 100  # letters, that are made in one step
+AT_ONCE = 100  # dead letters that are prepared in one step
 _COST = 2_500  # of a letter in a step (runtime/loop_turns.py): some 5 µs
 _MAX_BYTES = 10_000_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
+# Packs messages for the dead-letter topic.
+Prepare = Callable[[Sequence[NewMessage]], Awaitable[Sequence[Part]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """How many messages went, by the reason (domain/dead_letter.py), to which shards; `more` may be waiting."""
+    """The number of messages by reason (domain/dead_letter.py), and their shards; `more` may be waiting."""
 
     reasons: Mapping[str, int]
     shard_ids: Sequence[int]
@@ -64,7 +59,7 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class _Letter:
-    """A message that is given up after so many attempts, and why."""
+    """A message that is given up after so many attempts, and the reason."""
 
     source: StoredMessage
     delivery_attempts: int
@@ -74,7 +69,7 @@ class _Letter:
 async def retry_exhausted_attempts(
     connection: HotConnection, *, subscription: Subscription, shard_id: int, now: datetime
 ) -> None:
-    """Let messages be delivered again that no dead-letter topic takes."""
+    """Let exhausted messages be delivered again, since there is no dead-letter topic for them."""
     where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
     await connection.run((_RETRY_EXHAUSTED_ATTEMPTS, {**where, "now": now}))
 
@@ -84,7 +79,7 @@ async def forward_dead_letters(
     *,
     subscription: Subscription,
     shard_id: int,
-    topic: Topic,
+    prepare: Prepare,
     now: datetime,
     part: int = 1,
     most: int = MAX_LETTERS,
@@ -92,11 +87,11 @@ async def forward_dead_letters(
     tried: dict[int, str] | None = None,
     turn: Turn = at_once,
 ) -> Forwarded:
-    """Publish a batch of given-up messages on the dead-letter topic and clear them here: both or neither.
+    """Publish a batch of exhausted messages on the dead-letter topic, and take them out of the subscription.
 
-    `part`: the batch is a half of what it may be, a third, and so on, and at most `most` messages; `turn` is waited
-    for before long steps.  Messages with the sequences `but` are left alone.  `tried` gets the sequences and ids of
-    the batch, for a caller who has to find out which of them the database refuses.
+    `prepare` packs them for that topic.  `part`: a divisor of the size of the batch, which has at most `most`
+    messages; `turn` is awaited before long steps.  Messages with the sequences `but` are left alone.  `tried` gets
+    the sequences and ids of the batch, for a caller who has to find out which of them the database refuses.
 
     Raises ShardClosed, ShardFrozen (of the dead-letter topic), PartitionMissing.
     """
@@ -107,28 +102,35 @@ async def forward_dead_letters(
         messages = await _read(connection, shard_id, of_rows)
         if tried is not None:
             tried |= {seq: id_of(shard_id, message) for seq, message in messages.items()}
-        letters = _letters(of_rows, messages, topic)
+        letters = _letters(of_rows, messages)
         for row, given_up in of_rows:
             _take_out(row, given_up, messages, now)
-        await _write(connection, subscription, shard_id, rows, letters, now, turn)
+        letter_shards = await _write(
+            connection,
+            subscription,
+            shard_id,
+            rows=rows,
+            letters=letters,
+            prepare=prepare,
+            now=now,
+            turn=turn,
+        )
     except BaseException:
         await connection.close()  # its transaction is open
         raise
     left = any(row.status == "exhausted" and _given_up(row, but) for row in rows) or len(rows) == most_rows
-    return Forwarded(Counter(letter.reason for letter in chain(*letters.values())), sorted(letters), left)
+    return Forwarded(Counter(letter.reason for letter in letters), letter_shards, left)
 
 
 def _letters(
-    of_rows: Sequence[tuple[DueAttempt, list[int]]], messages: Mapping[int, StoredMessage], topic: Topic
-) -> dict[int, list[_Letter]]:
-    """By the shard that they are for."""
-    letters: dict[int, list[_Letter]] = {}
-    for row, given_up in of_rows:
-        for seq in given_up:
-            if seq in messages and messages[seq].data is not None:
-                letter = _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
-                letters.setdefault(topic.shard_of(letter.source.ordering_key or ""), []).append(letter)
-    return letters
+    of_rows: Sequence[tuple[DueAttempt, list[int]]], messages: Mapping[int, StoredMessage]
+) -> list[_Letter]:
+    return [
+        _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
+        for row, given_up in of_rows
+        for seq in given_up
+        if seq in messages and messages[seq].data is not None
+    ]
 
 
 def _take_out(
@@ -196,36 +198,36 @@ async def _write(
     connection: HotConnection,
     subscription: Subscription,
     shard_id: int,
+    *,
     rows: Iterable[DueAttempt],
-    letters: dict[int, list[_Letter]],
+    letters: Sequence[_Letter],
+    prepare: Prepare,
     now: datetime,
     turn: Turn,
-) -> None:
+) -> list[int]:
+    """Publish dead letters, write what is left of their attempts, and commit.  Returns the letters' shards."""
     writes: list[Bound] = []
     changed = replacements([(subscription.subscription_id, row) for row in rows])
     if changed:
         writes.append((_REPLACE_ATTEMPTS, {"shard_id": shard_id, **changed}))
-    given_up = [letter for batch in letters.values() for letter in batch]
-    if given_up:
-        writes.append(journal_statement(shard_id, _journal_rows(given_up, subscription), now))
-    published_at = now - timedelta(microseconds=now.microsecond % 1000)
-    for letter_shard, batch in sorted(letters.items()):  # shard heads last, by id: the one lock order
-        requests: list[EncodedMessages] = []
-        for some in (batch[at : at + AT_ONCE] for at in range(0, len(batch), AT_ONCE)):
-            await turn(sum(_COST + len(letter.source.data) for letter in some))
-            requests += _encoded(some, subscription, shard_id)
-        writes += append_statements(letter_shard, requests, published_at)
-        writes.append((_INSERT_DEAD_LETTERS, _known_of(batch, letter_shard, subscription, shard_id)))
-    try:
-        results = await connection.run(*writes) if writes else []
-    except CheckViolation as error:
-        if is_frozen(error):
-            raise ShardFrozen from error
-        raise PartitionMissing from error
-    taken = results[-3 * len(letters) :: 3] if letters else []
-    if not all(taken):
-        raise ShardClosed
-    await connection.run((COMMIT, {}))
+    if letters:
+        writes.append(journal_statement(shard_id, _journal_rows(letters, subscription), now))
+    source = _Source(subscription, shard_id)
+    batches: dict[int, list[EncodedMessages]] = {}
+    stored: dict[int, list[_Letter]] = {}  # by shard, in the order of `batches`
+    for some in (letters[at : at + AT_ONCE] for at in range(0, len(letters), AT_ONCE)):
+        await turn(sum(_COST + len(letter.source.data) for letter in some))
+        for part in await prepare([source.as_published(letter) for letter in some]):
+            indexes = range(len(some)) if part.indexes is None else part.indexes
+            batches.setdefault(part.shard_id, []).append(part.batch)
+            stored.setdefault(part.shard_id, []).extend(some[index] for index in indexes)
+    await append_to_shards(connection, before=writes, batches=batches, now=now)
+    known = [
+        (_INSERT_DEAD_LETTERS, _known_of(of_shard, letter_shard, subscription, shard_id))
+        for letter_shard, of_shard in sorted(stored.items())
+    ]
+    await connection.run(*known, (COMMIT, {}))
+    return sorted(stored)
 
 
 def _journal_rows(letters: Sequence[_Letter], subscription: Subscription) -> list[Row]:
@@ -247,15 +249,8 @@ def _journal_rows(letters: Sequence[_Letter], subscription: Subscription) -> lis
     ]
 
 
-def _encoded(letters: Sequence[_Letter], subscription: Subscription, shard_id: int) -> Iterator[EncodedMessages]:
-    """As they are published anew; what follows each other with one ordering key goes together."""
-    source = _Source(subscription, shard_id)
-    for _, alike in groupby(letters, lambda letter: letter.source.ordering_key):
-        yield encode_messages([source.as_published(letter) for letter in alike])
-
-
 class _Source:
-    """Where letters come from, as their attributes tell."""
+    """Makes the attributes that tell where dead letters come from."""
 
     def __init__(self, subscription: Subscription, shard_id: int) -> None:
         _, project, _, name = subscription.name.split("/")

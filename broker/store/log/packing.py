@@ -1,19 +1,31 @@
-"""A request's messages, checked, on their way into the coalescer."""
+"""Packing checked messages into parts that can be appended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from broker.domain.message import NewMessage
 from broker.store.log.messages import EncodedMessages, Identified, encode_messages, encode_with_gaps
 from broker.store.log.scheduled_messages import encode_scheduled
 
 
+class Part(NamedTuple):
+    """Messages of one ordering key for one shard.  `indexes`: their indexes among the given ones; None: all."""
+
+    shard_id: int
+    batch: EncodedMessages
+    indexes: Sequence[int] | None = None
+
+
 @dataclass(slots=True)
 class Packing:
-    """`messages`: None for one that a transform dropped; `stored`: the others; `shared`: as of encode_messages, of
-    those; `due_ats`: when each is to come, if any is to come later; `ttls`: for how long each is delivered, if any
-    expires; `digests`: the identity of each, if repeats of any are known for the `window`.
+    """Messages with all that is stored with them, of which `pack` and `some` make batches.
+
+    `messages`: None for one that a transform dropped; `stored`: the others; `shared`: the attributes that the
+    schema adds to each of these, as for encode_messages; `due_ats`: the due time of each message, if any is
+    delayed; `ttls`: the time to live of each, if any expires; `digests`: the identity of each, if repeats are
+    recognized for the `window`.
     """
 
     messages: Sequence[NewMessage | None]

@@ -34,7 +34,7 @@ class Targets:
         transforms), Unavailable; Held (it is frozen, there is no room, or a quota is used up: the operation waits).
         """
         await self._check_publisher(operation.project, topic.name)
-        self._preparation.check_topic(topic, COPY)
+        await self._preparation.check_open(topic, COPY)
         await self._preparation.check_quotas(topic, COPY, operation.started_by)
 
     async def acceptable(

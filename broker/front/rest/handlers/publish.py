@@ -20,11 +20,11 @@ async def publish(call: Call) -> bytes:
     try:
         if len(call.body) > _WORTH_A_CHECK:
             await service.check_room(call.name, call.caller.member)
-        traceparent = call.exchange.head.header(b"traceparent") if service.is_traced else b""
         if len(call.body) < LONG_BODY:
             messages = decode_publish(call.body)
         else:
             messages = await call.in_steps(decode_large_publish(call.body))
+        traceparent = call.exchange.head.header(b"traceparent") if service.is_traced else b""
         published = await service.publish(call.name, messages, call.caller.member, traceparent)
     except BrokerError as error:
         service.refused(call.name, error)
