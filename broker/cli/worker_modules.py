@@ -8,7 +8,6 @@ gc.disable()  # loading makes no garbage, and searching for it takes a fifth of 
 
 from broker.cli.worker import run_worker  # noqa: E402
 
-gc.collect()
 gc.freeze()  # the collector has nothing to find in the modules, and would copy memory that workers share
 gc.enable()
 LOAD_SECONDS = time.monotonic() - _began
