@@ -47,6 +47,7 @@ _ANY = [message("m")]
 
 Change = Callable[[World, str], Awaitable[Any]]
 Effect = Callable[[World, str, list[Any]], bool]
+_PREPARED_AT_ONCE = 4  # each of them asks the broker again and again until it is done
 _OF_ANOTHER_SCHEMA, _RESERVED = "attributes of another topic's schema", "reserved attributes"
 _SQL_CODES = {"ObjectNotInPrerequisiteState": "FAILED_PRECONDITION"}
 APPLIES = "applies"  # the property shows in what is stored
@@ -422,7 +423,13 @@ async def _prepared(world: World, entry_point: type[EntryPoint], names: Iterable
         topic = f"topic-{next(_numbers)}"
         await world.rest.create_topic(topic)
         entries[name] = entry_point(world, topic, PROBES[name].messages, source=PROBES[name].source)
-    await asyncio.gather(*(entry.prepare() for entry in entries.values()))
+    few = asyncio.Semaphore(_PREPARED_AT_ONCE)
+
+    async def prepare(entry: EntryPoint) -> None:
+        async with few:
+            await entry.prepare()
+
+    await asyncio.gather(*map(prepare, entries.values()))
     return entries
 
 
