@@ -63,6 +63,7 @@ def _applied(broker: BrokerProcess) -> list[str]:
     return [line for line in broker.log if line.startswith("Applied to ")]
 
 
+@pytest.mark.timeout(300)  # it starts several brokers; only a hang takes so long
 async def test_what_is_declared_is_there_once_a_broker_is_ready_and_two_that_start_at_once_do_it_once(
     clone: Callable[[], AbstractContextManager[str]], files: list[str], tmp_path: Path
 ) -> None:
