@@ -21,14 +21,14 @@ CONTEXT = get_context("forkserver")
 
 @contextmanager
 def worker_template() -> Iterator[None]:
-    """Start the template.  It is ended at the end of the block if it has started no worker by then."""
+    """Start the template, and kill it at the end of the block, when its workers have ended."""
     tidy_environment()
     take_service_variables()
     start_template()
     try:
         yield
     finally:
-        # A template that is still loading would notice the end of this process only afterwards.
+        # While it is loading modules it would not notice that this process has ended.
         pid = getattr(forkserver._forkserver, "_forkserver_pid", None)  # noqa: SLF001  # no other way
         if pid is not None:
             with suppress(ProcessLookupError, ChildProcessError):

@@ -1,4 +1,4 @@
-"""What a claim writes and returns, once everything is allocated.
+"""Writes the messages that a claim has allocated, and returns its results.
 
 `write_allocations` returns the statements of the last round trip, and a function of their rows: the result for each
 target.  The rows that hold ordering keys are only inserted and deleted here, under the cursor's lock, or a claim

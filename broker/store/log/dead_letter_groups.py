@@ -1,4 +1,4 @@
-"""Messages with their dead letters: which can be acted on, and what they were before they were given up (G2).
+"""Groups dead letters by their source message, and decides which of them can be acted on (G2).
 
 Counts, lists, redrives and discards of dead letters all choose them here.
 """

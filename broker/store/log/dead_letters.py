@@ -59,7 +59,7 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class _Letter:
-    """A message that is given up after so many attempts, and the reason."""
+    """A message to forward to the dead-letter topic, its number of delivery attempts, and the reason."""
 
     source: StoredMessage
     delivery_attempts: int

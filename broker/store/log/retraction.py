@@ -69,7 +69,7 @@ class Done:
 
 @dataclass(slots=True)
 class _Shard:
-    """What was found in one shard.
+    """The messages of one shard that are retracted, and its backlogs.
 
     `messages`: by sequence, the rows of locate_messages.sql.  `states`: by subscription and sequence.  `returned`:
     rows, and the sequences that are taken out of them.
