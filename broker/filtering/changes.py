@@ -1,8 +1,12 @@
-"""A filter that was changed, as one filter that also asks when a message was published."""
+"""Filters made of several: of a subscription whose filter was changed, and of a search within a subscription.
+
+A filter that was changed is one filter that also compares the publish time of a message.
+"""
 
 from collections.abc import Sequence
 
 from broker.domain.filter_changes import EarlierFilter
+from broker.domain.subscription import Subscription
 from broker.filtering.ast import And, Expression, Not, Or, PublishedBefore
 from broker.filtering.jsonpath import FilterPaths, filter_paths
 from broker.filtering.parser import parse_filter
@@ -29,6 +33,18 @@ def compiled_filter(newest: str, earlier: Sequence[EarlierFilter] = ()) -> Filte
     """`filter_expression`, compiled."""
     expression = filter_expression(newest, earlier)
     return FilterPaths() if expression is None else filter_paths(expression)
+
+
+def compiled(text: str, subscription: Subscription | None = None) -> FilterPaths:
+    """Compile a filter ("" matches all messages), together with that of a subscription, which must match as well.
+
+    Raises InvalidArgument.
+    """
+    wanted: list[Expression | None] = [filter_expression(text)]
+    if subscription is not None:
+        wanted.append(filter_expression(subscription.filter, subscription.earlier_filters))
+    both = tuple(each for each in wanted if each is not None)
+    return filter_paths(And(both)) if both else FilterPaths()
 
 
 def _parsed(text: str) -> tuple[Expression, ...]:

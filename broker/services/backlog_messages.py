@@ -8,10 +8,10 @@ from broker.domain.backlog_page import BacklogList, BacklogPage
 from broker.domain.errors import FailedPrecondition
 from broker.domain.names import leaf, project_of
 from broker.domain.page import invalid_page_token, page_token
+from broker.filtering.changes import compiled
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
-from broker.services.filters import compiled
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
 from broker.store.looking.backlog_messages import Asked, list_messages

@@ -7,8 +7,8 @@ from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.publishing_rules import COPY, check_accepts
 from broker.domain.redrive import END_OF_TIME
 from broker.domain.topic import Topic
+from broker.filtering.changes import compiled
 from broker.runtime.database_clock import DatabaseClock
-from broker.services.filters import compiled
 from broker.services.operations import OperationService
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database, ResourceConnection

@@ -14,10 +14,10 @@ from broker.domain.dead_letter_list import (
 )
 from broker.domain.names import project_of
 from broker.domain.page import invalid_page_token, page_token
+from broker.filtering.changes import compiled
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
-from broker.services.filters import compiled
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.database import Database
 from broker.store.looking.dead_letters import AskedLetters, list_dead_letters

@@ -13,8 +13,8 @@ from broker.domain.outcome import Outcome
 from broker.domain.page import invalid_page_token, page_token
 from broker.domain.redrive import EVER, Chosen, check_redrive
 from broker.domain.subscription import Subscription
+from broker.filtering.changes import compiled
 from broker.runtime.core import Core
-from broker.services.filters import compiled
 from broker.services.hot_transactions import in_hot_transaction
 from broker.services.permitted import AskPermission
 from broker.services.redrive import consumable

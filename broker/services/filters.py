@@ -9,10 +9,8 @@ from broker.domain.errors import FailedPrecondition
 from broker.domain.log_page import FilterTest, LogPage
 from broker.domain.names import leaf, project_of
 from broker.domain.page import invalid_page_token, page_token
-from broker.domain.subscription import Subscription
-from broker.filtering.ast import And, Expression
-from broker.filtering.changes import filter_expression
-from broker.filtering.jsonpath import FilterPaths, filter_paths
+from broker.filtering.changes import compiled
+from broker.filtering.jsonpath import FilterPaths
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
@@ -95,12 +93,3 @@ class FilterService:
             page=page,
         )
         return await self._looks.read(look)
-
-
-def compiled(text: str, subscription: Subscription | None = None) -> FilterPaths:
-    """What a filter ("": none) and that of a subscription match alike.  Raises InvalidArgument."""
-    wanted: list[Expression | None] = [filter_expression(text)]
-    if subscription is not None:
-        wanted.append(filter_expression(subscription.filter, subscription.earlier_filters))
-    both = tuple(each for each in wanted if each is not None)
-    return filter_paths(And(both)) if both else FilterPaths()

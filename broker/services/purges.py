@@ -11,8 +11,8 @@ from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.outcome import Outcome
 from broker.domain.purging import PurgeOptions
 from broker.domain.redrive import END_OF_TIME
+from broker.filtering.changes import compiled
 from broker.runtime.core import Core
-from broker.services.filters import compiled
 from broker.services.operations import OperationService
 from broker.services.subscriptions import attached_subscription
 from broker.services.topics import topic_not_found

@@ -12,9 +12,9 @@ from broker.domain.outcome import Outcome
 from broker.domain.redrive import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
 from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
+from broker.filtering.changes import compiled
 from broker.runtime.core import Core
 from broker.services.copies import open_target
-from broker.services.filters import compiled
 from broker.services.operations import OperationService
 from broker.services.permitted import AskPermission, is_permitted
 from broker.services.subscriptions import existing_subscription

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from broker.domain.log_page import LogPosition, MatchedMessage
 from broker.domain.names import project_of
 from broker.domain.topic import Topic
+from broker.filtering.changes import compiled
 from broker.filtering.jsonpath import FilterPaths
 from broker.runtime.resource_turns import ResourceTurns
 from broker.runtime.tails import Tail, Tails
-from broker.services.filters import compiled
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.looking.published import list_published, read_shard_ends

@@ -8,10 +8,10 @@ from functools import partial
 from broker.domain.names import project_of
 from broker.domain.page import invalid_page_token, page_token
 from broker.domain.topic_page import TopicMessages, TopicPage
+from broker.filtering.changes import compiled
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.looks import Looks
 from broker.runtime.resource_turns import ResourceTurns
-from broker.services.filters import compiled
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.looking.topic_messages import Asked, list_topic_messages
