@@ -35,9 +35,9 @@ from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.message_ids import sequence_of
 from broker.store.log.partitions import Partition, list_partitions
 from broker.store.log.retracted import read_retractions
-from broker.store.log.scheduled_messages import sequence_of
 from broker.store.looking.delivery_reports import (
     LoggedMessage,
     count_before,

@@ -20,7 +20,7 @@ from broker.services.permitted import AskPermission
 from broker.services.redrive import consumable
 from broker.services.subscriptions import existing_subscription
 from broker.store.log.discard import Discard, Done, Id, choose_letters, discard, find_dead_letter_subscriptions
-from broker.store.log.scheduled_messages import id_seqs_at, located
+from broker.store.log.message_ids import id_seqs_at, located
 from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.families import DISCARDED
 

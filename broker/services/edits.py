@@ -31,8 +31,8 @@ from broker.services.subscriptions import attached_subscription
 from broker.store.log.dead_letter_groups import resolved_of
 from broker.store.log.discard import Discard, Done, find_dead_letter_subscriptions, find_letters
 from broker.store.log.edits import Replacement, editable, replace_letter
+from broker.store.log.message_ids import located
 from broker.store.log.partitions import with_partitions
-from broker.store.log.scheduled_messages import located
 from broker.store.looking.delivery_reports import LoggedMessage, read_message
 from broker.telemetry.log import fields_of
 

@@ -19,8 +19,8 @@ from broker.services.operations import OperationService
 from broker.services.permitted import AskPermission, is_permitted
 from broker.services.subscriptions import existing_subscription
 from broker.store.log.dead_letter_groups import LetterCount, count_chosen
+from broker.store.log.message_ids import located
 from broker.store.log.redrive import list_dead_letter_subscriptions
-from broker.store.log.scheduled_messages import located
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from broker.runtime.core import Core
 from broker.services.hot_transactions import in_hot_transaction
 from broker.services.subscriptions import existing_subscription
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.message_ids import located
 from broker.store.log.resend import Id, Resend, resend
-from broker.store.log.scheduled_messages import located
 from broker.telemetry.log import fields_of
 from broker.telemetry.metrics.families import RESENT
 

@@ -14,7 +14,8 @@ from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.next_due import NextDue
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
-from broker.store.log.scheduled_messages import cancel_scheduled, move_scheduled, sequence_of
+from broker.store.log.message_ids import sequence_of
+from broker.store.log.scheduled_messages import cancel_scheduled, move_scheduled
 from broker.store.looking.scheduled import list_scheduled, read_scheduled
 from broker.store.resources import topics
 

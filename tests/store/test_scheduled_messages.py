@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from broker.domain.freeze import Freeze
 from broker.domain.message import NewMessage
 from broker.domain.message_id import FIRST_ID_SEQ
+from broker.store.log.message_ids import sequence_of
 from broker.store.log.messages import Appended, append_messages, encode_messages
 from broker.store.log.scheduled_messages import (
     MAX_DUE,
@@ -16,7 +17,6 @@ from broker.store.log.scheduled_messages import (
     encode_scheduled,
     find_scheduled_shards,
     move_scheduled,
-    sequence_of,
 )
 from broker.store.resources import topics
 from tests.fixtures.log import SECOND, Log

@@ -4,7 +4,7 @@ Whoever deletes a row of `scheduled_messages` decides: a message is appended to 
 deletes its row, or its row was deleted and it is never seen.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -15,9 +15,7 @@ import msgspec
 from psycopg.errors import CheckViolation
 
 from broker.domain.message import NewMessage
-from broker.domain.message_id import FIRST_ID_SEQ
 from broker.store.driver import statements
-from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import NOTHING_CHANGED, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
@@ -39,8 +37,6 @@ _LOCK_HEADS = statements.hot("lock_heads")
 _TAKE_DUE_MESSAGES = statements.hot("take_due_messages")
 _APPEND_DUE_MESSAGES = statements.hot("append_due_messages")
 _INSERT_SCHEDULED_IDS = statements.hot("insert_scheduled_ids")
-_READ_SCHEDULED_ID = statements.hot("read_scheduled_id")
-_READ_ID_SEQS = statements.hot("read_id_seqs")
 _CANCEL_SCHEDULED_MESSAGE = statements.hot("cancel_scheduled_message")
 _MOVE_SCHEDULED_MESSAGE = statements.hot("move_scheduled_message")
 _DELETE_CLOSED_SCHEDULES = statements.hot("delete_closed_schedules")
@@ -197,38 +193,6 @@ async def move_scheduled(connection: HotConnection, *, shard_id: int, id_seq: in
     wanted = {"shard_id": shard_id, "id_seq": id_seq, "due_at": due_at}
     [rows] = await connection.run((_MOVE_SCHEDULED_MESSAGE, wanted))
     return bool(rows)
-
-
-async def sequence_of(connection: HotConnection, *, shard_id: int, id_seq: int) -> int | None:
-    """Where the message with this id stands in its shard: an id is made of the sequence, or it came later.
-
-    None: it has not come, never will, or is in the log no more.
-    """
-    if id_seq <= FIRST_ID_SEQ:
-        return id_seq
-    [rows] = await connection.run((_READ_SCHEDULED_ID, {"shard_id": shard_id, "id_seq": id_seq}))
-    return rows[0].seq if rows else None
-
-
-async def located(connection: HotConnection, ids: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Shards and sequences of the messages with these ids; an id of what the log has not stays as it is."""
-    found = []
-    for shard_id, id_seq in ids:
-        seq = await sequence_of(connection, shard_id=shard_id, id_seq=id_seq)
-        found.append((shard_id, id_seq if seq is None else seq))
-    return found
-
-
-async def id_seqs_at(
-    connection: HotConnection, sequences: Collection[tuple[int, int]]
-) -> dict[tuple[int, int], int]:
-    """What the ids of the messages at these shards and sequences are made of; without any, nothing is asked."""
-    if not sequences:
-        return {}
-    shard_ids, seqs = map(list, zip(*sequences, strict=True))
-    asked = {"shard_ids": shard_ids, "seqs": seqs}
-    rows = await run_by_shard(connection, _READ_ID_SEQS, asked)
-    return {each: each[1] for each in sequences} | {(row.shard_id, row.seq): row.id_seq for row in rows}
 
 
 async def delete_scheduled_ids(connection: Connection, *, now: datetime, kept: timedelta) -> int:

@@ -24,7 +24,7 @@ from broker.domain.sequences import to_multirange
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.delivery_rows import delivery_row
-from broker.store.log.scheduled_messages import id_seqs_at
+from broker.store.log.message_ids import id_seqs_at
 
 _LIST_ATTEMPTS = statements.hot("list_attempts")
 _LIST_HELD = statements.hot("list_held")

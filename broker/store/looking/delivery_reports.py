@@ -17,7 +17,7 @@ from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.dead_letter_groups import resolved_of
 from broker.store.log.delivery_rows import delivery_row
-from broker.store.log.scheduled_messages import id_seqs_at, sequence_of
+from broker.store.log.message_ids import id_seqs_at, sequence_of
 
 _FIND_MESSAGE = statements.hot("find_message")
 _FIND_GAP = statements.hot("find_gap")

@@ -10,7 +10,7 @@ from broker.domain.message_id import message_id
 from broker.domain.subscription import Subscription
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.scheduled_messages import id_seqs_at
+from broker.store.log.message_ids import id_seqs_at
 
 _FIND_LAGGING = statements.hot("find_lagging")
 _FIND_LAGGING_ON_NODES = statements.hot("find_lagging_on_nodes")

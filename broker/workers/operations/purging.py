@@ -10,8 +10,8 @@ from broker.domain.operation import MAX_TOLD, Operation, Step, step_size
 from broker.domain.outcome import Outcome
 from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.message_ids import id_seqs_at
 from broker.store.log.purging import PurgeStep, purge_matching
-from broker.store.log.scheduled_messages import id_seqs_at
 from broker.telemetry.metrics.families import DISCARDED
 
 

@@ -15,8 +15,8 @@ from broker.domain.outcome import Outcome
 from broker.domain.push_replay import DONE, Meant
 from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.message_ids import id_seqs_at
 from broker.store.log.push_replay import ReplayStep, replay_pushes
-from broker.store.log.scheduled_messages import id_seqs_at
 from broker.telemetry.metrics.families import RESENT
 from broker.workers.operations.redrive import RedriveKind
 

@@ -16,8 +16,8 @@ from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.preparation import Prepared
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.message_ids import id_seqs_at
 from broker.store.log.redrive import Redrive, redrive
-from broker.store.log.scheduled_messages import id_seqs_at
 from broker.telemetry.metrics.families import DEAD_LETTERS_SENT, REDRIVEN
 from broker.workers.operations.targets import Targets
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.schedule_page import SchedulePage
 from broker.store.driver.statements import Statement
-from broker.store.log import retained_bytes, scheduled_messages
+from broker.store.log import message_ids, retained_bytes, scheduled_messages
 from broker.store.looking import scheduled
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import execute
@@ -38,14 +39,14 @@ async def _fill(log: Log) -> None:
 
 
 async def _run(log: Log, session: Any) -> None:
-    one = {"shard_id": log.shard_id, "id_seq": scheduled_messages.FIRST_ID_SEQ + 100_020}
+    one = {"shard_id": log.shard_id, "id_seq": FIRST_ID_SEQ + 100_020}
     await scheduled_messages.find_scheduled_shards(session)
     await scheduled_messages.move_scheduled(session, **one, due_at=log.start + timedelta(days=1))
     await scheduled.read_scheduled(session, **one)
     await retained_bytes.sum_scheduled(session, {log.shard_id: one["id_seq"], log.shard_id + 1: 0}, limit=100)
     await scheduled_messages.cancel_scheduled(session, **one, now=log.start)
-    await scheduled_messages.sequence_of(session, **one)
-    await scheduled_messages.id_seqs_at(session, [(log.shard_id, 20), (log.shard_id + 1, 21)])
+    await message_ids.sequence_of(session, **one)
+    await message_ids.id_seqs_at(session, [(log.shard_id, 20), (log.shard_id + 1, 21)])
     page = SchedulePage(100, log.start + SECOND, one["id_seq"], log.shard_id)
     await scheduled.list_scheduled(session, shard_ids=[log.shard_id, log.shard_id + 1], page=page)
     await scheduled.count_scheduled(session, shard_ids=[log.shard_id, log.shard_id + 1], most=1_000)
