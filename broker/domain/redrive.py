@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from broker.domain.dead_letter import REASON, SOURCE_MESSAGE_ID
 from broker.domain.errors import InvalidArgument
 from broker.domain.message_id import SEQUENCES_PER_SHARD, message_id, parse_message_ids
 from broker.domain.outcome import Outcome
+from broker.domain.timestamps import EVER
 
 ADDED = (  # attributes of a dead letter that its message had not
     "CloudPubSubDeadLetterSourceDeliveryCount",
@@ -21,8 +22,6 @@ ADDED = (  # attributes of a dead letter that its message had not
 MAX_IDS = 1_000
 MAX_REASONS = 100
 MAX_REASON = 100  # characters
-EVER, END_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
-
 
 # The letter has gone.
 DONE = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE, Outcome.SENT})

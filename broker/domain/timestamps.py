@@ -15,6 +15,9 @@ _SECOND = timedelta(seconds=1)
 _ZERO = timedelta()
 _ENDS = tuple(f".{milliseconds:03}Z" for milliseconds in range(1000))
 
+# The bounds of a range of publish times that a request leaves open.
+EVER, END_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+
 
 def whole_milliseconds(moment: datetime) -> datetime:
     """As publish times are, and are shown: seeking to a time that a client was shown means that very message."""

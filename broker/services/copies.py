@@ -5,7 +5,7 @@ from datetime import timedelta
 from broker.domain.copying import CopyOptions, Meant, check_copy, meant_json
 from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.publishing_rules import COPY, check_accepts
-from broker.domain.redrive import END_OF_TIME
+from broker.domain.timestamps import END_OF_TIME
 from broker.domain.topic import Topic
 from broker.filtering.changes import compiled
 from broker.runtime.database_clock import DatabaseClock

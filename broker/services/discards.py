@@ -11,8 +11,9 @@ from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id,
 from broker.domain.names import leaf
 from broker.domain.outcome import Outcome
 from broker.domain.page import invalid_page_token, page_token
-from broker.domain.redrive import EVER, Chosen, check_redrive
+from broker.domain.redrive import Chosen, check_redrive
 from broker.domain.subscription import Subscription
+from broker.domain.timestamps import EVER
 from broker.filtering.changes import compiled
 from broker.runtime.core import Core
 from broker.services.hot_transactions import in_hot_transaction

@@ -10,7 +10,7 @@ from broker.domain.copying import check_span
 from broker.domain.errors import Unavailable
 from broker.domain.log_page import LogPosition, MatchedMessage
 from broker.domain.names import project_of
-from broker.domain.redrive import END_OF_TIME
+from broker.domain.timestamps import END_OF_TIME
 from broker.domain.topic import Topic
 from broker.filtering.changes import compiled
 from broker.filtering.jsonpath import FilterPaths

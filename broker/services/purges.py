@@ -10,7 +10,7 @@ from broker.domain.log_walk import LogWalk
 from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.outcome import Outcome
 from broker.domain.purging import PurgeOptions
-from broker.domain.redrive import END_OF_TIME
+from broker.domain.timestamps import END_OF_TIME
 from broker.filtering.changes import compiled
 from broker.runtime.core import Core
 from broker.services.operations import OperationService

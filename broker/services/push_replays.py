@@ -8,8 +8,9 @@ from broker.domain.log_walk import LogWalk
 from broker.domain.names import leaf
 from broker.domain.operation import Operation, Verb, check_rate
 from broker.domain.push_replay import Meant, Missed, MissingOptions, RecoverOptions, is_of_push, needed
-from broker.domain.redrive import END_OF_TIME, Chosen, RedriveOptions
+from broker.domain.redrive import Chosen, RedriveOptions
 from broker.domain.subscription import Subscription
+from broker.domain.timestamps import END_OF_TIME
 from broker.runtime.database_clock import DatabaseClock
 from broker.services.operations import OperationService
 from broker.services.permitted import AskPermission

@@ -14,8 +14,9 @@ from broker.domain.lag import ShardLag
 from broker.domain.log_walk import LogWalk
 from broker.domain.position import Position
 from broker.domain.preview import Preview
-from broker.domain.redrive import END_OF_TIME, EVER, Chosen
+from broker.domain.redrive import Chosen
 from broker.domain.subscription import Subscription
+from broker.domain.timestamps import END_OF_TIME, EVER
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.outstanding import Outstanding
 from broker.store.log import cursors

@@ -26,8 +26,8 @@ from broker.domain.delivery import Delivery, DeliveryRequest
 from broker.domain.journal import NOBODY
 from broker.domain.log_walk import LogWalk
 from broker.domain.message import NewMessage
-from broker.domain.redrive import END_OF_TIME
 from broker.domain.subscription import DeadLetterPolicy
+from broker.domain.timestamps import END_OF_TIME
 from broker.filtering.jsonpath import to_jsonpath
 from broker.filtering.parser import parse_filter
 from broker.runtime.consumer import claim_target

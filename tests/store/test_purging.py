@@ -11,7 +11,7 @@ from broker.domain.journal import NOBODY
 from broker.domain.log_walk import LogWalk
 from broker.domain.message import NewMessage
 from broker.domain.outcome import Outcome
-from broker.domain.redrive import END_OF_TIME
+from broker.domain.timestamps import END_OF_TIME
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log import locked_backlog
 from broker.store.log.delivery_attempts import acknowledge_in_order

@@ -12,7 +12,7 @@ from broker.domain.journal import NOBODY, PUSH, Author, Event, Journal, JournalM
 from broker.domain.log_walk import LogWalk
 from broker.domain.outcome import Outcome
 from broker.domain.push_replay import Meant, Missed
-from broker.domain.redrive import END_OF_TIME, EVER
+from broker.domain.timestamps import END_OF_TIME, EVER
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.log import push_replay

@@ -13,7 +13,7 @@ from broker.domain.errors import Aborted, Unavailable
 from broker.domain.message import NewMessage
 from broker.domain.operation import Operation, Verb
 from broker.domain.quota import NO_QUOTAS, ProjectQuotas
-from broker.domain.redrive import END_OF_TIME, EVER
+from broker.domain.timestamps import END_OF_TIME, EVER
 from broker.runtime.core import Core
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.tasks import Tasks

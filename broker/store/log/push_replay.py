@@ -17,9 +17,9 @@ from broker.domain.journal import BUCKET, DISCARDED, PURGED, PUSH, SETTLING, SPA
 from broker.domain.log_page import LogPosition
 from broker.domain.outcome import Outcome
 from broker.domain.push_replay import Meant, Missed
-from broker.domain.redrive import EVER
 from broker.domain.sequences import to_multirange
 from broker.domain.subscription import Subscription
+from broker.domain.timestamps import EVER
 from broker.store.driver import statements
 from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import HotConnection

@@ -9,7 +9,8 @@ import msgspec
 
 from broker.domain.dead_letter_list import MAX_LETTERS, DeadLetter, LetterList, LetterPage, LetterPosition, Trait
 from broker.domain.delivery import MAX_RESPONSE_BYTES
-from broker.domain.redrive import END_OF_TIME, EVER, Chosen
+from broker.domain.redrive import Chosen
+from broker.domain.timestamps import END_OF_TIME, EVER
 from broker.domain.topic import DELETED_TOPIC
 from broker.store.driver import statements
 from broker.store.driver.by_shard import read_sharing

@@ -14,9 +14,10 @@ from broker.domain.log_page import LogPage
 from broker.domain.log_walk import LogWalk
 from broker.domain.message import NewMessage
 from broker.domain.push_replay import Meant, Missed
-from broker.domain.redrive import END_OF_TIME, EVER, Chosen
+from broker.domain.redrive import Chosen
 from broker.domain.retained_bytes import Tally, span_of
 from broker.domain.retry_policy import RetryPolicy
+from broker.domain.timestamps import END_OF_TIME, EVER
 from broker.domain.topic_page import ORDERS, TopicPage
 from broker.store.claim import claim, due, fresh, passed, waiting, write
 from broker.store.claim.request import MAX_TARGETS
