@@ -35,16 +35,11 @@ from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.logged_message import LoggedMessage, read_message
 from broker.store.log.message_ids import sequence_of
 from broker.store.log.partitions import Partition, list_partitions
 from broker.store.log.retracted import read_retractions
-from broker.store.looking.delivery_reports import (
-    LoggedMessage,
-    count_before,
-    find_gap,
-    read_deliveries,
-    read_message,
-)
+from broker.store.looking.delivery_reports import count_before, find_gap, read_deliveries
 from broker.store.looking.journal import read_entries, read_settlement
 from broker.store.looking.scheduled import read_scheduled
 from broker.store.resources import push_states, subscriptions, topics

@@ -31,9 +31,9 @@ from broker.services.subscriptions import attached_subscription
 from broker.store.log.dead_letter_groups import resolved_of
 from broker.store.log.discard import Discard, Done, find_dead_letter_subscriptions, find_letters
 from broker.store.log.edits import Replacement, editable, replace_letter
+from broker.store.log.logged_message import LoggedMessage, read_message
 from broker.store.log.message_ids import located
 from broker.store.log.partitions import with_partitions
-from broker.store.looking.delivery_reports import LoggedMessage, read_message
 from broker.telemetry.log import fields_of
 
 _TRIES = 10  # each gets past many messages that stand before a letter

@@ -16,7 +16,7 @@ from broker.runtime.transforms import TransformChecks, TransformTrials
 from broker.services.subscriptions import existing_subscription
 from broker.services.topics import topic_not_found
 from broker.store.driver.database import Database
-from broker.store.looking.delivery_reports import LoggedMessage, read_message
+from broker.store.log.logged_message import LoggedMessage, read_message
 from broker.store.resources import topics
 from broker.transforms.jobs import Ending, Message
 

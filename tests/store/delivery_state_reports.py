@@ -22,11 +22,12 @@ from broker.runtime.outstanding import Outstanding
 from broker.store.log import cursors
 from broker.store.log.dead_letter_groups import count_chosen
 from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
+from broker.store.log.logged_message import LoggedMessage, read_message
 from broker.store.log.previews import compare, read_holding
 from broker.store.log.purging import count_matching
 from broker.store.log.retracted import read_retractions
 from broker.store.looking.backlog_messages import Asked, list_messages
-from broker.store.looking.delivery_reports import LoggedMessage, read_deliveries, read_message
+from broker.store.looking.delivery_reports import read_deliveries
 from broker.store.looking.journal import read_settlement
 from broker.store.looking.lag import read_lag
 from broker.store.looking.readers import count_still_out

@@ -25,7 +25,8 @@ from broker.domain.delivery_report import DeliveryReport, report_of, settled_by
 from broker.domain.delivery_state import DeliveryState
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.driver.database import Database
-from broker.store.looking.delivery_reports import count_before, read_deliveries, read_message
+from broker.store.log.logged_message import read_message
+from broker.store.looking.delivery_reports import count_before, read_deliveries
 from broker.store.looking.journal import read_settlement
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.store.state_machines import on_database, short_steps

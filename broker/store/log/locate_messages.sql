@@ -1,4 +1,4 @@
--- Messages by their sequences, each found as by looking/find_message.sql: those that are in the log, or among those that
+-- Messages by their sequences, each found as by log/find_message.sql: those that are in the log, or among those that
 -- outlived their partition.
 -- parameters: shard_ids int8[], seqs int8[]
 -- columns: shard_id, seq, publish_time, ordering_key, expires_at

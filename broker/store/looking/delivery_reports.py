@@ -1,11 +1,11 @@
-"""What is kept of one message, and of it for each subscription (F3)."""
+"""Reads what is stored of one message for each subscription (F3)."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.domain.comparing import most_compared
 from broker.domain.delivery_report import MAX_COUNTED, DeadLetterFact, ReportedDelivery
@@ -17,38 +17,14 @@ from broker.store.driver import statements
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.dead_letter_groups import resolved_of
 from broker.store.log.delivery_rows import delivery_row
-from broker.store.log.message_ids import id_seqs_at, sequence_of
+from broker.store.log.logged_message import LoggedMessage
+from broker.store.log.message_ids import id_seqs_at
 
-_FIND_MESSAGE = statements.hot("find_message")
 _FIND_GAP = statements.hot("find_gap")
 _READ_DELIVERY_FACTS = statements.hot("read_delivery_facts")
 _MATCH_MESSAGE = statements.hot("match_message")
 _FIND_LETTERS = statements.hot("find_letters_of_message")
 _COUNT_BEFORE = statements.hot("count_before")
-
-
-class LoggedMessage(NamedTuple):
-    """`attributes` is JSON text; `id_seq`: what its id is made of (None: `seq`).  It is not delivered from
-    `expires_at` on (None: that is never).
-    """
-
-    shard_id: int
-    seq: int
-    publish_time: datetime
-    ordering_key: str | None
-    attributes: str
-    data: bytes
-    id_seq: int | None = None
-    expires_at: datetime | None = None
-
-
-async def read_message(connection: HotConnection, *, shard_id: int, id_seq: int) -> LoggedMessage | None:
-    """A message that is still in the log, by what its id is made of; None: it is not, or never was."""
-    seq = await sequence_of(connection, shard_id=shard_id, id_seq=id_seq)
-    if seq is None:
-        return None
-    [rows] = await connection.run((_FIND_MESSAGE, {"shard_id": shard_id, "seq": seq}))
-    return LoggedMessage(shard_id, seq, *rows[0]) if rows else None
 
 
 async def find_gap(connection: HotConnection, *, shard_id: int, seq: int) -> tuple[datetime, datetime] | None:

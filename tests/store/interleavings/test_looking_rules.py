@@ -15,6 +15,7 @@ import pytest
 from broker.domain.backlog_page import BacklogPage
 from broker.domain.topic_page import ORDERS, TopicPage
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log import logged_message
 from broker.store.looking import backlog_messages, delivery_reports, journal, lag, published, topic_messages
 from tests.fixtures.log import ACK_DEADLINE, Log, texts
 from tests.fixtures.waiting import waiting_sessions
@@ -56,7 +57,7 @@ async def _look(log: Log, session: HotConnection) -> None:
     )
     await backlog_messages.list_messages(session, standing)
     for seq in (1, 3, 5):
-        message = await delivery_reports.read_message(session, shard_id=log.shard_id, id_seq=seq)
+        message = await logged_message.read_message(session, shard_id=log.shard_id, id_seq=seq)
         assert message is not None
         [delivery] = await delivery_reports.read_deliveries(
             session, message=message, subscriptions=[log.subscription]

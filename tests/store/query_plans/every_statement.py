@@ -34,6 +34,7 @@ from broker.store.log import (
     journal,
     locked_backlog,
     log_walk,
+    logged_message,
     lost_letters,
     messages,
     pending_rows,
@@ -79,6 +80,7 @@ BODY_PATH = 'exists($[1]."a" ? (@.type() == "number" && @ > 5))'
 MODULES = {
     "bringing_back": bringing_back,
     "log_walk": log_walk,
+    "logged_message": logged_message,
     "push_replay": push_replay,
     "claim": claim,
     "copying": copying,
@@ -296,7 +298,7 @@ async def _list_messages(log: Log, session: Any, later: datetime) -> None:
         now=later,
     )
     await backlog_messages.list_messages(session, asked)
-    message = await delivery_reports.read_message(session, shard_id=log.shard_id, id_seq=1)
+    message = await logged_message.read_message(session, shard_id=log.shard_id, id_seq=1)
     await delivery_reports.find_gap(session, shard_id=log.shard_id, seq=1)
     assert message is not None
     [delivery] = await delivery_reports.read_deliveries(session, message=message, subscriptions=[log.subscription])

@@ -72,7 +72,7 @@ EXPECTED = {
     "filters._SCAN_NEWEST": {"_pkey"},
     "topic_messages._SCAN_NEWEST": {"_pkey"},
     "topic_messages._SCAN_OLDEST": {"_pkey"},
-    "delivery_reports._FIND_MESSAGE": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
+    "logged_message._FIND_MESSAGE": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
     "delivery_reports._FIND_GAP": {"shards_pkey", "_pkey"},
     "delivery_reports._READ_DELIVERY_FACTS": {
         "cursors_pkey",
