@@ -4,16 +4,14 @@ from datetime import timedelta
 
 from broker.domain.copying import CopyOptions, Meant, check_copy, meant_json
 from broker.domain.operation import Operation, Verb, check_rate
-from broker.domain.publishing_rules import COPY, check_accepts
 from broker.domain.timestamps import END_OF_TIME
-from broker.domain.topic import Topic
 from broker.filtering.changes import compiled
 from broker.runtime.database_clock import DatabaseClock
 from broker.services.operations import OperationService
-from broker.services.topics import topic_not_found
-from broker.store.driver.database import Database, ResourceConnection
+from broker.services.topics import existing_topic, open_target
+from broker.store.driver.database import Database
 from broker.store.log.copying import read_ends
-from broker.store.resources import subscriptions, topics
+from broker.store.resources import subscriptions
 
 
 class CopyService:
@@ -48,7 +46,7 @@ class CopyService:
         """What is meant, and how many messages that is, but for the filter."""
         paths = compiled(options.filter)
         async with self._database.transaction() as connection:
-            source = await _existing(connection, name)
+            source = await existing_topic(connection, name)
             target = await open_target(connection, options.target)
             longest = await subscriptions.longest_retention(connection, topic_id=source.topic_id)
         kept_since = self._clock.now() - max(longest or timedelta(0), source.message_retention or timedelta(0))
@@ -67,20 +65,3 @@ class CopyService:
             body_path=paths.body_path,
         )
         return meant, sum(end.count for end in ends.values())
-
-
-async def open_target(connection: ResourceConnection, name: str) -> Topic:
-    """A topic that messages are published on as they are.
-
-    Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
-    """
-    topic = await _existing(connection, name)
-    check_accepts(topic, COPY, may_wait=False)
-    return topic
-
-
-async def _existing(connection: ResourceConnection, name: str) -> Topic:
-    topic = await topics.find_topic(connection, name=name)
-    if topic is None:
-        raise topic_not_found(name)
-    return topic

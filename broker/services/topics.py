@@ -9,6 +9,7 @@ from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
 from broker.domain.priority import Priorities
+from broker.domain.publishing_rules import COPY, check_accepts
 from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, check_encoding, within
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.core import Core
@@ -21,6 +22,24 @@ from broker.store.resources import payload_schemas, topic_logs, topics
 def topic_not_found(name: str) -> BrokerError:
     """NotFound, or InvalidArgument for a name that no topic can have."""
     return not_found("Topic not found", name, "topics")
+
+
+async def existing_topic(connection: ResourceConnection, name: str) -> Topic:
+    """Raises NotFound."""
+    topic = await topics.find_topic(connection, name=name)
+    if topic is None:
+        raise topic_not_found(name)
+    return topic
+
+
+async def open_target(connection: ResourceConnection, name: str) -> Topic:
+    """A topic that messages are published on as they are.
+
+    Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
+    """
+    topic = await existing_topic(connection, name)
+    check_accepts(topic, COPY, may_wait=False)
+    return topic
 
 
 class TopicService:
