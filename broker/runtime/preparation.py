@@ -36,8 +36,8 @@ from broker.runtime.schema_checks import SchemaChecks
 from broker.runtime.shard_choice import ShardChoice
 from broker.runtime.transforms import TopicTransforms
 from broker.store.log.appending import Answers, Batches
-from broker.store.log.identities import Stored, id_seqs_of
-from broker.store.log.messages import Appended, EncodedMessages, encode_messages
+from broker.store.log.message_ids import id_seqs_of
+from broker.store.log.messages import Appended, EncodedMessages, Stored, encode_messages
 from broker.store.log.packing import Packing, Part
 from broker.telemetry.log import reason
 

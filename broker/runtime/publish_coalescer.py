@@ -37,9 +37,9 @@ from broker.runtime.retrying import retrying
 from broker.runtime.turn_counts import TurnCounts
 from broker.runtime.turns import Slot, Turns
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.identities import Stored, append_new
+from broker.store.log.identities import append_new
 from broker.store.log.known_heads import KnownHeads
-from broker.store.log.messages import Appended, EncodedMessages, append_messages, appended_each
+from broker.store.log.messages import Appended, EncodedMessages, Stored, append_messages, appended_each
 from broker.store.log.partitions import with_partitions
 from broker.telemetry.metrics.families import (
     COMMIT_MESSAGES,

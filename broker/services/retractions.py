@@ -24,7 +24,7 @@ from broker.services.permitted import AskPermission, is_permitted
 from broker.services.topics import topic_not_found
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.appending import ShardClosed, ShardFrozen, append_to_shards
-from broker.store.log.identities import id_seqs_of
+from broker.store.log.message_ids import id_seqs_of
 from broker.store.log.packing import Part
 from broker.store.log.partitions import with_partitions
 from broker.store.log.retracted import Id, name_replacement

@@ -9,8 +9,8 @@ from broker.domain.freeze import Freeze
 from broker.domain.message import NewMessage
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.identities import Stored, append_new, drop_identities_behind
-from broker.store.log.messages import Appended, EncodedMessages, Identified, encode_messages
+from broker.store.log.identities import append_new, drop_identities_behind
+from broker.store.log.messages import Appended, EncodedMessages, Identified, Stored, encode_messages
 from broker.store.log.packing import Packing
 from broker.store.log.partitions import IDENTITIES, list_partitions, make_partitions_ahead
 from broker.store.resources import topics

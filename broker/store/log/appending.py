@@ -8,10 +8,11 @@ from psycopg.errors import CheckViolation
 
 from broker.domain.timestamps import whole_milliseconds
 from broker.store.driver.hot_connection import Bound, HotConnection
-from broker.store.log.identities import Stored, append_new
+from broker.store.log.identities import append_new
 from broker.store.log.messages import (
     Appended,
     EncodedMessages,
+    Stored,
     append_statements,
     appended_each,
     is_frozen,

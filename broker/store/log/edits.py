@@ -14,7 +14,7 @@ from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.appending import ShardClosed, append_to_shards
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.discard import Discard, Done, discard, find_letters, resolving, told_of
-from broker.store.log.identities import id_seqs_of
+from broker.store.log.message_ids import id_seqs_of
 from broker.store.log.messages import EncodedMessages
 
 _OPEN_SHARD = statements.hot("open_shard")

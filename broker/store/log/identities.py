@@ -9,7 +9,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from psycopg.errors import CheckViolation
 
@@ -17,10 +16,12 @@ from broker.store.driver import statements
 from broker.store.driver.binary import OIDS, array
 from broker.store.driver.database import Connection
 from broker.store.driver.hot_connection import Bound, HotConnection
+from broker.store.log.message_ids import id_seqs_from, ranks_of
 from broker.store.log.messages import (
     Appended,
     EncodedMessages,
     ScheduledPart,
+    Stored,
     append_statements,
     is_frozen,
     schedule_statement,
@@ -43,22 +44,6 @@ _INSERT_IDENTITIES = statements.hot("insert_identities")
 _LONGEST_WINDOW = b"SELECT max((settings #>> '{extensions,deduplication,window}')::interval) FROM topics"
 _STILL_ASKED = timedelta(minutes=5)
 _LENGTH = (16).to_bytes(4)  # of a digest, before it in an array
-
-
-class Stored(NamedTuple):
-    """What became of a request some of whose messages may have been repeats.
-
-    `id_seqs`: what the id of each is made of; `sizes`: of those that were stored; `repeated`: the indexes of those
-    that were not.
-    """
-
-    id_seqs: Sequence[int]
-    sizes: Sequence[int]
-    repeated: Sequence[int] = ()
-
-    @property
-    def repeats(self) -> int:
-        return len(self.repeated)
 
 
 @dataclass(slots=True)
@@ -121,7 +106,7 @@ class _Flush:
         ranks: list[int] = []
         count = later = 0
         for request in self._requests:
-            own = zip(request.kept, _ranks(request.batch), strict=True) if request.digests else ()
+            own = zip(request.kept, ranks_of(request.batch), strict=True) if request.digests else ()
             for index, rank in own:
                 if (digest := request.digests[index]) is not None:
                     digests.append(digest)
@@ -174,31 +159,9 @@ def _count(batch: EncodedMessages) -> int:
     return batch.count + _later(batch)
 
 
-def _ranks(batch: EncodedMessages) -> Sequence[int]:
-    """Of each message: the how manieth of the sequences it has, or below 0 of the numbers of what comes later."""
-    if batch.scheduled is None:
-        return range(1, batch.count + 1)
-    later = {index: -number for number, index in enumerate(batch.scheduled.indexes, 1)}
-    at_once = iter(range(1, batch.count + 1))
-    return [later[index] if index in later else next(at_once) for index in range(_count(batch))]
-
-
 def _id_seqs(request: _Request) -> list[int]:
     """Of what is kept, once it is stored."""
-    return _id_seqs_from(request.batch, request.first_seq, request.first_id_seq)
-
-
-def id_seqs_of(batch: EncodedMessages, answer: Appended | Stored) -> Sequence[int]:
-    """What the ids of a request's messages are made of, once they are stored."""
-    if isinstance(answer, Stored):
-        return answer.id_seqs
-    return _id_seqs_from(batch, answer.first_seq, answer.first_id_seq)
-
-
-def _id_seqs_from(batch: EncodedMessages, first_seq: int, first_id_seq: int) -> list[int]:
-    if batch.scheduled is None:
-        return list(range(first_seq, first_seq + batch.count))
-    return [first_seq + rank - 1 if rank > 0 else first_id_seq - rank - 1 for rank in _ranks(batch)]
+    return id_seqs_from(request.batch, request.first_seq, request.first_id_seq)
 
 
 async def append_new(

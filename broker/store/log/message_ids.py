@@ -1,4 +1,4 @@
-"""Finds messages by what their ids are made of, and the other way round."""
+"""What the ids of messages are made of, and where in the log the message with an id is."""
 
 from collections.abc import Collection, Sequence
 
@@ -6,6 +6,7 @@ from broker.domain.message_id import FIRST_ID_SEQ
 from broker.store.driver import statements
 from broker.store.driver.by_shard import run_by_shard
 from broker.store.driver.hot_connection import HotConnection
+from broker.store.log.messages import Appended, EncodedMessages, Stored
 
 _READ_SCHEDULED_ID = statements.hot("read_scheduled_id")
 _READ_ID_SEQS = statements.hot("read_id_seqs")
@@ -41,3 +42,28 @@ async def id_seqs_at(
     asked = {"shard_ids": shard_ids, "seqs": seqs}
     rows = await run_by_shard(connection, _READ_ID_SEQS, asked)
     return {each: each[1] for each in sequences} | {(row.shard_id, row.seq): row.id_seq for row in rows}
+
+
+def id_seqs_of(batch: EncodedMessages, answer: Appended | Stored) -> Sequence[int]:
+    """What the ids of a request's messages are made of, once they are stored."""
+    if isinstance(answer, Stored):
+        return answer.id_seqs
+    return id_seqs_from(batch, answer.first_seq, answer.first_id_seq)
+
+
+def id_seqs_from(batch: EncodedMessages, first_seq: int, first_id_seq: int) -> list[int]:
+    """Return what ids are made of, from the first sequence and, of messages that come later, the first number."""
+    if batch.scheduled is None:
+        return list(range(first_seq, first_seq + batch.count))
+    return [first_seq + rank - 1 if rank > 0 else first_id_seq - rank - 1 for rank in ranks_of(batch)]
+
+
+def ranks_of(batch: EncodedMessages) -> Sequence[int]:
+    """Return the rank of each message: 1, 2, … by sequence, or -1, -2, … by number for those that come later."""
+    if batch.scheduled is None:
+        return range(1, batch.count + 1)
+    later = {index: -number for number, index in enumerate(batch.scheduled.indexes, 1)}
+    at_once = iter(range(1, batch.count + 1))
+    return [
+        later[index] if index in later else next(at_once) for index in range(batch.count + batch.scheduled.count)
+    ]

@@ -115,6 +115,22 @@ class Appended(NamedTuple):
     first_id_seq: int = 0
 
 
+class Stored(NamedTuple):
+    """What became of a request some of whose messages may have been repeats.
+
+    `id_seqs`: what the id of each is made of; `sizes`: of those that were stored; `repeated`: the indexes of those
+    that were not.
+    """
+
+    id_seqs: Sequence[int]
+    sizes: Sequence[int]
+    repeated: Sequence[int] = ()
+
+    @property
+    def repeats(self) -> int:
+        return len(self.repeated)
+
+
 def encode_messages(
     messages: Sequence[NewMessage], shared: Sequence[str] = (), ttls: Sequence[timedelta | None] | None = None
 ) -> EncodedMessages:

@@ -6,7 +6,7 @@ import pytest
 
 from broker.store.driver.statements import BEGIN
 from broker.store.log import identities
-from broker.store.log.identities import Stored
+from broker.store.log.messages import Stored
 from tests.fixtures.log import Log
 from tests.store.interleavings.steps import changed, open_transaction, until_waiting
 from tests.store.test_identities import append, id_seqs, request
