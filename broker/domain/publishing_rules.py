@@ -15,6 +15,7 @@ from broker.domain.topic import Topic
 
 # The attributes that tell subscribers which schema of its topic a message conforms to.
 SCHEMA_ATTRIBUTES = ("googclient_schemaencoding", "googclient_schemaname", "googclient_schemarevisionid")
+PUBLISH_SECONDS = 20.0  # for the schema and the transforms of a request's messages; clients wait for 60 s
 
 
 class Rule(StrEnum):

@@ -9,6 +9,7 @@ import msgspec
 from broker.domain.errors import InvalidArgument, ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
 from broker.domain.names import project_of
+from broker.domain.publishing_rules import PUBLISH_SECONDS
 from broker.domain.topic import Topic
 from broker.domain.transforms import FIELD, Transform, Transforms, check_transforms, need_a_look
 from broker.runtime.database_clock import DatabaseClock
@@ -17,7 +18,6 @@ from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import TOPIC_TRANSFORM_DROPS, TOPIC_TRANSFORM_FAILURES
 from broker.transforms.jobs import Ending, Message, Outcome
 
-PUBLISH_SECONDS = 20.0  # for the messages of a request; clients wait for 60
 _MAX_KNOWN = 1_000
 
 _encode = msgspec.json.Encoder().encode

@@ -8,12 +8,11 @@ from broker.domain.errors import BrokerError, NotFound
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_ids
 from broker.domain.names import project_of
-from broker.domain.publishing_rules import PUBLISH
+from broker.domain.publishing_rules import PUBLISH, PUBLISH_SECONDS
 from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
 from broker.runtime.preparation import Preparation, Prepared, Published, merged, published_part
 from broker.runtime.publish_coalescer import PublishCoalescer
-from broker.runtime.transforms import PUBLISH_SECONDS
 from broker.store.log.packing import Part
 from broker.telemetry.metrics.families import PUBLISH_REQUESTS
 

@@ -12,13 +12,12 @@ from broker.domain.message_id import message_id, parse_message_id
 from broker.domain.names import project_of
 from broker.domain.outcome import Outcome
 from broker.domain.publish_limits import named
-from broker.domain.publishing_rules import REPLACE
+from broker.domain.publishing_rules import PUBLISH_SECONDS, REPLACE
 from broker.domain.retraction import Retracted, check_retraction, of_another_topic
 from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.next_due import NextDue
 from broker.runtime.preparation import Preparation, Prepared, first_due_at
-from broker.runtime.transforms import PUBLISH_SECONDS
 from broker.services.hot_transactions import hot_transaction, in_hot_transaction
 from broker.services.permitted import AskPermission, is_permitted
 from broker.services.topics import topic_not_found
