@@ -8,7 +8,6 @@ from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
 
 TTL = "broker-ttl"
-OF_ITS_OWN = "time to live"  # what the journal says of a message that did not outlive its retention
 MAX_TTL = timedelta(days=31)  # as long as a topic retains messages at most
 
 

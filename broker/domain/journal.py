@@ -59,16 +59,16 @@ class Journal:
 
 DISCARDED, PURGED = "discarded", "purged"  # answers of an ACKED that an operator made
 EDITED_INTO = "edited into "  # and a message id: the answer of a message whose dead letter was edited
+TIME_TO_LIVE = "time to live"  # the answer of an EXPIRED whose message had a time to live
 
 
 class Event(StrEnum):
     """What happens to a message.  RELEASED: it was given back before it reached anybody, and the attempt does not
     count.  REPLAYED: a seek makes it to be delivered, again or after all.  EXPIRED: it was not acknowledged
-    within the retention, or its own time (the answer says which), and is not handed out any more.  REDRIVEN: it was
-    dead-lettered, and has come back.  WITHDRAWN: it was a dead letter, whose message went back to where it came
+    within the retention, or its time to live (the answer says which), and is not handed out any more.  REDRIVEN: it
+    was dead-lettered, and has come back.  WITHDRAWN: it was a dead letter, whose message went back to where it came
     from; or, its dead letter was sent to the topic that the answer names, or edited, and became a message that it
-    names.  RETRACTED: it was taken back by
-    whoever publishes, and goes out no more.
+    names.  RETRACTED: it was taken back by whoever publishes, and goes out no more.
     """
 
     HANDED_OUT = "HANDED_OUT"

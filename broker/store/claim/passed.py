@@ -12,8 +12,7 @@ from typing import Any
 from broker.domain.allocation import Source, close_runs
 from broker.domain.dead_letter import EXPIRED
 from broker.domain.delivery import MAX_MESSAGES_PER_ATTEMPT
-from broker.domain.expiry import OF_ITS_OWN
-from broker.domain.journal import BUCKET, Event, Row, ranges_of, rows_of
+from broker.domain.journal import BUCKET, TIME_TO_LIVE, Event, Row, ranges_of, rows_of
 from broker.domain.message_range import MessageRange, count_of, multirange
 from broker.domain.ordered_run import OrderedRun, Phase
 from broker.store.claim.request import MAX_BYTES, ClaimRequest
@@ -47,7 +46,7 @@ def journal_of_expired(state: TargetState) -> Iterator[Row]:
     """The journal has them whatever events it records; the forwarder writes about those that are left to it."""
     for number, messages in () if state.target.gives_up_expired else expired_of(state):
         ranges = [(each.first_seq, each.end) for each in sorted(messages)]
-        yield from rows_of(None, state.subscription_id, Event.EXPIRED, number, ranges, answer=OF_ITS_OWN)
+        yield from rows_of(None, state.subscription_id, Event.EXPIRED, number, ranges, answer=TIME_TO_LIVE)
 
 
 def give_up_expired(

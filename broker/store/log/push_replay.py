@@ -12,8 +12,18 @@ from typing import Any
 
 from broker.domain.delivery_state import BACKLOG, TAKEN, DeliveryState
 from broker.domain.errors import FailedPrecondition
-from broker.domain.expiry import OF_ITS_OWN
-from broker.domain.journal import BUCKET, DISCARDED, PURGED, PUSH, SETTLING, SPAN, UNSETTLING, Author, Event
+from broker.domain.journal import (
+    BUCKET,
+    DISCARDED,
+    PURGED,
+    PUSH,
+    SETTLING,
+    SPAN,
+    TIME_TO_LIVE,
+    UNSETTLING,
+    Author,
+    Event,
+)
 from broker.domain.log_page import LogPosition
 from broker.domain.outcome import Outcome
 from broker.domain.push_replay import Meant, Missed
@@ -109,7 +119,7 @@ async def _next(
 
 def _is_expired(meant: Meant, told: Any) -> bool:
     """Past the retention: what outlived the time that its publisher gave it is wanted no more."""
-    if told is None or told.event != Event.EXPIRED or told.answer == OF_ITS_OWN:
+    if told is None or told.event != Event.EXPIRED or told.answer == TIME_TO_LIVE:
         return False
     return bool(meant.since <= told.time <= meant.until)
 
