@@ -14,6 +14,7 @@ expired             it was past its time (domain/expiry.py), and the subscriptio
 unknown             no failure was recorded for its last attempt
 """
 
+from datetime import timedelta
 from typing import Final
 
 SOURCE_MESSAGE_ID: Final = "broker-source-message-id"  # attributes of a dead letter, beside Google's
@@ -29,6 +30,8 @@ PUSH_DIGEST: Final = "push digest"
 EXPIRED: Final = "expired"
 UNKNOWN: Final = "unknown"
 DEADLINE: Final = "deadline"  # which is written where deadlines are found to have passed: in SQL
+
+KEPT: Final = timedelta(days=7)  # a dead letter that no subscription of its topic has received
 
 
 def push_answered(status: int | None) -> str:

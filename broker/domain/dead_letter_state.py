@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from broker.domain.dead_letter import KEPT
 from broker.domain.delivery_state import BACKLOG, DeliveryState
 from broker.domain.message_id import message_id
 from broker.domain.timestamps import format_timestamp
-
-KEPT = timedelta(days=7)  # a dead letter that no subscription of its topic has received
 
 
 class Resolution(StrEnum):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from broker.domain.alerts import NO_ALERTS, Alerts, check_alerts
 from broker.domain.api_json import JsonName
-from broker.domain.dead_letter_state import KEPT
+from broker.domain.dead_letter import KEPT
 from broker.domain.durations import format_duration
 from broker.domain.errors import InvalidArgument
 from broker.domain.filter_changes import EarlierFilter, NewestFilter, filter_at

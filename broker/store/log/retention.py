@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from broker.domain.dead_letter_state import KEPT
+from broker.domain.dead_letter import KEPT
 from broker.domain.journal import Event, Row, ranges_of, rows_of
 from broker.domain.sequences import from_bits, from_multirange
 from broker.store.driver import statements
