@@ -10,7 +10,7 @@ from broker.domain.api_json import JsonName
 from broker.domain.freeze import Freeze
 from broker.domain.kept import update_kept
 from broker.domain.resource_limits import check_labels, check_retention
-from broker.domain.schema import SchemaSettings, check_settings
+from broker.domain.schema_settings import SchemaSettings, check_settings
 from broker.domain.topic_extensions import NO_EXTENSIONS, TopicExtensions, check_extensions
 from broker.domain.transforms import Transforms, check_transforms, is_at_work
 

@@ -18,7 +18,8 @@ import msgspec
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.frames import frame, unframed
-from broker.domain.schema import JSON, Compatibility, Schema
+from broker.domain.schema import JSON, Schema
+from broker.domain.schema_settings import Compatibility
 from broker.payload_schemas.compiled import CompiledSchema, compile_schema
 from broker.payload_schemas.json_schema import JsonSchema
 from broker.payload_schemas.mismatch import Mismatch

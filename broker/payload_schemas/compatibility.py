@@ -14,7 +14,8 @@ from avro.errors import AvroException
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
-from broker.domain.schema import AVRO, JSON, Compatibility, Schema
+from broker.domain.schema import AVRO, JSON, Schema
+from broker.domain.schema_settings import Compatibility
 from broker.payload_schemas.avro_definition import read_definition
 from broker.payload_schemas.json_schema import json_incompatibility
 from broker.payload_schemas.protobuf import descriptor_of

@@ -15,7 +15,8 @@ import msgspec
 
 from broker.domain.errors import InvalidArgument, NotFound, ResourceExhausted
 from broker.domain.message import NewMessage
-from broker.domain.schema import JSON, PROTOCOL_BUFFER, Compatibility, Schema, SchemaSettings, within
+from broker.domain.schema import JSON, PROTOCOL_BUFFER, Schema, within
+from broker.domain.schema_settings import Compatibility, SchemaSettings
 from broker.payload_schemas.apart import Check, Compare, Compile
 from broker.payload_schemas.compiled import CompiledSchema, compile_schema
 from broker.payload_schemas.mismatch import Mismatch, TooLarge

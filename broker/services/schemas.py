@@ -7,10 +7,8 @@ from broker.domain.errors import Aborted, AlreadyExists, BrokerError, FailedPrec
 from broker.domain.names import check_name, check_project, check_shape, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
 from broker.domain.schema import (
-    ENCODINGS,
     MAX_REVISIONS,
     MAX_SCHEMAS,
-    Compatibility,
     Schema,
     check_definition,
     check_schema,
@@ -19,6 +17,7 @@ from broker.domain.schema import (
     revision_not_found,
     split_revision,
 )
+from broker.domain.schema_settings import ENCODINGS, Compatibility
 from broker.payload_schemas.mismatch import Mismatch
 from broker.runtime.core import Core
 from broker.runtime.schema_checks import SchemaChecks

@@ -10,7 +10,8 @@ from broker.domain.names import check_name, check_project, leaf, not_found, proj
 from broker.domain.page import Page, cut_page
 from broker.domain.priority import Priorities
 from broker.domain.publishing_rules import COPY, check_accepts
-from broker.domain.schema import DELETED_SCHEMA, SchemaSettings, check_encoding, within
+from broker.domain.schema import check_encoding, within
+from broker.domain.schema_settings import DELETED_SCHEMA, SchemaSettings
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 from broker.runtime.core import Core
 from broker.runtime.transforms import TransformChecks

@@ -9,7 +9,8 @@ import pytest
 
 from broker.domain.errors import ResourceExhausted, Unavailable
 from broker.domain.message import NewMessage
-from broker.domain.schema import Schema, SchemaSettings
+from broker.domain.schema import Schema
+from broker.domain.schema_settings import SchemaSettings
 from broker.payload_schemas.apart import Answer, Check
 from broker.payload_schemas.json_schema import JsonSchema
 from broker.runtime.dead_letter_news import DeadLetterNews

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from broker.domain.api_json import Field, fields_of, has_fields
 from broker.domain.durations import Duration, format_duration
 from broker.domain.push_config import PushOptions, SealedSecret
-from broker.domain.schema import SchemaSettings
+from broker.domain.schema_settings import SchemaSettings
 from broker.domain.subscription import Extensions, Subscription
 from broker.domain.topic import Topic
 from broker.domain.topic_extensions import TopicExtensions

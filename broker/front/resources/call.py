@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from broker.access.policies.authorizer import Required
 from broker.domain.caller import ANONYMOUS, Caller
-from broker.domain.schema import NO_OPTIONS, SchemaOptions
+from broker.domain.schema_settings import NO_OPTIONS, SchemaOptions
 from broker.domain.subscription import Extensions
 from broker.front.generated import messages
 from broker.services.services import Services

@@ -3,7 +3,8 @@
 from typing import Any
 
 from broker.domain.names import random_name
-from broker.domain.schema import Schema, SchemaOptions, SchemaSettings
+from broker.domain.schema import Schema
+from broker.domain.schema_settings import SchemaOptions, SchemaSettings
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.requests import page_of, project_name

@@ -10,7 +10,8 @@ import msgspec
 from broker.domain.api_json import body_type, from_json, to_json
 from broker.domain.push_config import fingerprint
 from broker.domain.replay import Replay
-from broker.domain.schema import JSON, Compatibility, Schema, SchemaOptions
+from broker.domain.schema import JSON, Schema
+from broker.domain.schema_settings import Compatibility, SchemaOptions
 from broker.domain.snapshot import Snapshot
 from broker.domain.subscription import NO_EXTENSIONS, Extensions, Subscription
 from broker.domain.timestamps import format_timestamp

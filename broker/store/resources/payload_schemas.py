@@ -7,7 +7,8 @@ from sqlalchemy import ARRAY, Row, Select, Text, and_, any_, delete, func, inser
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from broker.domain.page import Page
-from broker.domain.schema import Compatibility, Schema
+from broker.domain.schema import Schema
+from broker.domain.schema_settings import Compatibility
 from broker.store.driver.database import ResourceConnection
 from broker.store.resources.page_bytes import bytes_of, cut_to_bytes
 from broker.store.schema.tables import payload_schema_revisions, payload_schemas, topics

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.freeze import Freeze
 from broker.domain.page import Page
-from broker.domain.schema import DELETED_SCHEMA, SchemaSettings
+from broker.domain.schema_settings import DELETED_SCHEMA, SchemaSettings
 from broker.domain.topic import DELETED_TOPIC, Topic
 from broker.store.driver.database import driver_of
 from broker.store.log.in_doubt import wait_until_heard
