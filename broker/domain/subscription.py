@@ -15,7 +15,7 @@ from broker.domain.journal import Journal, check_journal
 from broker.domain.kept import check_kept, update_kept
 from broker.domain.names import check_name, check_shape
 from broker.domain.pause import Pause, is_of_endpoint
-from broker.domain.priority import Priorities
+from broker.domain.priorities import Priorities
 from broker.domain.push_config import GOOGLES_OPTIONS, PULL, PushConfig, PushOptions
 from broker.domain.push_limits import check_push
 from broker.domain.resource_limits import check_ack_deadline, check_labels, check_retention

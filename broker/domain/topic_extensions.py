@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 from broker.domain.deduplication import Deduplication
 from broker.domain.errors import InvalidArgument
-from broker.domain.priority import Priorities, check_priorities
+from broker.domain.priorities import Priorities, check_priorities
 
 MAX_SHARDS = 256  # as of the setting shards_per_topic
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from broker.domain.priority import MAX_LEVELS, Priorities
+from broker.domain.priorities import MAX_LEVELS, Priorities
 from broker.domain.subscription import Subscription
 from broker.store.claim.request import Quiet, Rest
 from broker.store.claim.waiting import read_waiting_since

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from broker.domain.allocation import RETRY_SPACING
 from broker.domain.errors import Aborted, Unavailable
 from broker.domain.names import project_of
-from broker.domain.priority import MAX_LEVELS
+from broker.domain.priorities import MAX_LEVELS
 from broker.domain.subscription import Subscription
 from broker.runtime.claim_levels import AllLevels, Levels, read_ages
 from broker.runtime.consumer import Answer, Consumer

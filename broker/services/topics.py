@@ -8,7 +8,7 @@ from broker.domain.field_mask import Update, check_field_mask
 from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
-from broker.domain.priority import Priorities
+from broker.domain.priorities import Priorities
 from broker.domain.publishing_rules import COPY, check_accepts
 from broker.domain.schema import check_encoding, within
 from broker.domain.schema_settings import DELETED_SCHEMA, SchemaSettings

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import make_url
 
-from broker.domain.priority import Priorities
+from broker.domain.priorities import Priorities
 from broker.domain.topic import Topic
 from broker.domain.topic_extensions import TopicExtensions
 from broker.store.driver.database import Database

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.domain.delivery import Delivery
-from broker.domain.priority import MAX_LEVELS, MIN_AGE, Priorities
+from broker.domain.priorities import MAX_LEVELS, MIN_AGE, Priorities
 from broker.domain.subscription import Subscription
 from broker.runtime import claim_scheduler
 from broker.runtime.claim_levels import Levels

@@ -12,7 +12,8 @@ from broker.domain.deduplication import Deduplication, identities
 from broker.domain.errors import BrokerError
 from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
-from broker.domain.priority import Priorities, levels_of
+from broker.domain.priorities import Priorities
+from broker.domain.priority import levels_of
 from broker.domain.topic_extensions import TopicExtensions
 from broker.store.resources import topics
 from tests.fixtures.application import Application, publish

@@ -7,7 +7,8 @@ import pytest
 
 from broker.domain.errors import InvalidArgument
 from broker.domain.message import NewMessage
-from broker.domain.priority import MAX_LEVELS, Priorities, check_priorities, level_of, levels_of
+from broker.domain.priorities import MAX_LEVELS, Priorities, check_priorities
+from broker.domain.priority import level_of, levels_of
 from broker.runtime.claim_levels import Levels
 from broker.store.claim.request import More, Quiet
 

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Label, Text, cast, func, insert, select, t
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.domain.api_json import from_json
-from broker.domain.priority import Priorities
+from broker.domain.priorities import Priorities
 from broker.domain.timestamps import whole_milliseconds
 from broker.store.driver.database import driver_of, engine_of
 from broker.store.engine.spreading import draw_shard_ids
