@@ -11,7 +11,6 @@ from itertools import groupby
 from math import inf
 from typing import NamedTuple
 
-from broker.domain.deduplication import identities
 from broker.domain.delay import due_times
 from broker.domain.errors import (
     BrokerError,
@@ -25,6 +24,7 @@ from broker.domain.errors import (
 from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
 from broker.domain.message_id import message_id
+from broker.domain.message_identity import identities
 from broker.domain.names import project_of
 from broker.domain.priority import level_of, levels_of
 from broker.domain.publish_limits import check_messages, check_request_size

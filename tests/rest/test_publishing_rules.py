@@ -19,9 +19,10 @@ import pytest
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
 from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.domain.deduplication import Deduplication, identities
+from broker.domain.deduplication import Deduplication
 from broker.domain.errors import QuotaExceeded
 from broker.domain.message import NewMessage
+from broker.domain.message_identity import identities
 from broker.domain.publishing_rules import RULES, Rule, Rules
 from tests.fixtures.application import Application
 from tests.fixtures.broker import Json, Rest, eventually, message, repository

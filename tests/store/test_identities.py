@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from broker.domain.deduplication import Deduplication, identities
+from broker.domain.deduplication import Deduplication
 from broker.domain.freeze import Freeze
 from broker.domain.message import NewMessage
 from broker.domain.message_id import FIRST_ID_SEQ
+from broker.domain.message_identity import identities
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.identities import append_new, drop_identities_behind
 from broker.store.log.messages import Appended, EncodedMessages, Identified, Stored, encode_messages

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from psycopg import errors
 
-from broker.domain.deduplication import Deduplication, identities
+from broker.domain.deduplication import Deduplication
 from broker.domain.errors import BrokerError
 from broker.domain.expiry import times_to_live
 from broker.domain.message import NewMessage
+from broker.domain.message_identity import identities
 from broker.domain.priorities import Priorities
 from broker.domain.priority import levels_of
 from broker.domain.topic_extensions import TopicExtensions

@@ -637,7 +637,7 @@ scheduled_ids = Table(
     Index("scheduled_ids_gone_idx", "gone_at", postgresql_where=text("gone_at IS NOT NULL")),
 )
 
-# `digest` of a message's identity (domain/deduplication.py), and what its id is made of.  One may have several
+# `digest` of a message's identity (domain/message_identity.py), and what its id is made of.  One may have several
 # rows: the newest counts.  Partitions go as a whole when no topic's window reaches back so far.
 message_identities = Table(
     "message_identities",

@@ -1,5 +1,5 @@
 -- Raises an error unless time to live, priority and deduplication id are as domain/expiry.py, domain/priority.py
--- and domain/deduplication.py define them: once the transaction has committed nobody is left to report an error
+-- and domain/message_identity.py define them: once the transaction has committed nobody is left to report an error
 -- to.
 CREATE OR REPLACE FUNCTION check_staged_wishes(
     of_attributes jsonb, of_key text, expires boolean, levels integer, is_deduplicated boolean
