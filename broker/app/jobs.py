@@ -4,7 +4,7 @@ from broker.app.config import AppConfig
 from broker.app.guard import Guard
 from broker.app.messages import Messages
 from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
-from broker.domain.operation import Verb
+from broker.domain.operation_verb import Verb
 from broker.runtime.ack_relay import AckRelay
 from broker.runtime.core import Core
 from broker.runtime.figures import Figures

@@ -12,27 +12,13 @@ from enum import StrEnum
 from typing import Any
 
 from broker.domain.errors import InvalidArgument
+from broker.domain.operation_verb import Verb
 
 MAX_STEP = 500  # messages: a step is one transaction, and others wait for what it locks
 MAX_RATE = 1_000_000.0  # messages a second
 MAX_TOLD = 100  # messages that an operation names of those that it has left alone
 _CATCHING_UP = timedelta(seconds=1)  # a step that came late, or took long, makes up for so much
 _STEPS_A_SECOND = 10.0  # about, of one whose rate is limited
-
-
-class Verb(StrEnum):
-    """What is done."""
-
-    REDRIVE = "redrive"
-    COPY = "copy"
-    PURGE = "purge"
-    RECOVER = "recover"
-    REPLAY_MISSING = "replayMissing"
-
-
-def known_verb(text: str) -> Verb | str:
-    """As it is stored; a newer broker, which started the operation, may know more of them."""
-    return next((verb for verb in Verb if verb == text), text)
 
 
 class OperationState(StrEnum):

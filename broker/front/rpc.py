@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.domain.operation import Verb
+from broker.domain.operation_verb import Verb
 from broker.front.permissions import Needs
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.domain.operation import Verb
+from broker.domain.operation_verb import Verb
 from broker.front.generated.messages import full_name
 from broker.front.grpc.handlers import acknowledge as grpc_acknowledge
 from broker.front.grpc.handlers import health, reflection

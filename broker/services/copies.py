@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from broker.domain.copying import CopyOptions, Meant, check_copy, meant_json
-from broker.domain.operation import Operation, Verb, check_rate
+from broker.domain.operation import Operation, check_rate
+from broker.domain.operation_verb import Verb
 from broker.domain.timestamps import END_OF_TIME
 from broker.filtering.changes import compiled
 from broker.runtime.database_clock import DatabaseClock

@@ -9,7 +9,8 @@ from typing import Any
 
 from broker.domain.errors import FailedPrecondition, InvalidArgument, NotFound, QuotaExceeded
 from broker.domain.names import check_project, leaf, project_of
-from broker.domain.operation import Operation, Verb
+from broker.domain.operation import Operation
+from broker.domain.operation_verb import Verb
 from broker.domain.page import Page, cut_page
 from broker.runtime.core import Core
 from broker.runtime.operation_news import OperationNews

@@ -7,7 +7,8 @@ from typing import Any
 
 from broker.domain.copying import progress_json
 from broker.domain.log_walk import LogWalk
-from broker.domain.operation import Operation, Verb, check_rate
+from broker.domain.operation import Operation, check_rate
+from broker.domain.operation_verb import Verb
 from broker.domain.outcome import Outcome
 from broker.domain.purging import PurgeOptions
 from broker.domain.timestamps import END_OF_TIME

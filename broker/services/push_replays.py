@@ -6,7 +6,8 @@ from datetime import datetime
 from broker.domain.errors import FailedPrecondition, InvalidArgument
 from broker.domain.log_walk import LogWalk
 from broker.domain.names import leaf
-from broker.domain.operation import Operation, Verb, check_rate
+from broker.domain.operation import Operation, check_rate
+from broker.domain.operation_verb import Verb
 from broker.domain.push_replay import Meant, Missed, MissingOptions, RecoverOptions, is_of_push, needed
 from broker.domain.redrive import Chosen, RedriveOptions
 from broker.domain.subscription import Subscription

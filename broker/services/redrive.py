@@ -7,7 +7,8 @@ from typing import Any
 from broker.domain.errors import FailedPrecondition
 from broker.domain.message_id import FIRST_ID_SEQ
 from broker.domain.names import leaf
-from broker.domain.operation import Operation, Verb, check_rate
+from broker.domain.operation import Operation, check_rate
+from broker.domain.operation_verb import Verb
 from broker.domain.outcome import Outcome
 from broker.domain.redrive import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
 from broker.domain.subscription import Subscription

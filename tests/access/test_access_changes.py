@@ -12,7 +12,8 @@ from psycopg import sql
 
 from broker.access.version import AccessVersion
 from broker.domain.access_changes import AccessChanges, Versions
-from broker.domain.operation import Operation, Verb
+from broker.domain.operation import Operation
+from broker.domain.operation_verb import Verb
 from broker.domain.policy import ABOVE_PROJECTS
 from broker.store.access import version as store
 from broker.store.access.version import raise_access_version, read_changes

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.domain.operation import Verb
+from broker.domain.operation_verb import Verb
 from broker.front.grpc.methods import Grpc
 from broker.front.permissions import CONSUME
 from broker.front.rest.routes import Rest

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from broker.cli.client.operations import in_words
-from broker.domain.operation import MAX_STEP, Operation, Verb, next_step_at, step_size
+from broker.domain.operation import MAX_STEP, Operation, next_step_at, step_size
+from broker.domain.operation_verb import Verb
 
 START = datetime(2026, 11, 26, 12, tzinfo=UTC)
 

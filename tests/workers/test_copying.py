@@ -11,7 +11,8 @@ import pytest
 from broker.domain.copying import Meant, meant_json
 from broker.domain.errors import Aborted, Unavailable
 from broker.domain.message import NewMessage
-from broker.domain.operation import Operation, Verb
+from broker.domain.operation import Operation
+from broker.domain.operation_verb import Verb
 from broker.domain.quota import NO_QUOTAS, ProjectQuotas
 from broker.domain.timestamps import END_OF_TIME, EVER
 from broker.runtime.core import Core

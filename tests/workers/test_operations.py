@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from broker.domain.errors import FailedPrecondition, Unavailable
-from broker.domain.operation import Operation, Step, Verb
+from broker.domain.operation import Operation, Step
+from broker.domain.operation_verb import Verb
 from broker.domain.page import Page
 from broker.domain.redrive import to_json
 from broker.runtime.core import Core

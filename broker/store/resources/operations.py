@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import delete, func, insert, select, update
 
-from broker.domain.operation import Operation, Step, Verb, added, known_verb, next_step_at
+from broker.domain.operation import Operation, Step, added, next_step_at
+from broker.domain.operation_verb import Verb, known_verb
 from broker.domain.page import Page
 from broker.store.driver import statements
 from broker.store.driver.database import Connection, ResourceConnection

@@ -14,7 +14,8 @@ from datetime import timedelta
 from typing import Protocol
 
 from broker.domain.errors import Aborted, BrokerError, Unavailable
-from broker.domain.operation import Operation, Step, Verb
+from broker.domain.operation import Operation, Step
+from broker.domain.operation_verb import Verb
 from broker.runtime.core import Core
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.driver.statements import COMMIT

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 
-from broker.domain.operation import Operation, Verb
+from broker.domain.operation import Operation
+from broker.domain.operation_verb import Verb
 from broker.domain.page import Page
 from broker.store.driver import statements
 from broker.store.log import imports

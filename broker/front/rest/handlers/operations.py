@@ -8,7 +8,8 @@ import msgspec
 
 from broker.domain.errors import FailedPrecondition, PermissionDenied
 from broker.domain.names import leaf
-from broker.domain.operation import Operation, OperationState, Verb
+from broker.domain.operation import Operation, OperationState
+from broker.domain.operation_verb import Verb
 from broker.domain.page import parse_page
 from broker.domain.redrive import RedriveOptions
 from broker.domain.timestamps import format_timestamp
