@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 
 from broker.domain.errors import BrokerError, NotFound, PermissionDenied
-from broker.domain.event import LAGS, STATES, Found, Kind, Subject, compare, event_message, storage_subject
+from broker.domain.event import Found, Kind, Subject
+from broker.domain.event_detection import LAGS, STATES, compare, event_message, storage_subject
 from broker.domain.lag_alerts import lags_to_tell
 from broker.domain.names import leaf, project_of
 from broker.domain.publishing_rules import EVENT

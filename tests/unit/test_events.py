@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.domain.event import QUIET, Found, Kind, Look, Subject, Told, compare, event_json, event_message
+from broker.domain.event import Found, Kind, Subject
+from broker.domain.event_detection import QUIET, Look, Told, compare, event_json, event_message
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
 LOOK = timedelta(seconds=5)

@@ -8,7 +8,8 @@ from sqlalchemy import delete, exists, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from broker.domain.endpoint_failure import push_failures_to_tell
-from broker.domain.event import Event, Found, Kind, Subject, Told, event_json
+from broker.domain.event import Event, Found, Kind, Subject
+from broker.domain.event_detection import Told, event_json
 from broker.domain.expiration import NOTICE
 from broker.store.driver import statements
 from broker.store.driver.database import ResourceConnection

@@ -258,7 +258,7 @@ project_settings = Table(
     Column("dead_letters_until", DateTime(timezone=True), nullable=False),
 )
 
-# What is so just now, and was told of (domain/event.py).
+# What is so just now, and was told of (domain/event_detection.py).
 event_conditions = Table(
     "event_conditions",
     metadata,
