@@ -48,6 +48,10 @@ class AttemptName(msgspec.Struct, frozen=True, gc=False):
     ordered: bool = False
 
 
+# Messages by what their ack ids name: of each attempt their ordinals, from 0.
+MessageNames = dict[AttemptName, set[int]]
+
+
 def attempt_name(subscription_id: int, delivery: Delivery) -> AttemptName:
     """The name of the attempt that a delivery was made under."""
     count = len(delivery.messages) + delivery.returned

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from broker.domain.ack_id import AttemptName
+from broker.domain.ack_id import AttemptName, MessageNames
+from broker.domain.deadline_change import AttemptStatus
 from broker.domain.journal import Told
 from broker.domain.retry_policy import RetryPolicy
-from broker.store.log.delivery_attempts import AttemptStatus, MessageNames
 
 # Who asked for acks: of each attempt the ordinals that each asked for.
 ToldAcks = dict[AttemptName, list[tuple[set[int], Told]]]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from broker.domain.ack_id import AttemptName
+from broker.domain.ack_id import AttemptName, MessageNames
 from broker.domain.errors import Aborted, BrokerError, Unavailable
 from broker.domain.fair_stock import FairStock
 from broker.domain.journal import UNKNOWN, Told
@@ -31,7 +31,6 @@ from broker.runtime.retrying import retrying
 from broker.runtime.subscription_activity import SubscriptionActivity
 from broker.runtime.turn_counts import TurnCounts
 from broker.runtime.turns import Slot, Turns
-from broker.store.log.delivery_attempts import MessageNames
 
 MAX_WAITING_IDS = 1_000_000  # about 100 MB, and some seconds to write
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer

@@ -12,7 +12,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.domain.ack_id import AttemptName
+from broker.domain.ack_id import AttemptName, MessageNames
+from broker.domain.deadline_change import DeadlineChange
 from broker.runtime.ack_batch import Batch, NewDeadline, RefusedAcks
 from broker.runtime.core import Core
 from broker.runtime.delivery_counts import DeliveryCounts
@@ -22,8 +23,6 @@ from broker.store.driver.database import Hot
 from broker.store.driver.hot_connection import HotConnection
 from broker.store.log.delivery_attempts import (
     AckedRow,
-    DeadlineChange,
-    MessageNames,
     acknowledge,
     acknowledge_exactly_once,
     acknowledge_in_order,

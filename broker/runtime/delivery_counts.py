@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence, Set
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from broker.domain.ack_id import AttemptName
+from broker.domain.ack_id import AttemptName, MessageNames
+from broker.domain.deadline_change import DeadlineChange
 from broker.domain.delivery import Delivery
 from broker.domain.message_id import id_of
 from broker.store.log.attempt_ids import handed_out_microseconds, microseconds
-from broker.store.log.delivery_attempts import AckedInOrder, DeadlineChange, MessageNames
+from broker.store.log.delivery_attempts import AckedInOrder
 from broker.telemetry.metrics.counters import Counters
 from broker.telemetry.metrics.families import ACK_LATENCY, ACKED, DELIVERY_LAG, NACKED, SENT
 

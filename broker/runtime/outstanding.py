@@ -12,12 +12,12 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
 
-from broker.domain.ack_id import AttemptName, attempt_name
+from broker.domain.ack_id import AttemptName, MessageNames, attempt_name
 from broker.domain.delivery import Delivery
 from broker.domain.flow_control import FlowControl
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
-from broker.store.log.delivery_attempts import MessageNames, read_open_attempts
+from broker.store.log.delivery_attempts import read_open_attempts
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two looks of a stream that stays full
 MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back

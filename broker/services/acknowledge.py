@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from broker.domain.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.domain.dead_letter import NACK, REJECT
+from broker.domain.deadline_change import AttemptStatus
 from broker.domain.errors import FailedPrecondition, InvalidArgument, Unavailable
 from broker.domain.journal import NOBODY, Author, Told
 from broker.domain.names import leaf, project_of
@@ -17,7 +18,6 @@ from broker.runtime.ack_batch import NewDeadline, RefusedAcks
 from broker.runtime.ack_coalescer import AckCoalescer
 from broker.runtime.core import Core
 from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.store.log.delivery_attempts import AttemptStatus
 from broker.telemetry.spent import spending
 
 

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from broker.domain.ack_id import MessageNames
 from broker.domain.delivery import Delivery, StoredMessage
 from broker.domain.flow_control import UNCOUNTED, FlowControl
 from broker.runtime.database_clock import DatabaseClock
 from broker.runtime.outstanding import MAX_LEFT, Outstanding, Window
-from broker.store.log.delivery_attempts import MessageNames
 from tests.fixtures.log import Log
 
 

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from broker.domain.deadline_change import AttemptStatus, DeadlineChange
 from broker.domain.delivery import Delivery, DeliveryRequest
 from broker.domain.journal import NOBODY
 from broker.domain.log_walk import LogWalk
@@ -35,13 +36,7 @@ from broker.store.claim.claim import claim_at_any_node
 from broker.store.claim.request import ClaimRequest, More
 from broker.store.driver.database import Database
 from broker.store.log.dead_letters import forward_dead_letters
-from broker.store.log.delivery_attempts import (
-    AttemptStatus,
-    DeadlineChange,
-    acknowledge_in_order,
-    modify_ack_deadline,
-    modify_ordered_deadline,
-)
+from broker.store.log.delivery_attempts import acknowledge_in_order, modify_ack_deadline, modify_ordered_deadline
 from broker.store.log.discard import Discard, discard
 from broker.store.log.messages import append_messages, encode_messages
 from broker.store.log.purging import PurgeStep, purge_matching

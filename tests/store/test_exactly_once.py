@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Any
 
+from broker.domain.deadline_change import DeadlineChange
 from broker.domain.delivery import Delivery
-from broker.store.log.delivery_attempts import DeadlineChange, acknowledge_exactly_once, modify_ack_deadline
+from broker.store.log.delivery_attempts import acknowledge_exactly_once, modify_ack_deadline
 from broker.store.log.retention import delete_unwanted
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from broker.domain.deadline_change import DeadlineChange
 from broker.domain.delivery import Delivery
-from broker.store.log.delivery_attempts import DeadlineChange, modify_ack_deadline, modify_ordered_deadline
+from broker.store.log.delivery_attempts import modify_ack_deadline, modify_ordered_deadline
 from tests.fixtures.log import Log
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from broker.domain.deadline_change import DeadlineChange
 from broker.domain.delivery import Delivery
 from broker.domain.retry_policy import RetryPolicy
-from broker.store.log.delivery_attempts import DeadlineChange, modify_ack_deadline, modify_ordered_deadline
+from broker.store.log.delivery_attempts import modify_ack_deadline, modify_ordered_deadline
 from tests.fixtures.log import Log
 
 _SECONDS = [0.0, 0.001, 0.25, 1.0, 1.5, 7.0, 10.0, 33.333, 599.999, 600.0]

@@ -7,11 +7,10 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
-from broker.domain.ack_id import AttemptName
-from broker.domain.journal import Told
-from broker.domain.retry_policy import RetryPolicy
+from broker.domain.ack_id import AttemptName, MessageNames
+from broker.domain.deadline_change import DeadlineChange
 from broker.domain.sequences import from_bits, multirange_of, to_bits
 from broker.store.driver import statements
 from broker.store.driver.hot_connection import Bound, HotConnection
@@ -27,34 +26,7 @@ _MERGE_PARTS = statements.hot("merge_parts")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 _READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
 
-
 MOST_WHOLE = 2  # attempts, from which on one statement for all is cheaper where shards lie on nodes
-
-AttemptStatus = Literal["delivering", "nacked", "exhausted", "released"]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlineChange:
-    """New `next_delivery_at` for some messages of an attempt.
-
-    `status`: "delivering" moves the ack deadline, "nacked" is a nack (a retry policy delays it from there on), and
-    "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody:
-    the attempt does not count.  `failure` is how the attempt has failed (domain/dead_letter.py), if it has.
-    `told`: it is written in the journal, so.
-    """
-
-    attempt: AttemptName
-    ordinals: frozenset[int]
-    next_delivery_at: datetime
-    status: AttemptStatus = "delivering"
-    retry_policy: RetryPolicy | None = None
-    exactly_once: bool = False
-    failure: str | None = None
-    told: Told | None = None
-
-
-# Messages by what their ack ids name: of each attempt their ordinals, from 0.
-MessageNames = dict[AttemptName, set[int]]
 
 # What a statement has acknowledged of a row, for the record of deliveries: subscription, attempt, the bits that it
 # cleared, the row's sequences, its attempt number and, where it holds an ordering key, those of its messages.

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
-from broker.domain.ack_id import AttemptName
+from broker.domain.ack_id import AttemptName, MessageNames
+from broker.domain.deadline_change import DeadlineChange
 from broker.domain.journal import DEFAULT_RETENTION, MAX_ROWS, Event, Row, Told, ranges_of, rows_of
 from broker.domain.sequences import from_bits, from_multirange
 from broker.store.driver import statements
@@ -21,7 +22,6 @@ from broker.store.driver.hot_connection import Bound, HotConnection
 from broker.store.driver.statements import BEGIN, COMMIT
 from broker.store.engine.engine import find_engine
 from broker.store.log.deleting import run_in_batches
-from broker.store.log.delivery_attempts import DeadlineChange, MessageNames
 from broker.store.log.due_attempt import attempt_numbers
 
 _INSERT_JOURNAL = statements.hot("insert_journal")

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from broker.domain.ack_id import attempt_name
+from broker.domain.deadline_change import DeadlineChange
 from broker.domain.delivery import Delivery
 from broker.domain.retry_policy import RetryPolicy
 from broker.store.claim import claim as claims
 from broker.store.claim import due, write
 from broker.store.claim.request import Gone, Locked, More, Quiet
-from broker.store.log.delivery_attempts import DeadlineChange, modify_ack_deadline
+from broker.store.log.delivery_attempts import modify_ack_deadline
 from broker.store.resources import subscriptions
 from tests.fixtures.log import ACK_DEADLINE, SECOND, texts
 from tests.fixtures.push_log import One, PushLog, contents
