@@ -58,6 +58,7 @@ from broker.front.rest.handlers import (
     push_replays,
     pushes,
     quotas,
+    redrives,
     resends,
     resets,
     retractions,
@@ -641,7 +642,7 @@ RPCS: Sequence[Row] = [
     Row(
         name="Redrive", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=Verb.REDRIVE,
         needs=CONSUME,  # touches only the subscriptions of the dead-letter topic that the caller may consume
-        rest=[Rest("POST", f"{SUBSCRIPTION}:redrive", "Redrive", operations.redrive, ())],
+        rest=[Rest("POST", f"{SUBSCRIPTION}:redrive", "Redrive", redrives.redrive, ())],
         grpc=[],
     ),
     Row(

@@ -7,7 +7,8 @@ from broker.front.rest.call import Call
 from broker.front.rest.codec.requests import decode_request
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.scalars import parse_timestamp
-from broker.front.rest.handlers.operations import operation_json, plan_json, validated
+from broker.front.rest.handlers.operations import operation_json, validated
+from broker.front.rest.handlers.redrives import plan_json
 
 
 async def recover(call: Call) -> bytes:
