@@ -55,6 +55,7 @@ from broker.front.rest.handlers import (
     positions,
     publish,
     pull,
+    purges,
     push_replays,
     pushes,
     quotas,
@@ -234,7 +235,7 @@ RPCS: Sequence[Row] = [
     Row(
         name="PurgeTopic", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
         needs=Needs(Need("pubsub.topics.delete")),  # only the name of the topic is left
-        rest=[Rest("POST", f"{TOPIC}:purge", "PurgeTopic", seeks.purge_topic, ())],
+        rest=[Rest("POST", f"{TOPIC}:purge", "PurgeTopic", purges.purge_topic, ())],
         grpc=[],
     ),
     Row(
@@ -507,7 +508,7 @@ RPCS: Sequence[Row] = [
     Row(
         name="PurgeSubscription", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=Verb.PURGE,
         needs=CONSUME,  # as a seek
-        rest=[Rest("POST", f"{SUBSCRIPTION}:purge", "PurgeSubscription", seeks.purge_subscription, ())],
+        rest=[Rest("POST", f"{SUBSCRIPTION}:purge", "PurgeSubscription", purges.purge_subscription, ())],
         grpc=[],
     ),
     Row(

@@ -1,4 +1,4 @@
-"""Previewing and undoing seeks, and purging; extensions."""
+"""Previewing and undoing seeks; extensions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,14 +6,12 @@ from typing import Any
 import msgspec
 
 from broker.domain.preview import Preview
-from broker.domain.purging import PurgeOptions, check_purge
 from broker.front import permissions
 from broker.front.generated import messages
 from broker.front.rest.call import Call
 from broker.front.rest.codec.requests import convert_json, decode_request
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.codec.scalars import parse_timestamp
-from broker.front.rest.handlers.operations import operation_json, validated
 from broker.front.rest.handlers.positions import replay_json
 from broker.services.seeks import Target
 
@@ -28,26 +26,6 @@ async def preview_seek(call: Call) -> bytes:
 
 async def undo_seek(call: Call) -> bytes:
     return encode_resource(replay_json(await call.services.acting.seeks.undo(call.name, by=call.caller.member)))
-
-
-async def purge_subscription(call: Call) -> bytes:
-    options = decode_purge(call.body)
-    check_purge(options)
-    if options.filter:
-        operation = await call.services.acting.purges.purge_matching(
-            call.name, options, started_by=call.caller.member
-        )
-        body = operation_json(operation)
-        return encode_resource(validated(body) if options.validate_only else body)
-    purged = await call.services.acting.seeks.purge(
-        call.name, before=options.before, undoable=options.undoable, by=call.caller.member
-    )
-    return encode_resource({"undoSnapshot": purged.undo_snapshot} if options.undoable else {})
-
-
-async def purge_topic(call: Call) -> bytes:
-    await call.services.acting.purges.purge_topic(call.name, by=call.caller.member)
-    return encode_resource({})
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -66,16 +44,7 @@ class PreviewSeekRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=T
     undoable: bool = False  # of the seek; it changes nothing here
 
 
-class PurgeSubscriptionRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    before: str | None = None
-    undoable: bool = False
-    filter: str = ""
-    max_messages_per_second: float | None = None
-    validate_only: bool = False
-
-
 _preview = msgspec.json.Decoder(PreviewSeekRequest)
-_purge = msgspec.json.Decoder(PurgeSubscriptionRequest)
 
 
 def decode_undoable(beside: Mapping[str, Any]) -> bool:
@@ -100,15 +69,3 @@ def preview_json(preview: Preview) -> dict[str, Any]:
     if preview.maybe_gone:
         body["maybeGoneMessages"] = preview.maybe_gone
     return body | ({"estimated": True} if preview.is_estimated else {})
-
-
-def decode_purge(body: bytes) -> PurgeOptions:
-    """Raises InvalidArgument."""
-    request = decode_request(_purge, body)
-    return PurgeOptions(
-        before=None if request.before is None else parse_timestamp(request.before, "before"),
-        undoable=request.undoable,
-        filter=request.filter,
-        max_rate=request.max_messages_per_second,
-        validate_only=request.validate_only,
-    )
