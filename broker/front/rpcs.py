@@ -49,6 +49,7 @@ from broker.front.rest.handlers import (
     filter_changes,
     filters,
     freezes,
+    journal_tail,
     lag,
     operations,
     pauses,
@@ -567,7 +568,9 @@ RPCS: Sequence[Row] = [
     Row(
         name="TailSubscription", kind=Kind.WAITING, size=Size.REQUEST, audit=Audit.USE, starts=None,
         needs=GET_SUBSCRIPTION,  # shows no message bodies
-        rest=[Rest("GET", f"{SUBSCRIPTION}:tail", "TailSubscription", tail.tail_subscription, ("startTime",))],
+        rest=[
+            Rest("GET", f"{SUBSCRIPTION}:tail", "TailSubscription", journal_tail.tail_subscription, ("startTime",)),
+        ],
         grpc=[],
     ),
     Row(

@@ -4,14 +4,21 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
 
+from broker.domain.errors import BrokerError
 from broker.front.rest.call import Call
+from broker.front.rest.errors import encode_error
 from broker.port.http1.exchange import Exchange
+from broker.telemetry.spent import spending
+
+T = TypeVar("T")
 
 READ_SECONDS = 30.0  # within which a reader takes what was written, but for the last 64 KB
 _HEAD = b"content-type: %b\r\ncache-control: no-store\r\nx-accel-buffering: no\r\n"
+
+ALIVE = b": alive\n\n"  # a comment, which shows that the stream is open
 
 
 class EventStream:
@@ -53,3 +60,32 @@ async def while_there(exchange: Exchange, work: Coroutine[Any, Any, None]) -> No
         await asyncio.gather(doing, gone, return_exceptions=True)
     if not doing.cancelled():
         doing.result()
+
+
+async def stream_events(call: Call, news: AsyncIterator[T], encode: Callable[[T], bytes]) -> bytes:
+    """Answer a call with the events that `encode` makes of each piece of `news`.
+
+    Ends when the caller goes, does not read, or may not read any more (the gate has answered for it then).
+    """
+    stream = EventStream(call)
+    stream.begin()
+    if await stream.send(ALIVE):
+        with spending("messages"):
+            await while_there(call.exchange, _send(stream, news, encode))
+    stream.end()
+    return b""
+
+
+async def _send(stream: EventStream, all_news: AsyncIterator[T], encode: Callable[[T], bytes]) -> None:
+    try:
+        async for news in all_news:
+            if not await stream.send(encode(news)):
+                return
+    except BrokerError as error:
+        await stream.send(_encode_failure(error))
+
+
+def _encode_failure(error: BrokerError) -> bytes:
+    """An `error` event, with the body that a call has for it."""
+    _, body, _ = encode_error(error)
+    return b"event: error\ndata: %b\n\n" % b"".join(body.splitlines())

@@ -15,7 +15,6 @@ from broker.domain.delivery_report import (
 )
 from broker.domain.delivery_state import DeliveryState
 from broker.domain.endpoint_failure import endpoint_failure_fields
-from broker.domain.journal import Entry
 from broker.domain.lag import LagState
 from broker.domain.message import PubsubMessage
 from broker.domain.message_id import id_of, message_id
@@ -25,6 +24,7 @@ from broker.domain.subscription import Subscription
 from broker.domain.timestamps import format_timestamp
 from broker.front import permissions
 from broker.front.rest.call import Call
+from broker.front.rest.codec.journal_entry import entry_json
 from broker.front.rest.codec.lists import decode_page_parameters
 from broker.front.rest.codec.resources import encode_resource
 from broker.front.rest.handlers.schedule import scheduled_json
@@ -120,15 +120,6 @@ def timeline_json(found: Timeline) -> dict[str, Any]:
     if found.report is not None:
         report = _report_json(found.subscription, found.report)
     return {**report, "messageId": found.message_id, "timeline": [entry_json(entry) for entry in found.entries]}
-
-
-def entry_json(entry: Entry) -> dict[str, Any]:
-    """What happened, without to which message."""
-    body: dict[str, Any] = {"time": format_timestamp(entry.time), "event": entry.event}
-    if entry.attempt:
-        body["deliveryAttempt"] = entry.attempt
-    said = {"principal": entry.author.principal, "client": entry.author.client, "answer": entry.answer}
-    return body | {name: text for name, text in said.items() if text}
 
 
 def _resolved(resolved: Resolved) -> dict[str, Any]:
