@@ -15,7 +15,8 @@ from broker.app.settings.fields import NAMES
 from broker.app.settings.find import SettingError, SettingsInForce, find_settings
 from broker.cli import terminal
 from broker.cli.client.exit_codes import INTERRUPTED
-from broker.cli.command_line import Command, Commands, make_cli, misuse
+from broker.cli.command_line import Commands, misuse
+from broker.cli.server_commands import Command, make_cli
 from broker.cli.stop import Stop
 from broker.telemetry.log import one_line
 from broker.version import version

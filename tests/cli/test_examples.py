@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.command_line import Command
 from broker.cli.main import COMMANDS
+from broker.cli.server_commands import Command
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import BrokerProcess
 

@@ -9,8 +9,9 @@ import pytest
 
 from broker.cli.client.declarations.form import comparable, exported, readable
 from broker.cli.client.words import short_time
-from broker.cli.command_line import Command, guess
+from broker.cli.command_line import guess
 from broker.cli.main import COMMANDS
+from broker.cli.server_commands import Command
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 
