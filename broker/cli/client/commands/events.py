@@ -4,7 +4,7 @@ import click
 
 from broker.cli.client.api import Json
 from broker.cli.client.calling import Session, calling
-from broker.cli.client.commands.tail import print_events
+from broker.cli.client.event_stream import print_events
 from broker.cli.client.output import Shown
 from broker.cli.client.words import leaf
 from broker.cli.command_line import Group
