@@ -1,5 +1,9 @@
 """The background jobs of a process: work that no call asks for, done one bounded pass after another."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+
 from broker.app.config import AppConfig
 from broker.app.guard import Guard
 from broker.app.messages import Messages
@@ -22,6 +26,13 @@ from broker.runtime.schedule_ticker import ScheduleTicker
 from broker.runtime.scrapes import Scrapes
 from broker.runtime.table_sizes import PASS_SECONDS as TABLE_SIZE_SECONDS
 from broker.runtime.table_sizes import TableSizes
+from broker.store.log.identities import drop_identities_behind
+from broker.store.log.imports import delete_old_parts
+from broker.store.log.retracted import delete_retractions
+from broker.store.log.scheduled_messages import delete_scheduled_ids
+from broker.store.log.staged import delete_refused_messages
+from broker.store.resources.filter_changes import forget_filters
+from broker.store.resources.operations import delete_old_operations
 from broker.workers.dead_letter_forwarder import DeadLetterForwarder
 from broker.workers.due_messages import DueMessages
 from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
@@ -33,7 +44,7 @@ from broker.workers.operations.runner import Kind, OperationRunner
 from broker.workers.operations.targets import Targets
 from broker.workers.periodic import PeriodicWorker
 from broker.workers.relays import RelayWorker
-from broker.workers.retention_janitor import RetentionJanitor
+from broker.workers.retention_janitor import CleanUp, RetentionJanitor
 from broker.workers.schedules import ScheduleWorker
 from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
 from broker.workers.series_janitor import SERIES_SECONDS, SeriesJanitor
@@ -76,9 +87,9 @@ class Jobs:
         # Jobs that delete, encrypt, measure and report.
         self.janitor = RetentionJanitor(
             core,
+            clean_ups(config),
             audit_days=config.audit_days,
             audit_entries=config.audit_entries,
-            operation_days=config.operation_days,
             delivery_record_hours=config.delivery_record_hours,
         )
         self.expirer = SubscriptionExpirer(core, claiming.activity)
@@ -117,6 +128,19 @@ class Jobs:
         if self._looks.has_replica:
             workers["replica"] = PeriodicWorker(self._looks.run_once, PASS_SECONDS)
         return workers
+
+
+def clean_ups(config: AppConfig) -> Sequence[CleanUp]:
+    """Return the clean-ups of extensions, which the janitor runs."""
+    return (
+        delete_refused_messages,
+        drop_identities_behind,
+        delete_retractions,
+        forget_filters,
+        partial(delete_old_operations, days=config.operation_days),
+        partial(delete_old_parts, days=config.operation_days),
+        partial(delete_scheduled_ids, kept=timedelta(hours=config.delivery_record_hours)),
+    )
 
 
 def _make_kinds(core: Core, preparation: Preparation, check_publisher: CheckPublisher) -> dict[Verb, Kind]:

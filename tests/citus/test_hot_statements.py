@@ -8,6 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from broker.app.config import AppConfig
+from broker.app.jobs import clean_ups
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver import statements
 from broker.store.driver.by_shard import of_one_shard
@@ -207,6 +209,7 @@ async def test_each_part_of_a_pass_of_the_janitor_runs(distributed: psycopg.Conn
         clock = DatabaseClock(database)
         await clock.synchronise()
         for _ in range(2):  # the second has partitions
-            await RetentionJanitor(make_core(database, clock)).run_once()
+            clean_up = clean_ups(AppConfig(database_url=""))
+            await RetentionJanitor(make_core(database, clock), clean_up).run_once()
     finally:
         await database.close()

@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack
 import psycopg
 import pytest
 
+from broker.app.config import AppConfig
+from broker.app.jobs import clean_ups
 from broker.runtime.database_clock import DatabaseClock
 from broker.store.driver.database import Database
 from broker.store.driver.locks import CLEANING_UP, DROPPING, LOCKS, TELLING_EVENTS, held, lock_name, try_lock
@@ -61,7 +63,8 @@ async def test_advisory_locks_of_a_granted_role_stop_nothing(log: Log, applicati
             assert await publish_due(log, later) == 1
             await delete_unwanted(connection, database=log.database, now=later)
             await drop_partitions_behind(connection, database=log.database, now=later)
-            await RetentionJanitor(make_core(log.database, clock)).run_once()
+            clean_up = clean_ups(AppConfig(database_url=""))
+            await RetentionJanitor(make_core(log.database, clock), clean_up).run_once()
             async with turn_to_declare(log.database), log.database.transaction() as resources:
                 assert await count_running(resources, project="projects/p") == 0
 

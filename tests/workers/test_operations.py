@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -332,7 +333,8 @@ async def test_one_that_has_ended_is_kept_for_some_days_and_then_deleted(office:
     await clock.synchronise()
     for days, left in ((2.9, [ended, running]), (3.1, [running])):
         clock.by = timedelta(days=days)
-        await RetentionJanitor(make_core(office.database, clock), operation_days=3).run_once()
+        clean_up = partial(store.delete_old_operations, days=3)
+        await RetentionJanitor(make_core(office.database, clock), [clean_up]).run_once()
         async with office.database.transaction() as connection:
             found = await store.list_operations(connection, project="projects/p", page=Page(size=10, after=""))
         assert [each.name for each in found] == left
