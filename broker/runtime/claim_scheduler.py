@@ -31,6 +31,7 @@ from broker.domain.errors import Aborted, Unavailable
 from broker.domain.names import project_of
 from broker.domain.priorities import MAX_LEVELS
 from broker.domain.subscription import Subscription
+from broker.runtime.claim_counts import ClaimCounts
 from broker.runtime.claim_levels import AllLevels, Levels, read_ages
 from broker.runtime.consumer import Answer, Consumer
 from broker.runtime.core import Core
@@ -38,7 +39,6 @@ from broker.runtime.delivery_transforms import DeliveryTransforms
 from broker.runtime.fair_turns import URGENT, FairTurns, TurnFor
 from broker.runtime.jitter import Jitter
 from broker.runtime.retrying import retrying
-from broker.runtime.turn_counts import ClaimCounts
 from broker.store.claim.claim import claim_at_any_node
 from broker.store.claim.request import MAX_TARGETS, ClaimRequest, ClaimTarget, Gone, Locked, More, Quiet
 
