@@ -4,22 +4,22 @@ from typing import Any
 
 from broker.domain.names import random_name
 from broker.domain.schema import Schema
-from broker.domain.schema_settings import SchemaOptions, SchemaSettings
+from broker.domain.schema_settings import SchemaOptions
 from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.requests import page_of, project_name
+from broker.front.resources.schema_settings import encoding_of, enum_name
 from broker.front.resources.times import from_datetime
 
 _BASIC, _FULL = 1, 2  # google.pubsub.v1.SchemaView; unspecified: as each call has it
 _UNKNOWN_TYPE = 0  # unspecified: one that is not Google's
-_UNSPECIFIED = {"TYPE_UNSPECIFIED", "ENCODING_UNSPECIFIED"}
 
 
 def schema_from(message: Any, options: SchemaOptions, name: str = "") -> Schema:
     """The schema that a call wants; what only answers have is not looked at."""
     return Schema(
         name=name,
-        type=options.type or _name_of(message, "type_"),
+        type=options.type or enum_name(message, "type_"),
         compatibility=options.compatibility,
         definition=message.definition,
         compiled=message.compiled_proto_schema.compiled_bytes,
@@ -39,40 +39,6 @@ def schema_message(schema: Schema, view: int = _FULL) -> Any:
         message.compiled_proto_schema.compiled_bytes = schema.compiled
         message.compiled_proto_schema.root_message = schema.root_message
     return message
-
-
-def settings_from(message: Any) -> SchemaSettings | None:
-    """Those of a topic, of a google.pubsub.v1.SchemaSettings; None: it is empty."""
-    if not message.ListFields():
-        return None
-    return SchemaSettings(
-        schema=message.schema,
-        encoding=encoding_of(message),
-        first_revision_id=message.first_revision_id,
-        last_revision_id=message.last_revision_id,
-    )
-
-
-def settings_message(settings: SchemaSettings) -> Any:
-    message = messages.SchemaSettings(
-        schema=settings.schema,
-        first_revision_id=settings.first_revision_id,
-        last_revision_id=settings.last_revision_id,
-    )
-    kinds = message.DESCRIPTOR.fields_by_name["encoding"].enum_type
-    message.encoding = kinds.values_by_name[settings.encoding].number
-    return message
-
-
-def encoding_of(message: Any) -> str:
-    """ "JSON" or "BINARY", as a message's field `encoding` says; "" if it says neither."""
-    return _name_of(message, "encoding")
-
-
-def _name_of(message: Any, field: str) -> str:
-    """Of an enum's value; "" for one that is unspecified, or that there is not."""
-    value = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number.get(getattr(message, field))
-    return "" if value is None or value.name in _UNSPECIFIED else value.name
 
 
 def _answer(schema: Schema, view: int = _FULL) -> Answer:

@@ -10,7 +10,7 @@ from broker.front.generated import messages
 from broker.front.resources.call import EMPTY, Answer, ResourceCall
 from broker.front.resources.fields import put_resource, read_resource
 from broker.front.resources.requests import page_of, project_name, resource_name
-from broker.front.resources.schemas import settings_from, settings_message
+from broker.front.resources.schema_settings import settings_from, settings_message
 from broker.front.resources.topic_extensions import extensions_from, put_extensions
 from broker.front.resources.transforms import transform_messages, transforms_from
 from broker.front.resources.updates import extensions_named, update_of
