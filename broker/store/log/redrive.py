@@ -41,7 +41,7 @@ from broker.store.log.dead_letter_groups import (
 from broker.store.log.journal import journal_statement
 from broker.store.log.locked_backlog import Located, LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.store.log.lost_letters import put_back
-from broker.store.log.retracted import read_retracted
+from broker.store.log.retracted_sequences import read_retracted
 
 _READ_LETTER_SHARDS = statements.hot("read_letter_shards")
 _FIND_LOGGED = statements.hot("find_logged")

@@ -23,7 +23,7 @@ from broker.store.driver.locks import HOLD_RETENTION
 from broker.store.log.attempt_ids import AttemptIds
 from broker.store.log.bringing_back import brought_back
 from broker.store.log.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
-from broker.store.log.retracted import read_retracted
+from broker.store.log.retracted_sequences import read_retracted
 
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 _READ_HEADS = statements.hot("read_heads")

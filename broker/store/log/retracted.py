@@ -1,6 +1,6 @@
 """Reads and writes `retracted_messages`, which no other module writes (J6)."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,6 @@ from broker.store.engine.engine import find_engine
 from broker.store.log.deleting import run_behind_log
 
 _READ_RETRACTIONS = statements.hot("read_retractions")
-_READ_RETRACTED = statements.hot("read_retracted")
 _INSERT_RETRACTIONS = statements.hot("insert_retractions")
 _NAME_REPLACEMENT = statements.hot("name_replacement")
 _DELETE_RETRACTIONS = statements.load("delete_retractions")
@@ -56,12 +55,6 @@ def _retraction(row: Any) -> Retraction:
         replaced_by=(row.replacement_shard_id, row.replacement_id_seq) if replaced else None,
         cancelled=bool(row.cancelled),
     )
-
-
-async def read_retracted(connection: HotConnection, *, shard_id: int, seqs: Collection[int]) -> set[int]:
-    """Returns the sequences that were retracted."""
-    [rows] = await connection.run((_READ_RETRACTED, {"shard_id": shard_id, "seqs": list(seqs)}))
-    return {row.seq for row in rows}
 
 
 def insertions(retractions: Mapping[Id, Retraction]) -> Iterator[Bound]:

@@ -8,7 +8,7 @@ import pytest
 
 from broker.domain.journal import NOBODY
 from broker.store.driver.statements import Statement
-from broker.store.log import retracted
+from broker.store.log import retracted, retracted_sequences
 from broker.store.log.retraction import Asked, retract
 from tests.fixtures.log import SECOND, Log
 from tests.store.interleavings.steps import execute, open_transaction
@@ -52,7 +52,7 @@ async def test_nothing_reads_all_that_there_is(log: Log, mode: str) -> None:
         asked = Asked(ids=ids, author=NOBODY, now=log.start)
         await retract(recorder, asked)
         await retracted.name_replacement(recorder, of=(log.shard_id, 20_001), replacement=(log.shard_id, 1))
-        await retracted.read_retracted(recorder, shard_id=log.shard_id, seqs=[1, 2])
+        await retracted_sequences.read_retracted(recorder, shard_id=log.shard_id, seqs=[1, 2])
         await execute(connection, f"SET plan_cache_mode = {mode}")
         for statement, given in recorder.sent.items():
             if any(table in statement.text.decode() for table in TABLES):
