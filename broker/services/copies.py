@@ -8,8 +8,8 @@ from broker.domain.operation_verb import Verb
 from broker.domain.timestamps import END_OF_TIME
 from broker.filtering.changes import compiled
 from broker.runtime.database_clock import DatabaseClock
-from broker.services.operations import OperationService
-from broker.services.topics import existing_topic, open_target
+from broker.services.operations import OperationService, open_target
+from broker.services.topics import existing_topic
 from broker.store.driver.database import Database
 from broker.store.log.copying import read_ends
 from broker.store.resources import subscriptions

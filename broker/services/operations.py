@@ -12,8 +12,12 @@ from broker.domain.names import check_project, leaf, project_of
 from broker.domain.operation import Operation
 from broker.domain.operation_verb import Verb
 from broker.domain.page import Page, cut_page
+from broker.domain.publishing_rules import COPY, check_accepts
+from broker.domain.topic import Topic
 from broker.runtime.core import Core
 from broker.runtime.operation_news import OperationNews
+from broker.services.topics import existing_topic
+from broker.store.driver.database import ResourceConnection
 from broker.store.log.attempt_ids import microseconds
 from broker.store.resources import operations as store
 from broker.telemetry.metrics.families import OPERATIONS_ENDED
@@ -135,3 +139,13 @@ def _too_many(project: str, running: int) -> QuotaExceeded:
         told="A project has as many operations under way as may be.",
         retry_seconds=None,
     )
+
+
+async def open_target(connection: ResourceConnection, name: str) -> Topic:
+    """A topic that an operation publishes messages on as they are.
+
+    Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
+    """
+    topic = await existing_topic(connection, name)
+    check_accepts(topic, COPY, may_wait=False)
+    return topic

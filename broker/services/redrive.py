@@ -15,10 +15,9 @@ from broker.domain.subscription import Subscription
 from broker.domain.topic import Topic
 from broker.filtering.changes import compiled
 from broker.runtime.core import Core
-from broker.services.operations import OperationService
+from broker.services.operations import OperationService, open_target
 from broker.services.permitted import AskPermission, is_permitted
 from broker.services.subscriptions import existing_subscription
-from broker.services.topics import open_target
 from broker.store.log.dead_letter_groups import LetterCount, count_chosen
 from broker.store.log.message_ids import located
 from broker.store.log.redrive import list_dead_letter_subscriptions

@@ -9,7 +9,6 @@ from broker.domain.kept import check_kept
 from broker.domain.names import check_name, check_project, leaf, not_found, project_of
 from broker.domain.page import Page, cut_page
 from broker.domain.priorities import Priorities
-from broker.domain.publishing_rules import COPY, check_accepts
 from broker.domain.schema import check_encoding, within
 from broker.domain.schema_settings import DELETED_SCHEMA, SchemaSettings
 from broker.domain.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
@@ -30,16 +29,6 @@ async def existing_topic(connection: ResourceConnection, name: str) -> Topic:
     topic = await topics.find_topic(connection, name=name)
     if topic is None:
         raise topic_not_found(name)
-    return topic
-
-
-async def open_target(connection: ResourceConnection, name: str) -> Topic:
-    """A topic that messages are published on as they are.
-
-    Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
-    """
-    topic = await existing_topic(connection, name)
-    check_accepts(topic, COPY, may_wait=False)
     return topic
 
 
