@@ -14,7 +14,7 @@ expired             it was past its time (domain/expiry.py), and the subscriptio
 unknown             no failure was recorded for its last attempt
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 SOURCE_MESSAGE_ID: Final = "broker-source-message-id"  # attributes of a dead letter, beside Google's
@@ -37,3 +37,8 @@ KEPT: Final = timedelta(days=7)  # a dead letter that no subscription of its top
 def push_answered(status: int | None) -> str:
     """The reason of a push that was answered with this status (None: it was not)."""
     return PUSH_UNREACHABLE if status is None else f"{PUSH}{status}"
+
+
+def kept_since(topic_retention: timedelta | None, now: datetime) -> datetime:
+    """Return the publish time from which dead letters are kept that no subscription has received."""
+    return now - max(KEPT, topic_retention or KEPT)

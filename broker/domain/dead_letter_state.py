@@ -2,15 +2,14 @@
 
 A dead letter is read by the subscriptions of its topic, if there are any.  One that a subscription has yet to
 acknowledge can be acted on for as long as that subscription retains it; one that no subscription has received can
-be acted on for KEPT, or for the retention of its topic if that is longer.
+be acted on for a week, or for the retention of its topic if that is longer.
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
-from broker.domain.dead_letter import KEPT
 from broker.domain.delivery_state import BACKLOG, DeliveryState
 from broker.domain.message_id import message_id
 from broker.domain.timestamps import format_timestamp
@@ -51,11 +50,6 @@ def can_be_acted_on(newest_first: Iterable[DeadLetterState]) -> bool:
         elif letter.is_kept and not resolved:
             return True
     return False
-
-
-def kept_since(topic_retention: timedelta | None, now: datetime) -> datetime:
-    """Which letters are kept though no subscription has received them: those published from then on."""
-    return now - max(KEPT, topic_retention or KEPT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from broker.domain.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on, kept_since
+from broker.domain.dead_letter import kept_since
+from broker.domain.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on
 from broker.domain.delivery_state import DeliveryState
 
 OUT, HELD, OVER = DeliveryState.OUTSTANDING, DeliveryState.WAITING, DeliveryState.SETTLED

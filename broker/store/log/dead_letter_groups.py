@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from broker.domain.dead_letter import kept_since
 from broker.domain.dead_letter_list import MAX_LETTERS
-from broker.domain.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on, kept_since
+from broker.domain.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on
 from broker.domain.message import NewMessage
 from broker.domain.outcome import Outcome
 from broker.domain.redrive import ADDED, DONE, Chosen

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.domain.dead_letter_state import kept_since
+from broker.domain.dead_letter import kept_since
 from broker.store.driver import statements
 from broker.store.driver.database import Connection
 
