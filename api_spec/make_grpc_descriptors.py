@@ -1,4 +1,4 @@
-"""Writes broker/front/generated/descriptors.binpb: the messages and services that the gRPC door speaks.
+"""Writes broker/api/generated/descriptors.binpb: the messages and services that the gRPC door speaks.
 
 Run it (`make grpc-descriptors`) when the reviewed google-cloud-pubsub changes; a test holds the file against it.
 It takes the definitions out of the packages that clients use: the broker needs neither these packages nor protoc.
@@ -16,7 +16,7 @@ from google.type import expr_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-TARGET = Path(__file__).parents[1] / "broker" / "front" / "generated" / "descriptors.binpb"
+TARGET = Path(__file__).parents[1] / "broker" / "api" / "generated" / "descriptors.binpb"
 PUBSUB, SCHEMA = "google/pubsub/v1/pubsub.proto", "google/pubsub/v1/schema.proto"
 REFLECTION = "grpc/reflection/v1alpha/reflection.proto"
 EMPTY = "google/protobuf/empty.proto"

@@ -10,13 +10,13 @@ import socket
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.app.config import AppConfig
-from broker.cli import worker
-from broker.cli.ports import Ports
-from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
-from broker.port.http1.exchange import Exchange
-from broker.port.http1.web_pages import WebPages
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.state_changes import StateChanges
+from broker.cli.server import worker
+from broker.cli.server.ports import Ports
+from broker.net.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
+from broker.net.http1.exchange import Exchange
+from broker.net.http1.web_pages import WebPages
+from broker.observability.metrics.counters import Counters
+from broker.observability.state_changes import StateChanges
 
 
 class _Empty:

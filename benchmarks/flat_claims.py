@@ -24,7 +24,7 @@ from benchmarks.wire import Connection, LoadFailed, build_request
 SMALL = 10_000
 _MARK = 2.0  # the large backlog : the small
 _PLACES = 12  # that a case pulls at
-_LOOKED_AT = 10_000  # messages that one step of a claim looks at (store/claim/fresh.py)
+_LOOKED_AT = 10_000  # messages that one step of a claim looks at (core/claiming/transaction/fresh.py)
 _KEPT_ALIVE_SECONDS = 1.0  # the broker closes a connection that is idle for longer than some seconds
 _PROJECT = "projects/flat"
 _HUNDREDTH, _RARE = {"filter": "attributes:hundredth"}, {"filter": "attributes:rare"}

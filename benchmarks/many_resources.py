@@ -26,7 +26,7 @@ import httpx
 import psutil
 import psycopg
 
-from broker.embedded_postgres.cluster import Cluster
+from broker.db.embedded.cluster import Cluster
 
 _PROJECTS = 100
 _SAMPLES = 200

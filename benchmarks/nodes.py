@@ -17,7 +17,7 @@ import psutil
 import psycopg
 
 from benchmarks.servers import Broker
-from broker.embedded_postgres.system_user import make_private_directory, running_as, unprivileged_user
+from broker.db.embedded.system_user import make_private_directory, running_as, unprivileged_user
 
 PROGRAMS = os.environ.get("TEST_CITUS_BIN", "")
 _FIRST_PORT = 5432  # numbers of sockets: nothing listens on a network

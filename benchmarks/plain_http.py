@@ -7,9 +7,9 @@ import asyncio
 import sys
 from typing import Any
 
-from broker.cli import children, worker
 from broker.cli.main import main
-from broker.port.first_bytes import MakeProtocol
+from broker.cli.server import children, worker
+from broker.net.first_bytes import MakeProtocol
 
 
 class _PlainHttp(MakeProtocol):

@@ -119,8 +119,8 @@ def prepare_aiohttp_push(spec: Spec) -> Run:
 
 def prepare_client_push(spec: Spec) -> Run:
     """The same by the broker's own HTTP client."""
-    from broker.workers.push.envelope import PushRequest
-    from broker.workers.push.http_client import Answer, PushClient
+    from broker.core.pushing.client.http_client import Answer, PushClient
+    from broker.core.pushing.request.envelope import PushRequest
 
     body = spec.body.encode()
 

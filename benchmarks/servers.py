@@ -21,7 +21,7 @@ import psutil
 
 from benchmarks.generators import REPOSITORY
 from benchmarks.wire import Connection, LoadFailed, build_request
-from broker.embedded_postgres.cluster import Cluster
+from broker.db.embedded.cluster import Cluster
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 90.0

@@ -14,7 +14,7 @@ from benchmarks.report import Row
 from benchmarks.servers import Broker, Server
 from benchmarks.throughput import MESSAGE_BYTES, UNIT, fill
 from benchmarks.wire import Connection, LoadFailed, build_request
-from broker.domain.avro_messages import NEW_MESSAGE, AvroWriter
+from broker.features.import_export.avro_messages import NEW_MESSAGE, AvroWriter
 
 _PART = 1_000  # messages
 _CONNECTIONS = 2

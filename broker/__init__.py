@@ -1,0 +1,1 @@
+"""Broker compatible with the Google Cloud Pub/Sub API, durable on PostgreSQL."""

@@ -10,7 +10,7 @@ def main() -> int:
         from broker.cli.main import main as run
 
         return run()
-    from broker.cli.worker_template import worker_template
+    from broker.cli.server.worker_template import worker_template
 
     with worker_template():
         from broker.cli.main import main as run

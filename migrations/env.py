@@ -7,13 +7,13 @@ from alembic import context
 from psycopg import errors, sql
 from sqlalchemy import create_engine, pool
 
-from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.store.driver.connection_parameters import connection_parameters
-from broker.store.schema.installations import VERSION_TABLE
-from broker.store.schema.migration_lock import lock_migrations
-from broker.store.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
-from broker.store.schema.running_brokers import refuse_older_brokers
-from broker.store.schema.tables import metadata
+from broker.db.database_url import DEFAULT_SCHEMA
+from broker.db.driver.connection_parameters import connection_parameters
+from broker.db.schema.installations import VERSION_TABLE
+from broker.db.schema.migration_lock import lock_migrations
+from broker.db.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay, Patience
+from broker.db.schema.running_brokers import refuse_older_brokers
+from broker.db.schema.tables import metadata
 
 told = context.config.attributes
 schema = told.get("schema", DEFAULT_SCHEMA)

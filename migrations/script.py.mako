@@ -2,8 +2,8 @@
 
 Locks: say which.  Waits for a lock are cut short and the whole revision is tried again, so it does little, and it only
 adds: brokers of the version before are still at work on it.  What they need is taken away one release later.  An
-index on a table that has rows is a revision of its own (broker/store/schema/online_index.py).  A revision that changes
-an SQL function edits its file and installs it by name (broker/store/schema/revision_steps.py).
+index on a table that has rows is a revision of its own (broker/db/schema/online_index.py).  A revision that changes
+an SQL function edits its file and installs it by name (broker/db/schema/revision_steps.py).
 """
 
 from alembic import op

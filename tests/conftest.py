@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.fixtures.push_log",
     "tests.fixtures.pusher",
     "tests.fixtures.pushes",
+    "tests.fixtures.process",
 ]
 
 # The same examples in every run, so that a failure is the change's; `make test-all` looks at others each time.  How

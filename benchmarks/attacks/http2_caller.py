@@ -4,8 +4,8 @@ import asyncio
 import struct
 from contextlib import suppress
 
-from broker.port.http2.frames import HEAD, HEAD_BYTES, PREFACE, Flag, Kind, frame, settings
-from broker.port.http2.headers import encode_headers
+from broker.net.http2.frames import HEAD, HEAD_BYTES, PREFACE, Flag, Kind, frame, settings
+from broker.net.http2.headers import encode_headers
 
 _FRAME_BYTES = 16_384
 _HEADERS = (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import grpc
 import httpx
 
-from broker.front.generated.messages import PullRequest
+from broker.api.generated.messages import PullRequest
 
 _CONNECTIONS, _PULLS = 21, 1_000
 _PROJECT = "projects/greedy"

@@ -14,7 +14,7 @@ import jwt
 
 from benchmarks.attacks.caller import Caller, build_call
 from benchmarks.attacks.http2_caller import Http2Caller
-from broker.front.generated.messages import PublishRequest
+from broker.api.generated.messages import PublishRequest
 
 PUBLISH, HEALTH = "/google.pubsub.v1.Publisher/Publish", "/grpc.health.v1.Health/Check"
 _NAME: bytes = PublishRequest(topic="projects/good/topics/neighbour").SerializeToString()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 
+from broker.access.credentials.access_token_key_rows import delete_access_token_keys, insert_access_token_key
 from broker.access.credentials.authenticator import Authenticator
 from broker.access.credentials.certificates import Certificates
 from broker.access.credentials.directory import CredentialDirectory
@@ -11,16 +12,15 @@ from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.service_account_tokens import SIGNS_FOR, ServiceAccountTokens, make_token_key
 from broker.access.policies.authorizer import Authorizer
 from broker.access.policies.service_agents import ServiceAgents
-from broker.access.version import AccessVersion
-from broker.domain.certificate_principals import CertificatePrincipals
-from broker.domain.oidc_issuer import OidcIssuer
-from broker.domain.policy import ABOVE_PROJECTS
-from broker.secrets.cells import token_key_cell
-from broker.secrets.secrets import Secrets
-from broker.store.access.access_token_keys import delete_access_token_keys, insert_access_token_key
-from broker.store.access.version import raise_access_version
-from broker.store.driver.database import Database
-from broker.telemetry.state_changes import StateChanges
+from broker.access.principals.certificate_principals import CertificatePrincipals
+from broker.access.principals.oidc_issuer import OidcIssuer
+from broker.access.principals.policy import ABOVE_PROJECTS
+from broker.access.secrets.cells import token_key_cell
+from broker.access.secrets.secrets import Secrets
+from broker.access.versions.version import AccessVersion
+from broker.access.versions.version_rows import raise_access_version
+from broker.db.driver.database import Database
+from broker.observability.state_changes import StateChanges
 
 ROTATION_SECONDS = 3600.0  # between two looks whether access tokens need a new key
 

@@ -8,24 +8,24 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from broker.api.grpc.server import GrpcDoor
+from broker.api.limits.hot_calls import HotCalls
+from broker.api.limits.resource_calls import ResourceCalls
+from broker.api.pages.counted_pages import CountedPages
+from broker.api.pages.health import health_routes
+from broker.api.pages.metrics import metrics_routes
+from broker.api.pages.openapi import openapi_routes
+from broker.api.pages.token import token_routes
+from broker.api.rest.app import RestDoor
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.front.counted_pages import CountedPages
-from broker.front.grpc.server import GrpcDoor
-from broker.front.health import health_routes
-from broker.front.hot_calls import HotCalls
-from broker.front.metrics import metrics_routes
-from broker.front.openapi import openapi_routes
-from broker.front.resource_calls import ResourceCalls
-from broker.front.rest.app import RestDoor
-from broker.front.rpcs import METHODS, ROUTES
-from broker.front.token import token_routes
-from broker.port.first_bytes import HTTP1_DOOR, HTTP2_DOOR, METRICS, STATES, STOP_WAITING, WEB_PAGES
-from broker.runtime.readiness import WhileAway
-from broker.runtime.resource_turns import ResourceTurns
-from broker.runtime.storage_alarm import StorageAlarm
-from broker.runtime.turn_counts import TurnCounts
-from broker.telemetry.metrics.counters import Counters
+from broker.app.rpcs import METHODS, ROUTES
+from broker.core.context.readiness import WhileAway
+from broker.core.context.storage_alarm import StorageAlarm
+from broker.fairness.resource_turns import ResourceTurns
+from broker.fairness.turn_counts import TurnCounts
+from broker.net.first_bytes import HTTP1_DOOR, HTTP2_DOOR, METRICS, STATES, STOP_WAITING, WEB_PAGES
+from broker.observability.metrics.counters import Counters
 
 StartFailed = Callable[[Exception], None]
 
@@ -38,7 +38,7 @@ def create_app(
     while_away: WhileAway = contextlib.nullcontext,
     start_failed: StartFailed | None = None,
 ) -> ASGIApp:
-    """The broker for a server of ASGI with the protocol of port/first_bytes.py.
+    """The broker for a server of ASGI with the protocol of net/first_bytes.py.
 
     Its lifespan opens and closes everything, and gives the doors; what the application itself answers is what
     surrounds the API: health, the specification, the keys of tokens.
@@ -82,7 +82,7 @@ def _metrics_app(broker: Broker) -> ASGIApp:
 
 
 def for_port(broker: Broker) -> dict[str, Any]:
-    """What port/first_bytes.py finds in the state of the lifespan."""
+    """What net/first_bytes.py finds in the state of the lifespan."""
     core, has_room = broker.core, broker.answers.has_room
     turns = ResourceTurns(counts=TurnCounts(core.counters, "resource"), tenants=core.tenants, has_room=has_room)
     limits: dict[str, Any] = {

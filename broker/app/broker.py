@@ -11,6 +11,10 @@ from functools import partial
 
 from starlette.routing import Route
 
+from broker.access.secrets.secrets import Secrets
+from broker.api.limits.answer_memory import AnswerMemory
+from broker.api.limits.request_memory import RequestMemory
+from broker.api.pages.well_known import well_known_routes
 from broker.app.config import AppConfig
 from broker.app.core import MakeClock, core_workers, database_is_away, make_core
 from broker.app.guard import Guard, make_address_turns, make_auditor, make_call_log, make_gate
@@ -18,28 +22,24 @@ from broker.app.jobs import Jobs
 from broker.app.messages import Messages
 from broker.app.reactions import Reactions
 from broker.app.services import make_services
-from broker.domain.errors import BrokerError
-from broker.front.answer_memory import AnswerMemory
-from broker.front.request_memory import RequestMemory
-from broker.front.well_known import well_known_routes
-from broker.port.http1.web_pages import WebPages
-from broker.runtime.core import Core
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.dead_letter_news import DeadLetterNews
-from broker.runtime.jitter import Jitter, retry_jitter
-from broker.runtime.looks import Looks
-from broker.runtime.readiness import READY_SECONDS, WhileAway, begin_when_there, check_ready
-from broker.runtime.storage_alarm import StorageAlarm
-from broker.secrets.secrets import Secrets
-from broker.store.driver.replica import Replica
-from broker.store.log.partitions import make_partitions_ahead
-from broker.telemetry.metrics.counters import Counters
-from broker.workers.push.address_policy import parse_address_policy
-from broker.workers.push.endpoint_news import EndpointNews
-from broker.workers.push.http_client import PushClient
-from broker.workers.push.oidc_token import TokenSigner
-from broker.workers.push.pusher import GRACE_SECONDS, Pusher
-from broker.workers.supervisor import Supervisor, Worker
+from broker.core.context.core import Core
+from broker.core.context.readiness import READY_SECONDS, WhileAway, begin_when_there, check_ready
+from broker.core.context.storage_alarm import StorageAlarm
+from broker.core.log.partitions import make_partitions_ahead
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.process.jitter import Jitter, retry_jitter
+from broker.core.process.supervisor import Supervisor, Worker
+from broker.core.pushing.client.address_policy import parse_address_policy
+from broker.core.pushing.client.http_client import PushClient
+from broker.core.pushing.endpoint_news import EndpointNews
+from broker.core.pushing.pusher import GRACE_SECONDS, Pusher
+from broker.core.pushing.request.oidc_token import TokenSigner
+from broker.db.driver.replica import Replica
+from broker.db.driver.replica_reads import Looks
+from broker.features.dead_letters.dead_letter_news import DeadLetterNews
+from broker.model.errors import BrokerError
+from broker.net.http1.web_pages import WebPages
+from broker.observability.metrics.counters import Counters
 
 REPLICA_CONNECTIONS = 8
 

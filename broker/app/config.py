@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from broker.domain.audiences import split_list
-from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
-from broker.domain.certificate_principals import CertificatePrincipals
-from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.domain.delivery_record import RECORD_HOURS
-from broker.domain.oidc_issuer import OidcIssuer
-from broker.domain.quota import ProjectQuotas, parse_limits, parse_rates
-from broker.domain.subscription import MIN_DELIVERY_ATTEMPTS
-from broker.domain.web_origins import name_of
+from broker.access.audit.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
+from broker.access.principals.certificate_principals import CertificatePrincipals
+from broker.access.principals.oidc_issuer import OidcIssuer
+from broker.core.records.delivery_record import RECORD_HOURS
+from broker.db.database_url import DEFAULT_SCHEMA
+from broker.features.quotas.quota import ProjectQuotas, parse_limits, parse_rates
+from broker.model.audiences import split_list
+from broker.model.subscription import MIN_DELIVERY_ATTEMPTS
+from broker.net.http1.web_origins import name_of
 
 
 def connections_of_a_process(pool_size: int) -> int:

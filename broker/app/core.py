@@ -5,24 +5,24 @@ from functools import partial
 
 from broker.app.config import AppConfig
 from broker.app.reactions import Reactions
-from broker.runtime.core import Core
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.dead_letter_news import DeadLetterNews
-from broker.runtime.loop_turns import LoopTurns
-from broker.runtime.loop_watch import watch_loop
-from broker.runtime.quotas import BALANCE_SECONDS, Quotas
-from broker.runtime.resource_cache import ResourceCache
-from broker.runtime.running_processes import HEARTBEAT_SECONDS, RunningProcesses
-from broker.runtime.storage_alarm import StorageAlarm
-from broker.runtime.tasks import Tasks
-from broker.runtime.tenants import Tenants
-from broker.runtime.wake_ups import WakeUps
-from broker.store.driver.database import DATABASE, NODES, Database
-from broker.store.log.attempt_ids import AttemptIds
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.state_changes import TICK_SECONDS, StateChanges
-from broker.workers.periodic import PeriodicWorker
-from broker.workers.supervisor import Loop, Worker
+from broker.core.catalog.resource_cache import ResourceCache
+from broker.core.context.core import Core
+from broker.core.context.running_processes import HEARTBEAT_SECONDS, RunningProcesses
+from broker.core.context.storage_alarm import StorageAlarm
+from broker.core.context.wake_ups import WakeUps
+from broker.core.process.attempt_ids import AttemptIds
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.process.loop_watch import watch_loop
+from broker.core.process.periodic import PeriodicWorker
+from broker.core.process.supervisor import Loop, Worker
+from broker.core.process.tasks import Tasks
+from broker.db.driver.database import DATABASE, NODES, Database
+from broker.fairness.loop_turns import LoopTurns
+from broker.fairness.tenants import Tenants
+from broker.features.dead_letters.dead_letter_news import DeadLetterNews
+from broker.features.quotas.quotas import BALANCE_SECONDS, Quotas
+from broker.observability.metrics.counters import Counters
+from broker.observability.state_changes import TICK_SECONDS, StateChanges
 
 CLOCK_INTERVAL_SECONDS = 30.0  # two clocks drift apart by less than 3 ms in it
 

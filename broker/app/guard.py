@@ -5,21 +5,21 @@ from collections.abc import Callable
 from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
 from broker.access.credentials.issuer_keys import REFRESH_SECONDS
+from broker.access.secrets.secrets import Secrets
+from broker.api.gate import Gate
+from broker.api.limits.address_turns import FREE_A_SECOND, FREE_AT_ONCE, AddressTurns
+from broker.api.logging.auditor import Auditor
+from broker.api.logging.call_log import CallLog
+from broker.api.permissions import FindSubscription
+from broker.api.steps import Turns
 from broker.app.config import AppConfig
-from broker.front.address_turns import FREE_A_SECOND, FREE_AT_ONCE, AddressTurns
-from broker.front.auditor import Auditor
-from broker.front.call_log import CallLog
-from broker.front.gate import Gate
-from broker.front.permissions import FindSubscription
-from broker.front.steps import Turns
-from broker.runtime.core import Core
-from broker.runtime.publish_rights import allow_any_publisher
-from broker.runtime.refusal_pace import ERRORS_A_SECOND, ERRORS_AT_ONCE, RefusalPace
-from broker.secrets.secrets import Secrets
-from broker.telemetry.log import open_access_log
-from broker.telemetry.state_changes import StateChanges
-from broker.workers.periodic import PeriodicWorker
-from broker.workers.supervisor import Loop, Worker
+from broker.core.context.core import Core
+from broker.core.process.periodic import PeriodicWorker
+from broker.core.process.supervisor import Loop, Worker
+from broker.core.publishing.publish_rights import allow_any_publisher
+from broker.fairness.refusal_pace import ERRORS_A_SECOND, ERRORS_AT_ONCE, RefusalPace
+from broker.observability.log import open_access_log
+from broker.observability.state_changes import StateChanges
 
 
 class Guard:

@@ -7,49 +7,49 @@ from functools import partial
 from broker.app.config import AppConfig
 from broker.app.guard import Guard
 from broker.app.messages import Messages
-from broker.domain.expiration import RECORD_INTERVAL, WATCH_INTERVAL
-from broker.domain.operation_verb import Verb
-from broker.runtime.ack_relay import AckRelay
-from broker.runtime.core import Core
-from broker.runtime.figures import Figures
-from broker.runtime.looks import PASS_SECONDS, Looks
-from broker.runtime.message_relay import MessageRelay
-from broker.runtime.next_due import NextDue
-from broker.runtime.operation_news import OperationNews
-from broker.runtime.preparation import Preparation
-from broker.runtime.publish_rights import CheckPublisher
-from broker.runtime.readers import PASS_SECONDS as READERS_SECONDS
-from broker.runtime.relay import Relay
-from broker.runtime.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
-from broker.runtime.retained_bytes import RetainedBytes
-from broker.runtime.schedule_ticker import ScheduleTicker
-from broker.runtime.scrapes import Scrapes
-from broker.runtime.table_sizes import PASS_SECONDS as TABLE_SIZE_SECONDS
-from broker.runtime.table_sizes import TableSizes
-from broker.store.log.identities import drop_identities_behind
-from broker.store.log.imports import delete_old_parts
-from broker.store.log.retracted import delete_retractions
-from broker.store.log.scheduled_messages import delete_scheduled_ids
-from broker.store.log.staged import delete_refused_messages
-from broker.store.resources.filter_changes import forget_filters
-from broker.store.resources.operations import delete_old_operations
-from broker.workers.dead_letter_forwarder import DeadLetterForwarder
-from broker.workers.due_messages import DueMessages
-from broker.workers.event_watch import EVENT_SECONDS, LAG_SECONDS, EventWatch
-from broker.workers.operations.copying import CopyKind
-from broker.workers.operations.purging import PurgeKind
-from broker.workers.operations.push_replay import PushReplayKind
-from broker.workers.operations.redrive import RedriveKind
-from broker.workers.operations.runner import Kind, OperationRunner
-from broker.workers.operations.targets import Targets
-from broker.workers.periodic import PeriodicWorker
-from broker.workers.relays import RelayWorker
-from broker.workers.retention_janitor import CleanUp, RetentionJanitor
-from broker.workers.schedules import ScheduleWorker
-from broker.workers.secret_keeper import KEEPING_SECONDS, SecretKeeper
-from broker.workers.series_janitor import SERIES_SECONDS, SeriesJanitor
-from broker.workers.subscription_expirer import SubscriptionExpirer
-from broker.workers.supervisor import Loop, Worker
+from broker.core.context.core import Core
+from broker.core.expiration.expiration import RECORD_INTERVAL, WATCH_INTERVAL
+from broker.core.expiration.subscription_expirer import SubscriptionExpirer
+from broker.core.process.next_due import NextDue
+from broker.core.process.periodic import PeriodicWorker
+from broker.core.process.supervisor import Loop, Worker
+from broker.core.publishing.preparation import Preparation
+from broker.core.publishing.publish_rights import CheckPublisher
+from broker.core.pulling.readers import PASS_SECONDS as READERS_SECONDS
+from broker.core.retention.retention_janitor import CleanUp, RetentionJanitor
+from broker.core.retention.table_sizes import PASS_SECONDS as TABLE_SIZE_SECONDS
+from broker.core.retention.table_sizes import TableSizes
+from broker.db.driver.replica_reads import PASS_SECONDS, Looks
+from broker.features.dead_letters.forwarding.dead_letter_forwarder import DeadLetterForwarder
+from broker.features.dead_letters.recovery.operation import PushReplayKind
+from broker.features.dead_letters.redriving.operation import RedriveKind
+from broker.features.deduplication.identities import drop_identities_behind
+from broker.features.delayed.rows import delete_scheduled_ids
+from broker.features.delayed.worker import DueMessages
+from broker.features.events.worker import EVENT_SECONDS, LAG_SECONDS, EventWatch
+from broker.features.filters.change_rows import forget_filters
+from broker.features.import_export.copy_operation import CopyKind
+from broker.features.import_export.import_rows import delete_old_parts
+from broker.features.metrics.figures import Figures
+from broker.features.metrics.scrapes import Scrapes
+from broker.features.metrics.series_janitor import SERIES_SECONDS, SeriesJanitor
+from broker.features.operations.operation_news import OperationNews
+from broker.features.operations.rows import delete_old_operations
+from broker.features.operations.runner import Kind, OperationRunner
+from broker.features.operations.targets import Targets
+from broker.features.outbox.ack_relay import AckRelay
+from broker.features.outbox.message_relay import MessageRelay
+from broker.features.outbox.relay import Relay
+from broker.features.outbox.rows import delete_refused_messages
+from broker.features.outbox.worker import RelayWorker
+from broker.features.purge.operation import PurgeKind
+from broker.features.quotas.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
+from broker.features.quotas.retained_bytes import RetainedBytes
+from broker.features.retraction.rows import delete_retractions
+from broker.features.schedules.ticker import ScheduleTicker
+from broker.features.schedules.worker import ScheduleWorker
+from broker.features.secrets.worker import KEEPING_SECONDS, SecretKeeper
+from broker.model.operation_verb import Verb
 
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
 

@@ -6,25 +6,25 @@ All of them use the connections for hot statements, of which there are `pool_siz
 from collections.abc import Callable, Iterable
 
 from broker.app.config import AppConfig
-from broker.runtime.ack_coalescer import AckCoalescer
-from broker.runtime.ack_writer import AckWriter
-from broker.runtime.claim_scheduler import ClaimScheduler
-from broker.runtime.core import Core
-from broker.runtime.delivery_records import DeliveryRecords
-from broker.runtime.delivery_transforms import DeliveryTransforms
-from broker.runtime.jitter import Jitter
-from broker.runtime.long_poll import LongPoll
-from broker.runtime.outstanding import Outstanding
-from broker.runtime.preparation import Preparation
-from broker.runtime.publish_coalescer import PublishCoalescer
-from broker.runtime.readers import Readers
-from broker.runtime.sandboxes import Sandboxes
-from broker.runtime.scheduled_room import ScheduledRoom
-from broker.runtime.schema_checks import SchemaChecks
-from broker.runtime.shard_heads import ShardHeads
-from broker.runtime.subscription_activity import SubscriptionActivity
-from broker.runtime.tails import Tails
-from broker.runtime.transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
+from broker.core.acking.ack_coalescer import AckCoalescer
+from broker.core.acking.ack_writer import AckWriter
+from broker.core.acking.delivery_recorder import DeliveryRecords
+from broker.core.claiming.claim_scheduler import ClaimScheduler
+from broker.core.context.core import Core
+from broker.core.expiration.subscription_activity import SubscriptionActivity
+from broker.core.log.shard_heads import ShardHeads
+from broker.core.process.jitter import Jitter
+from broker.core.process.tails import Tails
+from broker.core.publishing.preparation import Preparation
+from broker.core.publishing.publish_coalescer import PublishCoalescer
+from broker.core.pulling.long_poll import LongPoll
+from broker.core.pulling.outstanding import Outstanding
+from broker.core.pulling.readers import Readers
+from broker.features.delayed.scheduled_room import ScheduledRoom
+from broker.features.schemas.schema_checks import SchemaChecks
+from broker.features.transforms.delivery_transforms import DeliveryTransforms
+from broker.features.transforms.sandboxes import Sandboxes
+from broker.features.transforms.topic_transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
 
 ACK_FLUSHES_AT_ONCE = 4  # flushes are short, so they need fewer turns than claims
 

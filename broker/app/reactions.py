@@ -7,9 +7,9 @@ where the former reach the latter: `connect` is called once all parts are built,
 from broker.app.guard import Guard
 from broker.app.jobs import Jobs
 from broker.app.messages import Claiming
-from broker.runtime.core import Core
-from broker.runtime.operation_news import is_operation
-from broker.workers.push.pusher import Pusher
+from broker.core.context.core import Core
+from broker.core.pushing.pusher import Pusher
+from broker.features.operations.operation_news import is_operation
 
 
 class Reactions:

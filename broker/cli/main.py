@@ -13,89 +13,89 @@ import click
 from broker.app import process_environment
 from broker.app.settings.fields import NAMES
 from broker.app.settings.find import SettingError, SettingsInForce, find_settings
-from broker.cli import terminal
-from broker.cli.client.exit_codes import INTERRUPTED
-from broker.cli.command_line import Commands, misuse
 from broker.cli.server_commands import Command, make_cli
-from broker.cli.stop import Stop
-from broker.telemetry.log import one_line
+from broker.client import terminal
+from broker.client.command_line import Commands, misuse
+from broker.client.exit_codes import INTERRUPTED
+from broker.client.stop import Stop
+from broker.observability.log import one_line
 from broker.version import version
 
 
 def _serve(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
-    from broker.cli.serve import serve
+    from broker.cli.server.serve import serve
 
     return serve(in_force.settings, verbose=bool(flags.get("verbose")))
 
 
 def _migrate(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
-    from broker.cli.migrate import migrate
+    from broker.cli.maintenance.migrate import migrate
 
     return migrate(in_force.settings, flags)
 
 
 def _settings(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
-    from broker.cli.show_settings import show_settings
+    from broker.cli.maintenance.show_settings import show_settings
 
     return show_settings(in_force)
 
 
 def _database(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
-    from broker.cli.database import run_on_embedded
+    from broker.cli.maintenance.database import run_on_embedded
 
     return run_on_embedded(in_force.settings, options["program"])
 
 
 def _bootstrap(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
-    from broker.cli.bootstrap import bootstrap
+    from broker.cli.maintenance.bootstrap import bootstrap
 
     return bootstrap(in_force.settings, options["key_file"])
 
 
 def _rotate_secrets(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
-    from broker.cli.secrets_commands import rotate
+    from broker.cli.maintenance.secrets_commands import rotate
 
     return rotate(in_force.settings, flags)
 
 
 def _decrypt_secrets(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
-    from broker.cli.secrets_commands import decrypt
+    from broker.cli.maintenance.secrets_commands import decrypt
 
     return decrypt(in_force.settings)
 
 
 def _backup_check(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
-    from broker.cli.backup_commands import check
+    from broker.cli.maintenance.backup_commands import check
 
     return check(in_force.settings)
 
 
 def _restored(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
-    from broker.cli.backup_commands import restored
+    from broker.cli.maintenance.backup_commands import restored
 
     return restored(in_force.settings)
 
 
 def _grant(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
-    from broker.cli.sql_commands import grant_role
+    from broker.cli.maintenance.sql_commands import grant_role
 
     return grant_role(in_force.settings, options["role"], options["functions"])
 
 
 def _revoke(in_force: SettingsInForce, options: Mapping[str, Any]) -> int:
-    from broker.cli.sql_commands import revoke_role
+    from broker.cli.maintenance.sql_commands import revoke_role
 
     return revoke_role(in_force.settings, options["role"])
 
 
 def _grants(in_force: SettingsInForce, _: Mapping[str, Any]) -> int:
-    from broker.cli.sql_commands import show_grants
+    from broker.cli.maintenance.sql_commands import show_grants
 
     return show_grants(in_force.settings)
 
 
 def _refused(in_force: SettingsInForce, flags: Mapping[str, Any]) -> int:
-    from broker.cli.sql_commands import show_refused
+    from broker.cli.maintenance.sql_commands import show_refused
 
     return show_refused(in_force.settings, again=bool(flags.get("again")))
 
@@ -127,33 +127,33 @@ CLIENTS = {
     "sub": _ROW,
     "snapshot": _ROW,
     "schema": _ROW,
-    "transform": "transform",
-    "quota": "quota",
-    "audit": "audit",
-    "events": "events",
-    "publish": "publish",
+    "transform": "broker.features.transforms.command",
+    "quota": "broker.features.quotas.command",
+    "audit": "broker.features.audit.command",
+    "events": "broker.features.events.command",
+    "publish": "broker.cli.commands.publish",
     "scheduled": _ROW,
     "schedule": _ROW,
-    "pull": "pull",
-    "tail": "tail",
-    "peek": "peek",
-    "message": "message",
-    "lag": "lag",
-    "top": "top",
+    "pull": "broker.cli.commands.pull",
+    "tail": "broker.features.inspect.tail_command",
+    "peek": "broker.features.inspect.peek_command",
+    "message": "broker.features.inspect.message_command",
+    "lag": "broker.features.inspect.lag_command",
+    "top": "broker.features.inspect.top_command",
     "push": _ROW,
-    "seek": "seek",
-    "purge": "purge",
-    "reset": "reset",
-    "dlq": "dead_letters",
+    "seek": "broker.cli.commands.seek",
+    "purge": "broker.features.purge.command",
+    "reset": "broker.features.reset.command",
+    "dlq": "broker.features.dead_letters.command",
     "op": _ROW,
-    "doctor": "doctor",
-    "bench": "bench",
-    "apply": "apply",
-    "export": "export",
-    "context": "context",
-    "completion": "completion",
-    "docs": "docs",
-    "help": "help",
+    "doctor": "broker.cli.commands.doctor",
+    "bench": "broker.cli.commands.bench",
+    "apply": "broker.features.declarations.apply_command",
+    "export": "broker.features.declarations.export_command",
+    "context": "broker.cli.commands.context",
+    "completion": "broker.cli.commands.completion",
+    "docs": "broker.cli.commands.docs",
+    "help": "broker.cli.commands.help",
 }
 
 # What `broker --help` shows: all of it on one screen.
@@ -276,12 +276,9 @@ COMMANDS: dict[str, Command | Commands] = {
     "auth keys": _resource("auth keys"),
     "auth api-keys": _resource("auth api-keys"),
     "auth roles": _resource("auth roles"),
-    "auth policy": Commands("broker.cli.auth.policy"),
-    "auth token": Commands("broker.cli.auth.token"),
-    **{
-        name: Commands(f"broker.cli.client.commands.{module}") if module else _resource(name)
-        for name, module in CLIENTS.items()
-    },
+    "auth policy": Commands("broker.features.iam.commands.policy"),
+    "auth token": Commands("broker.features.iam.commands.token"),
+    **{name: Commands(module) if module else _resource(name) for name, module in CLIENTS.items()},
     "database": Command(
         summary="run psql, pg_dump or pg_restore on the embedded PostgreSQL",
         settings=("data_dir",),

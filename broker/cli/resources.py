@@ -9,15 +9,20 @@ from collections.abc import Mapping
 
 import click
 
-from broker.cli.auth import accounts, api_keys, keys, roles
-from broker.cli.auth.names import account_name, guessing_account, project_role
-from broker.cli.client.commands import op, push, schedule, scheduled, schema, snapshots, subscriptions, topics
-from broker.cli.client.confirming import losses_of_subscription, losses_of_topic
-from broker.cli.client.connection import full_name
-from broker.cli.client.fields import CLEAR
-from broker.cli.client.messages import message_fields
-from broker.cli.client.resource import Create, Delete, List, Method, Resource, Show, Table, Update
-from broker.cli.client.words import age_of, leaf, pairs_text, short_time
+from broker.cli.commands import snapshots, subscriptions, topics
+from broker.client.confirming import losses_of_subscription, losses_of_topic
+from broker.client.connection import full_name
+from broker.client.fields import CLEAR
+from broker.client.messages import message_fields
+from broker.client.resource import Create, Delete, List, Method, Resource, Show, Table, Update
+from broker.client.words import age_of, leaf, pairs_text, short_time
+from broker.features.delayed import command as scheduled
+from broker.features.iam.commands import accounts, api_keys, keys, roles
+from broker.features.iam.commands.names import account_name, guessing_account, project_role
+from broker.features.operations import command as op
+from broker.features.push_status import command as push
+from broker.features.schedules import command as schedule
+from broker.features.schemas import command as schema
 
 _OF_TOPIC = click.option("--topic", metavar="TOPIC", help="Only those of this topic.")
 _REASON = click.option("--reason", metavar="TEXT", default="", help="Is shown to whoever asks.")

@@ -9,8 +9,8 @@ import click
 from broker.app.settings import fields
 from broker.app.settings.find import SettingsInForce
 from broker.app.settings.kinds import Several, Switch
-from broker.cli import terminal
-from broker.cli.command_line import Commands, Group, Leaf, in_examples
+from broker.client import terminal
+from broker.client.command_line import Commands, Group, Leaf, in_examples
 
 _EPILOG = "An option goes before its environment variable. `broker docs settings` says more of each setting."
 

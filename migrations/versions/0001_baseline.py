@@ -1,6 +1,6 @@
 """The schema of the first release.
 
-What each table and column is for is said in broker/store/schema/tables.py; here are the comments on how they are
+What each table and column is for is said in broker/db/schema/tables.py; here are the comments on how they are
 stored.  The tables are sent to PostgreSQL in one round trip, since a first start waits for it.
 
 Locks: creates only; touches nothing that exists.
@@ -11,7 +11,7 @@ import secrets
 from alembic import op
 from sqlalchemy import text
 
-from broker.store.schema.revision_steps import SQL_FUNCTIONS, create_functions, run_script
+from broker.db.schema.revision_steps import SQL_FUNCTIONS, create_functions, run_script
 
 revision = "0001_baseline"
 down_revision = None
@@ -601,7 +601,7 @@ DELIVERY = f"""
 """
 
 # Views that ignore writes.  Where the tables behind them are distributed over nodes, tables take their place
-# (broker/store/schema/distribution.py), so that a topic is read without querying all nodes.
+# (broker/db/schema/distribution.py), so that a topic is read without querying all nodes.
 CATALOG = """
     CREATE VIEW known_shards AS SELECT shard_id, topic_id, level FROM shards;
     CREATE RULE known_shards_insert AS ON INSERT TO known_shards DO INSTEAD NOTHING;

@@ -10,15 +10,15 @@ from datetime import timedelta
 import pytest
 from psycopg import sql
 
-from broker.access.version import AccessVersion
-from broker.domain.access_changes import AccessChanges, Versions
-from broker.domain.operation import Operation
-from broker.domain.operation_verb import Verb
-from broker.domain.policy import ABOVE_PROJECTS
-from broker.store.access import version as store
-from broker.store.access.version import raise_access_version, read_changes
-from broker.store.driver.database import Database
-from broker.store.resources.operations import insert_operation
+from broker.access.principals.policy import ABOVE_PROJECTS
+from broker.access.versions import version_rows as store
+from broker.access.versions.access_changes import AccessChanges, Versions
+from broker.access.versions.version import AccessVersion
+from broker.access.versions.version_rows import raise_access_version, read_changes
+from broker.db.driver.database import Database
+from broker.features.operations.operation import Operation
+from broker.features.operations.rows import insert_operation
+from broker.model.operation_verb import Verb
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json, eventually
 from tests.limits.raw import calling, request

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.access.credentials.authenticator import Shown
-from broker.domain.caller import Grant
+from broker.access.principals.caller import Grant
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
 

@@ -12,9 +12,9 @@ import grpc
 import pytest
 from google.pubsub_v1 import types
 
-from broker.domain.errors import InvalidArgument
-from broker.domain.log_filter import parse_log_filter
-from broker.front.rpcs import RPCS
+from broker.access.audit.log_filter import parse_log_filter
+from broker.app.rpcs import RPCS
+from broker.model.errors import InvalidArgument
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
 

@@ -9,16 +9,16 @@ from typing import Any, LiteralString, cast
 import pytest
 from psycopg import sql
 
+from broker.access.audit import audit_rows as audit_entries
 from broker.access.audit import noted_calls
 from broker.access.audit import trail as trail_module
+from broker.access.audit.audit_entry import Audited, AuditEntry
+from broker.access.audit.audit_rows import delete_old_audit_entries, insert_audit_entries
 from broker.access.audit.noted_calls import OTHERS, SAMPLES
 from broker.access.audit.trail import AuditTrail
-from broker.domain.audit_entry import Audited, AuditEntry
-from broker.domain.errors import Unavailable
-from broker.store.access import audit_entries
-from broker.store.access.audit_entries import delete_old_audit_entries, insert_audit_entries
-from broker.store.driver.database import Database
-from broker.telemetry.state_changes import StateChanges
+from broker.db.driver.database import Database
+from broker.model.errors import Unavailable
+from broker.observability.state_changes import StateChanges
 from tests.fixtures.broker import eventually
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import jwt
 import pytest
 
-from broker.cli.auth import policy
-from broker.cli.client.api import Api
 from broker.cli.main import main
+from broker.client.api import Api
+from broker.features.iam.commands import policy
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json
 

@@ -13,8 +13,8 @@ import pytest
 from cryptography import x509
 from google.pubsub_v1 import types
 
-from broker.domain.certificate_principals import parse_certificate_principals
-from broker.port.tls.material import ServerTls, TlsMaterial
+from broker.access.principals.certificate_principals import parse_certificate_principals
+from broker.net.tls.material import ServerTls, TlsMaterial
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.tls import Pair, localhost, make_pair, trusting
 

@@ -10,16 +10,16 @@ import pytest_asyncio
 from sqlalchemy import text
 
 from broker.access.credentials import authenticator
+from broker.api.generated.messages import request_of
+from broker.api.limits.address_turns import ANSWER_COST, FREE_A_SECOND, FREE_AT_ONCE, MOST_WAITING, AddressTurns
 from broker.app.guard import make_address_turns
-from broker.front.address_turns import ANSWER_COST, FREE_A_SECOND, FREE_AT_ONCE, MOST_WAITING, AddressTurns
-from broker.front.generated.messages import request_of
-from broker.port.http2.frames import Flag, Kind, frame
-from broker.runtime.loop_turns import LoopTurns
-from broker.runtime.refusal_pace import ERRORS_AT_ONCE, RefusalPace
-from broker.telemetry.metrics.families import TURNS
+from broker.fairness.loop_turns import LoopTurns
+from broker.fairness.refusal_pace import ERRORS_AT_ONCE, RefusalPace
+from broker.net.http2.frames import Flag, Kind, frame
+from broker.observability.metrics.families import TURNS
+from tests.api.grpc.wire import REQUEST, packed
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
-from tests.grpc.wire import REQUEST, packed
 from tests.limits.crowd import connect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

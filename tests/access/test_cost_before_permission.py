@@ -16,18 +16,18 @@ import pytest
 import pytest_asyncio
 from google.protobuf.json_format import ParseDict
 
-from broker.domain.errors import ResourceExhausted
-from broker.domain.payload import MAX_PAYLOAD_BYTES
-from broker.front.admission import MAX_FREE_BYTES, admission_of
-from broker.front.generated.messages import request_of
-from broker.front.grpc.messages import BEGINNING_BYTES
-from broker.front.request_memory import RequestMemory
-from broker.front.rpc import Rpc, Size
-from broker.front.rpcs import METHODS, ROUTES
-from broker.port.http2.frames import Flag, Kind, frame
+from broker.api.generated.messages import request_of
+from broker.api.grpc.messages import BEGINNING_BYTES
+from broker.api.limits.admission import MAX_FREE_BYTES, admission_of
+from broker.api.limits.request_memory import RequestMemory
+from broker.api.rpc import Rpc, Size
+from broker.app.rpcs import METHODS, ROUTES
+from broker.model.errors import ResourceExhausted
+from broker.net.http2.frames import Flag, Kind, frame
+from broker.net.limits.payload import MAX_PAYLOAD_BYTES
+from tests.api.grpc.wire import REQUEST, Answer, Peer, until
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
-from tests.grpc.wire import REQUEST, Answer, Peer, until
 from tests.limits.crowd import connect
 from tests.limits.raw import calling, request
 

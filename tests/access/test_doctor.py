@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.port.tls.material import ServerTls, TlsMaterial
+from broker.net.tls.material import ServerTls, TlsMaterial
 from tests.cli.client.terminal import Terminal, terminal
 from tests.fixtures.access import guarded
 from tests.fixtures.broker import eventually

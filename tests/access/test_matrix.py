@@ -10,11 +10,11 @@ import pytest_asyncio
 from google.protobuf.json_format import ParseDict
 from google.rpc import error_details_pb2, status_pb2
 
-from broker.domain.caller import ALL_USERS
-from broker.domain.permissions import PREDEFINED_ROLES
-from broker.front.generated.messages import request_of
-from broker.front.permissions import On
-from broker.front.rpcs import METHODS, ROUTES, RPCS
+from broker.access.principals.caller import ALL_USERS
+from broker.access.principals.permissions import PREDEFINED_ROLES
+from broker.api.generated.messages import request_of
+from broker.api.permissions import On
+from broker.app.rpcs import METHODS, ROUTES, RPCS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
 

@@ -14,16 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
 from broker.access.credentials.authenticator import Shown
-from broker.access.credentials.issuer_keys import (
-    AGAIN_SECONDS,
-    MAX_AGE_SECONDS,
-    REFRESH_SECONDS,
-    IssuerKeys,
-)
-from broker.domain.caller import Caller
-from broker.domain.errors import Unauthenticated, Unavailable
-from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
-from broker.telemetry.state_changes import StateChanges
+from broker.access.credentials.issuer_keys import AGAIN_SECONDS, MAX_AGE_SECONDS, REFRESH_SECONDS, IssuerKeys
+from broker.access.principals.caller import Caller
+from broker.access.principals.oidc_issuer import OidcIssuer, parse_issuers
+from broker.model.errors import Unauthenticated, Unavailable
+from broker.observability.state_changes import StateChanges
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json, eventually
 

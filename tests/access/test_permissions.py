@@ -9,12 +9,12 @@ from typing import Any
 import grpc
 import pytest
 
-from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller, Grant
-from broker.domain.permissions import PERMISSIONS, PREDEFINED_ROLES
-from broker.domain.policy import ABOVE_PROJECTS, Binding, Policy, chain_of, is_allowed
-from broker.front.generated.messages import request_of
-from broker.front.permissions import Need
-from broker.front.rpcs import METHODS, ROUTES, RPCS
+from broker.access.principals.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller, Grant
+from broker.access.principals.permissions import PERMISSIONS, PREDEFINED_ROLES
+from broker.access.principals.policy import ABOVE_PROJECTS, Binding, Policy, chain_of, is_allowed
+from broker.api.generated.messages import request_of
+from broker.api.permissions import Need
+from broker.app.rpcs import METHODS, ROUTES, RPCS
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json, eventually
 

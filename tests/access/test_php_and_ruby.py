@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from broker.domain.service_account import MAX_KEYS
+from broker.access.principals.service_account import MAX_KEYS
 from tests.fixtures.access import AUDIENCE, Guarded, private_key
 from tests.fixtures.broker import Json
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.domain.page import page_token
-from broker.domain.permissions import PERMISSIONS, PREDEFINED_ROLES
+from broker.access.principals.permissions import PERMISSIONS, PREDEFINED_ROLES
+from broker.model.page import page_token
 from tests.fixtures.access import Guarded
 
 PUBLISHER = "roles/pubsub.publisher"

@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from broker.access.credentials.authenticator import Shown
 from broker.access.credentials.issuer_tokens import IssuerTokens
-from broker.domain.errors import PermissionDenied
-from broker.domain.oidc_issuer import OidcIssuer
-from broker.front.permissions import GET_TOPIC
+from broker.access.principals.oidc_issuer import OidcIssuer
+from broker.api.permissions import GET_TOPIC
+from broker.model.errors import PermissionDenied
 from tests.access.test_oidc_issuers import Issuer, running_issuer
 from tests.fixtures.access import Guarded, guarded
 

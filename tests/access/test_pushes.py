@@ -8,7 +8,7 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.workers.push import withheld
+from broker.core.pushing import withheld
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json, Rest, eventually, message
 from tests.fixtures.in_process import running_in_process

@@ -1,7 +1,7 @@
 """Service accounts and their keys: made, listed, disabled, deleted; and what their tokens are worth meanwhile."""
 
-from broker.store.access import service_accounts
-from broker.store.access.version import raise_access_version
+from broker.access.credentials import account_rows as service_accounts
+from broker.access.versions.version_rows import raise_access_version
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json, eventually
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.domain.errors import InvalidArgument
-from broker.domain.service_account import email_of
-from broker.domain.service_agent import is_service_agent, service_agent
+from broker.access.principals.service_account import email_of
+from broker.access.principals.service_agent import is_service_agent, service_agent
+from broker.model.errors import InvalidArgument
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json, eventually, message
 

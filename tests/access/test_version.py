@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from broker.access.version import AccessVersion
-from broker.domain.access_changes import AccessChanges, Versions
-from broker.domain.errors import Unavailable
-from broker.store.access.version import raise_access_version
-from broker.store.driver.database import Database
+from broker.access.versions.access_changes import AccessChanges, Versions
+from broker.access.versions.version import AccessVersion
+from broker.access.versions.version_rows import raise_access_version
+from broker.db.driver.database import Database
+from broker.model.errors import Unavailable
 from tests.fixtures.broker import eventually
 
 

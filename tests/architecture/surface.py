@@ -1,7 +1,6 @@
 """What the code, the specification and support.toml each say of the API, in one form to compare."""
 
 import importlib
-import pkgutil
 import re
 import tomllib
 from functools import cache
@@ -9,19 +8,19 @@ from typing import Any
 
 import msgspec
 
-from broker.domain import message
-from broker.domain.api_json import fields_of, has_fields
-from broker.domain.subscription import Extensions
-from broker.domain.topic_extensions import TopicExtensions
-from broker.front.generated.messages import request_of
-from broker.front.openapi import specification
-from broker.front.resources.carried import BESIDE
-from broker.front.resources.carried import NAMES as CARRIED
-from broker.front.rest import codec, extension_fields, handlers
-from broker.front.rpcs import RPCS
+from broker.api.generated.messages import request_of
+from broker.api.google.carried import BESIDE
+from broker.api.google.carried import NAMES as CARRIED
+from broker.api.pages.openapi import specification
+from broker.app.rpcs import RPCS
+from broker.model import message
+from broker.model.api_json import fields_of, has_fields
+from broker.model.subscription import Extensions
+from broker.model.topic_extensions import TopicExtensions
 from tests.fixtures.broker import repository
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
+_JSON = {"rest", "extension_fields", "journal_entry", "matched_message"}
 Fields = dict[str, str]  # of a message: names as in a field mask, and names in JSON
 
 
@@ -66,13 +65,11 @@ def reason(entry: str | dict[str, str]) -> str:
 
 def codec_modules() -> list[Any]:
     """The modules that have the JSON of REST's requests and answers."""
+    paths = (path.relative_to(repository()) for path in sorted((repository() / "broker").rglob("*.py")))
     return [
-        extension_fields,
-        *(
-            importlib.import_module(f"{package.__name__}.{module.name}")
-            for package in (codec, handlers)
-            for module in pkgutil.iter_modules(package.__path__)
-        ),
+        importlib.import_module(".".join(path.with_suffix("").parts))
+        for path in paths
+        if path.parent.name == "codec" or path.stem in _JSON or path.stem.endswith("_rest")
     ]
 
 

@@ -6,19 +6,19 @@ from pathlib import Path
 _WALL_CLOCK = re.compile(r"time\.time\(|time_ns\(|datetime\.now\(|utcnow\(|CLOCK_REALTIME|date\.today\(")
 _EXCEPTIONS = {
     # Of an answer without a Date header, whose Retry-After names a date: the endpoint's clock is not known.
-    "workers/push/http_client.py",
+    "core/pushing/client/http_client.py",
     # The log's own times are the machine's; since when something lasts is told in the same.
-    "telemetry/state_changes.py",
+    "observability/state_changes.py",
     # When a certificate expires: clients compare it with a clock of theirs, and only a line of the log hangs on it.
-    "cli/tls_files.py",
+    "cli/server/tls_files.py",
     # What a command signs with a key file, on whatever machine it is typed, as Google's libraries do.
-    "cli/client/credentials.py",
+    "client/credentials.py",
     # How far this machine's is from the database's is what `broker doctor` tells.
-    "cli/database_doctor.py",
+    "cli/maintenance/database_doctor.py",
     # What "an hour ago" means to whoever types a command.
-    "cli/client/clock.py",
+    "client/clock.py",
     # When a span began: those of other programs in its trace have their machines' times.
-    "telemetry/tracing.py",
+    "observability/tracing.py",
 }
 
 

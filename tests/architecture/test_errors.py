@@ -8,11 +8,11 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
-from broker.domain import errors
-from broker.domain.errors import BrokerError
-from broker.front.grpc.errors import GRPC_STATUS, error_trailers
-from broker.front.rest.errors import HTTP_STATUS, encode_error
-from broker.store.driver import postgres_errors
+from broker.api.grpc.errors import GRPC_STATUS, error_trailers
+from broker.api.rest.errors import HTTP_STATUS, encode_error
+from broker.db.driver import postgres_errors
+from broker.model import errors
+from broker.model.errors import BrokerError
 
 
 def _subclasses(base: type[BrokerError]) -> Iterator[type[BrokerError]]:

@@ -26,19 +26,74 @@ BANNED = {
 }
 # Words that have meant several things: by how they begin, the rooms in which their one meaning is at home.
 HOMES = {
-    "settle": (  # messages, by who had them
+    # messages, by who had them
+    "settle": (
         "app/",
-        "runtime/",
-        "workers/push/",
-        "domain/",
-        "services/delivery_reports.py",
-        "store/log/",
-        "store/looking/journal.py",
+        "core/acking/",
+        "core/backlog/",
+        "core/pulling/",
+        "core/pushing/",
+        "core/records/",
+        "features/dead_letters/",
+        "features/inspect/",
+        "features/outbox/",
+        "features/retraction/",
+        "model/",
     ),
-    "place": ("store/claim/",),  # a position with a filter
-    "position": ("cli/client/", "domain/", "front/", "services/", "store/"),  # a point of a log
-    "ordinal": ("domain/", "runtime/", "services/", "store/", "workers/push/"),  # a message in its attempt or batch
-    "scan": ("domain/", "front/", "store/"),  # messages, one by one
+    # a position with a filter
+    "place": ("core/claiming/",),
+    # a point of a log
+    "position": (
+        "app/",
+        "client/",
+        "core/backlog/",
+        "core/calls/",
+        "core/catalog/",
+        "core/claiming/",
+        "core/log/",
+        "core/retention/",
+        "db/",
+        "features/dead_letters/",
+        "features/filters/",
+        "features/import_export/",
+        "features/inspect/",
+        "features/purge/",
+        "features/quotas/",
+        "features/reset/",
+        "model/",
+    ),
+    # a message in its attempt or batch
+    "ordinal": (
+        "core/acking/",
+        "core/backlog/",
+        "core/catalog/",
+        "core/claiming/",
+        "core/log/",
+        "core/pulling/",
+        "core/pushing/",
+        "core/records/",
+        "core/retention/",
+        "features/dead_letters/",
+        "features/deduplication/",
+        "features/delayed/",
+        "features/inspect/",
+        "features/retraction/",
+        "features/transforms/",
+        "model/",
+    ),
+    # messages, one by one
+    "scan": (
+        "api/",
+        "app/",
+        "core/backlog/",
+        "core/claiming/",
+        "core/lag/",
+        "core/log/",
+        "features/dead_letters/",
+        "features/filters/",
+        "features/inspect/",
+        "model/",
+    ),
 }
 ELSEWHERE = {"placeholder", "position(B"}  # of a text; a function of PostgreSQL's, on bits
 # What a look has brought needs no other name than `found`, and nothing else has it.

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.telemetry.log import fields_of
+from broker.observability.log import fields_of
 from tests.fixtures.broker import repository
 
 _CHANGES = {"begins", "happens", "ends", "tell"}
@@ -12,24 +12,24 @@ _WRITING = {"info", "warning", "error", "exception", "critical", "log"}
 
 # Their `name` is the full name of a resource: StateChanges makes the fields of it.
 _BY_NAME = {
-    "broker/runtime/dead_letter_news.py: ends _DENIED",
-    "broker/runtime/dead_letter_news.py: ends _MISSING",
-    "broker/runtime/dead_letter_news.py: ends _UNREAD",
-    "broker/runtime/relay.py: happens 'staged messages that wait'",
-    "broker/runtime/message_relay.py: happens 'staged messages'",
-    "broker/runtime/ack_relay.py: happens 'staged acknowledgements'",
-    "broker/runtime/delivery_transforms.py: happens 'transforms'",
-    "broker/runtime/schedule_ticker.py: happens 'schedules that cannot tick'",
-    "broker/workers/event_watch.py: ends _UNPUBLISHED",
-    "broker/workers/push/endpoint_news.py: ends _FAILING",
-    "broker/workers/push/endpoint_news.py: ends _FAILING_MESSAGE",
-    "broker/workers/push/endpoint_news.py: ends _CLAIMS",
-    "broker/workers/push/endpoint_news.py: begins _NO_SLOT",
-    "broker/workers/push/endpoint_news.py: ends _NO_SLOT",
-    "broker/workers/push/endpoint_news.py: begins _PAUSED",
-    "broker/workers/push/endpoint_news.py: ends _PAUSED",
-    "broker/workers/push/endpoint_news.py: begins _HELD",
-    "broker/workers/push/endpoint_news.py: ends _HELD",
+    "broker/features/dead_letters/dead_letter_news.py: ends _DENIED",
+    "broker/features/dead_letters/dead_letter_news.py: ends _MISSING",
+    "broker/features/dead_letters/dead_letter_news.py: ends _UNREAD",
+    "broker/features/outbox/relay.py: happens 'staged messages that wait'",
+    "broker/features/outbox/message_relay.py: happens 'staged messages'",
+    "broker/features/outbox/ack_relay.py: happens 'staged acknowledgements'",
+    "broker/features/transforms/delivery_transforms.py: happens 'transforms'",
+    "broker/features/schedules/ticker.py: happens 'schedules that cannot tick'",
+    "broker/features/events/worker.py: ends _UNPUBLISHED",
+    "broker/core/pushing/endpoint_news.py: ends _FAILING",
+    "broker/core/pushing/endpoint_news.py: ends _FAILING_MESSAGE",
+    "broker/core/pushing/endpoint_news.py: ends _CLAIMS",
+    "broker/core/pushing/endpoint_news.py: begins _NO_SLOT",
+    "broker/core/pushing/endpoint_news.py: ends _NO_SLOT",
+    "broker/core/pushing/endpoint_news.py: begins _PAUSED",
+    "broker/core/pushing/endpoint_news.py: ends _PAUSED",
+    "broker/core/pushing/endpoint_news.py: begins _HELD",
+    "broker/core/pushing/endpoint_news.py: ends _HELD",
 }
 # These are about a process, the database, a key: no resource.
 _OF_NO_RESOURCE = {
@@ -40,46 +40,46 @@ _OF_NO_RESOURCE = {
     "broker/access/audit/trail.py: ends _FILE",
     "broker/access/credentials/issuer_keys.py: begins _TROUBLE",
     "broker/access/credentials/issuer_keys.py: ends _TROUBLE",
-    "broker/cli/disk_watch.py: begins *_DISK",
-    "broker/cli/disk_watch.py: ends *_DISK",
-    "broker/cli/disk_watch.py: happens 'storage limits'",
-    "broker/embedded_postgres/cluster.py: happens 'the embedded PostgreSQL'",
-    "broker/embedded_postgres/cluster.py: tell 'the embedded PostgreSQL'",
-    "broker/runtime/delivery_records.py: happens 'records'",
-    "broker/runtime/table_sizes.py: begins *_TABLES",
-    "broker/runtime/table_sizes.py: ends *_TABLES",
-    "broker/embedded_postgres/cluster.py: begins *_POSTGRESQL",
-    "broker/embedded_postgres/cluster.py: ends *_POSTGRESQL",
-    "broker/embedded_postgres/cluster.py: begins *_START",
-    "broker/port/open_connections.py: happens 'refused connections'",
-    "broker/port/http1/web_pages.py: happens kind",
-    "broker/runtime/failures.py: begins kind",  # its callers' names are resources, or workers
-    "broker/runtime/looks.py: begins *_TROUBLE",
-    "broker/runtime/looks.py: ends *_TROUBLE",
-    "broker/runtime/running_processes.py: tell 'broker processes'",
-    "broker/runtime/wake_ups.py: happens 'foreign notifications'",
-    "broker/store/driver/database.py: begins *DATABASE",
-    "broker/store/driver/database.py: ends *DATABASE",
-    "broker/store/driver/database.py: begins *NODES",
-    "broker/store/driver/database.py: ends *NODES",
-    "broker/store/driver/database.py: happens 'database troubles'",
-    "broker/store/log/in_doubt.py: begins _KIND",
-    "broker/store/log/in_doubt.py: ends _KIND",
-    "broker/store/log/retention.py: tell 'partitions'",
-    "broker/store/log/retention.py: begins _KEPT",
-    "broker/workers/event_watch.py: tell 'events'",
-    "broker/workers/secret_keeper.py: begins _FILE",
-    "broker/workers/secret_keeper.py: ends _FILE",
-    "broker/workers/secret_keeper.py: tell 'secrets'",
-    "broker/workers/secret_keeper.py: begins _KEYS",
-    "broker/workers/secret_keeper.py: ends _KEYS",
-    "broker/workers/supervisor.py: ends _KIND",
+    "broker/cli/server/disk_watch.py: begins *_DISK",
+    "broker/cli/server/disk_watch.py: ends *_DISK",
+    "broker/cli/server/disk_watch.py: happens 'storage limits'",
+    "broker/db/embedded/cluster.py: happens 'the embedded PostgreSQL'",
+    "broker/db/embedded/cluster.py: tell 'the embedded PostgreSQL'",
+    "broker/core/acking/delivery_recorder.py: happens 'records'",
+    "broker/core/retention/table_sizes.py: begins *_TABLES",
+    "broker/core/retention/table_sizes.py: ends *_TABLES",
+    "broker/db/embedded/cluster.py: begins *_POSTGRESQL",
+    "broker/db/embedded/cluster.py: ends *_POSTGRESQL",
+    "broker/db/embedded/cluster.py: begins *_START",
+    "broker/net/limits/open_connections.py: happens 'refused connections'",
+    "broker/net/http1/web_pages.py: happens kind",
+    "broker/core/process/failures.py: begins kind",  # its callers' names are resources, or workers
+    "broker/db/driver/replica_reads.py: begins *_TROUBLE",
+    "broker/db/driver/replica_reads.py: ends *_TROUBLE",
+    "broker/core/context/running_processes.py: tell 'broker processes'",
+    "broker/core/context/wake_ups.py: happens 'foreign notifications'",
+    "broker/db/driver/database.py: begins *DATABASE",
+    "broker/db/driver/database.py: ends *DATABASE",
+    "broker/db/driver/database.py: begins *NODES",
+    "broker/db/driver/database.py: ends *NODES",
+    "broker/db/driver/database.py: happens 'database troubles'",
+    "broker/db/driver/in_doubt.py: begins _KIND",
+    "broker/db/driver/in_doubt.py: ends _KIND",
+    "broker/core/retention/retention.py: tell 'partitions'",
+    "broker/core/retention/retention.py: begins _KEPT",
+    "broker/features/events/worker.py: tell 'events'",
+    "broker/features/secrets/worker.py: begins _FILE",
+    "broker/features/secrets/worker.py: ends _FILE",
+    "broker/features/secrets/worker.py: tell 'secrets'",
+    "broker/features/secrets/worker.py: begins _KEYS",
+    "broker/features/secrets/worker.py: ends _KEYS",
+    "broker/core/process/supervisor.py: ends _KIND",
 }
 
 
 def _modules() -> list[Path]:
     package = repository() / "broker"
-    return [path for path in package.rglob("*.py") if path.parent.name != "telemetry"]
+    return [path for path in package.rglob("*.py") if path.parent.name != "observability"]
 
 
 def _calls(path: Path, methods: set[str], holder: str) -> Iterator[ast.Call]:

@@ -95,7 +95,7 @@ def test_paths_and_decisions_that_are_named_exist() -> None:
 
 
 def test_files_that_a_page_names_by_their_ends_exist() -> None:
-    """As `store/log/messages.py` and `acknowledge.sql`; the changelog tells of what was."""
+    """As `core/log/messages.py` and `acknowledge.sql`; the changelog tells of what was."""
     listed = subprocess.run(["git", "ls-files"], cwd=repository(), capture_output=True, text=True, check=True)
     ends = {path[at:] for path in listed.stdout.splitlines() for at in _starts_of_names(path)}
     pages = [path for path in _files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]

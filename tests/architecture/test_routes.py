@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from broker.front.health import health_routes
-from broker.front.metrics import metrics_routes
-from broker.front.openapi import openapi_routes
-from broker.front.rest.errors import HTTP_STATUS
-from broker.front.rest.resources import WHOLE
-from broker.front.rpcs import ROUTES
+from broker.api.pages.health import health_routes
+from broker.api.pages.metrics import metrics_routes
+from broker.api.pages.openapi import openapi_routes
+from broker.api.rest.errors import HTTP_STATUS
+from broker.app.rpcs import ROUTES
+from broker.core.calls.rest import WHOLE
 from tests.architecture.surface import api_operations, operations, specification
 
 ROUTE = {(route.method, route.path): route for route in ROUTES}

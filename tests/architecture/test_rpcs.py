@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from broker.domain.operation_verb import Verb
-from broker.front.grpc.methods import Grpc
-from broker.front.permissions import CONSUME
-from broker.front.rest.routes import Rest
-from broker.front.rpc import Audit, Kind, Size
-from broker.front.rpcs import ROUTES, RPCS, Row
+from broker.api.grpc.methods import Grpc
+from broker.api.permissions import CONSUME
+from broker.api.rest.routes import Rest
+from broker.api.rpc import Audit, Kind, Size
+from broker.app.rpcs import ROUTES, RPCS, Row
+from broker.model.operation_verb import Verb
 from tests.architecture.surface import api_operations
 
 FACTS: dict[str, Any] = {

@@ -9,11 +9,11 @@ from typing import Any
 import certifi
 import pytest
 
+from broker.access.secrets.keys import format_keys, make_key
 from broker.app.settings.fields import NAMES, Settings, default, kind, meaning, option, variable
 from broker.app.settings.find import SettingError, default_data_dir, find_settings
 from broker.cli.main import COMMANDS
 from broker.cli.server_commands import Command
-from broker.secrets.keys import format_keys, make_key
 from tests.fixtures.broker import repository
 from tests.fixtures.tls import localhost
 

@@ -8,9 +8,10 @@ from google.pubsub_v1.services.publisher.transports import PublisherTransport
 from google.pubsub_v1.services.schema_service.transports import SchemaServiceTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
 
-from broker.domain import snapshot, subscription, topic
-from broker.front.generated.messages import POOL
-from broker.front.rpcs import METHODS, ROUTES
+from broker.api.generated.messages import POOL
+from broker.app.rpcs import METHODS, ROUTES
+from broker.core.backlog.seeking import snapshot
+from broker.model import subscription, topic
 from tests.architecture.surface import level, reason, support, wire_messages
 
 LEVELS = {"full", "kept", "partial", "refused"}

@@ -1,4 +1,6 @@
-"""Only broker/cli/terminal.py writes to the terminal of whoever runs a command, and it escapes what it is given."""
+"""Only broker/client/terminal.py writes to the terminal of whoever runs a command, and it escapes what it is
+given.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -13,10 +15,10 @@ _OF_CLICK = {"clear", "confirm", "echo", "echo_via_pager", "pause", "progressbar
 }
 _STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 _WRITERS = {
-    "broker/cli/terminal.py",
-    "broker/payload_schemas/apart.py",  # frames, for the broker that started it
-    "broker/telemetry/log.py",  # the log, which escapes by itself
-    "broker/transforms/sandbox.py",  # frames, for the broker that started it
+    "broker/client/terminal.py",
+    "broker/features/schemas/checking/apart.py",  # frames, for the broker that started it
+    "broker/observability/log.py",  # the log, which escapes by itself
+    "broker/features/transforms/sandbox/process.py",  # frames, for the broker that started it
     "broker/version.py",  # the version, when a package is built
 }
 

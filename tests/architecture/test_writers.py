@@ -3,23 +3,23 @@
 import re
 from pathlib import Path
 
-STORE = Path("broker/store")
+STORE = Path("broker")
 WRITES = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM) delivery_attempts\b")
 LOADED = re.compile(r'statements\.(?:hot|load)\("(\w+)"\)')
 TABLE = re.compile(r"\bdelivery_attempts\.(?:insert|update|delete)\(|(?:insert|update|delete)\(delivery_attempts\)")
 
 WRITERS = {
-    "claim/passed.py",
-    "claim/write.py",
-    "log/cursors.py",
-    "log/dead_letters.py",
-    "log/delivery_attempts.py",
-    "log/finished_attempts.py",
-    "log/pending_rows.py",
-    "log/locked_backlog.py",
-    "log/retraction.py",
-    "log/split_parts.py",
-    "resources/topic_logs.py",
+    "core/claiming/transaction/passed.py",
+    "core/claiming/transaction/write.py",
+    "core/backlog/seeking/cursors.py",
+    "features/dead_letters/forwarding/forwarding.py",
+    "core/acking/delivery_attempts.py",
+    "core/retention/finished_attempts.py",
+    "core/backlog/pending_rows.py",
+    "core/backlog/locked_backlog.py",
+    "features/retraction/removal.py",
+    "core/acking/split_parts.py",
+    "core/catalog/topic_logs.py",
 }
 
 
@@ -48,7 +48,7 @@ def test_every_statement_that_writes_them_is_loaded_by_one_of_them() -> None:
 def test_the_page_names_each() -> None:
     page = Path("docs/claim.md").read_text()
     for writer in WRITERS:
-        assert f"store/{writer}" in page or writer.startswith("claim/"), writer
+        assert writer in page or writer.startswith("core/claiming/transaction/"), writer
 
 
 def test_a_statement_has_one_file() -> None:

@@ -7,8 +7,8 @@ from datetime import datetime
 import httpx
 import pytest
 
-from broker.store.driver.database import Database
-from broker.store.schema import migrations
+from broker.db.driver.database import Database
+from broker.db.schema import migrations
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest
 from tests.fixtures.citus import Nodes

@@ -11,17 +11,17 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.cli.database_doctor import look_at_hot_nodes
-from broker.domain.message_id import parse_message_id
-from broker.store.driver.database import Database
-from broker.store.schema.hot_nodes import HotNodes, look_at_nodes
+from broker.cli.maintenance.database_doctor import look_at_hot_nodes
+from broker.db.driver.database import Database
+from broker.db.schema.hot_nodes import HotNodes, look_at_nodes
+from broker.model.message_id import parse_message_id
 from tests.citus.test_hot_statements import _statements, _text, _where
 from tests.cli.processes import complaint
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, message
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
 from tests.fixtures.database import in_schema
 from tests.fixtures.log import Log, make_log
-from tests.store.query_plans.every_statement import every_statement_sent
+from tests.query_plans.every_statement import every_statement_sent
 
 pytestmark = NEEDS_CITUS
 

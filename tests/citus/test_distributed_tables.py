@@ -12,16 +12,16 @@ import pytest
 from psycopg.errors import FeatureNotSupported
 from sqlalchemy import make_url
 
-from broker.cli.database_doctor import look_at_database
-from broker.cli.schema import check_schema
-from broker.cli.stop import Stop
-from broker.store.driver.database import Database
-from broker.store.engine import engine
-from broker.store.engine.distributed_tables import TABLES
-from broker.store.log.partitions import drop_detached_leftovers, drop_partition, list_partitions
-from broker.store.log.retention import drop_partitions_behind
-from broker.store.schema import migrations
-from broker.store.schema.schema_state import DatabaseUnreachable, inspect
+from broker.cli.maintenance.database_doctor import look_at_database
+from broker.cli.server.schema import check_schema
+from broker.client.stop import Stop
+from broker.core.log.partitions import drop_detached_leftovers, drop_partition, list_partitions
+from broker.core.retention.retention import drop_partitions_behind
+from broker.db.citus import engine
+from broker.db.citus.distributed_tables import TABLES
+from broker.db.driver.database import Database
+from broker.db.schema import migrations
+from broker.db.schema.schema_state import DatabaseUnreachable, inspect
 from tests.fixtures.broker import NO_TLS, BrokerProcess
 from tests.fixtures.citus import NEEDS_CITUS, Nodes
 from tests.fixtures.database import begin, in_schema

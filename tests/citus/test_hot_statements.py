@@ -10,17 +10,20 @@ import pytest
 
 from broker.app.config import AppConfig
 from broker.app.jobs import clean_ups
-from broker.runtime.database_clock import DatabaseClock
-from broker.store.driver import statements
-from broker.store.driver.by_shard import of_one_shard
-from broker.store.driver.database import Database
-from broker.store.driver.statements import Statement
-from broker.store.log import letters_on_nodes, locked_backlogs_on_nodes, retracted, retraction
-from broker.workers.retention_janitor import RetentionJanitor
+from broker.core.backlog import locked_backlogs_on_nodes
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.retention.retention_janitor import RetentionJanitor
+from broker.db.driver import statements
+from broker.db.driver.by_shard import of_one_shard
+from broker.db.driver.database import Database
+from broker.db.driver.statements import Statement
+from broker.features.dead_letters import letters_on_nodes
+from broker.features.retraction import removal as retraction
+from broker.features.retraction import rows as retracted
 from tests.fixtures.citus import NEEDS_CITUS
 from tests.fixtures.core import make_core
 from tests.fixtures.database import in_schema
-from tests.store.query_plans.every_statement import MODULES, every_statement_sent, literal
+from tests.query_plans.every_statement import MODULES, every_statement_sent, literal
 
 pytestmark = NEEDS_CITUS
 
@@ -29,8 +32,8 @@ _MANY = "about several shards: a task for each part of a table"
 # The coordinator gives out a journal's numbers, so the rows are made there and sent to the shard's node.
 _SENT = "made on the coordinator"
 _BY_SHARD = "sent for each shard"
-_TWO_STATEMENTS = "store/log/split_parts.py has two in its place"
-_OTHERS = "what runs it has others in its place: store/looking/lag.py, store/log/locked_backlogs_on_nodes.py, …"
+_TWO_STATEMENTS = "core/acking/split_parts.py has two in its place"
+_OTHERS = "what runs it has others in its place: core/lag/lag_rows.py, core/backlog/locked_backlogs_on_nodes.py, …"
 
 # All others have a plan of one task, on the node of the shard.
 ELSEWHERE = {

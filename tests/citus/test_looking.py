@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.store.resources import events
+from broker.features.events import rows as events
 from tests.citus.test_serving import make_database
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.citus import NEEDS_CITUS

@@ -13,15 +13,15 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.store.driver import hot_connection
-from broker.store.driver.database import Database
+from broker.db.driver import hot_connection
+from broker.db.driver.database import Database
 from tests.citus.test_serving import Traffic, make_database
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually
 from tests.fixtures.citus import MOVE_SHARD, NEEDS_CITUS, Node, Nodes
 from tests.fixtures.log import SECOND, Log, make_log
 from tests.fixtures.waiting import waiting_sessions
-from tests.store.interleavings.steps import paused
+from tests.interleavings.steps import paused
 
 pytestmark = NEEDS_CITUS
 

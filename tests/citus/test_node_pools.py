@@ -6,12 +6,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from broker.domain.message import NewMessage
-from broker.store.driver import shard_nodes
-from broker.store.driver.database import Database
-from broker.store.driver.statements import Statement
-from broker.store.log.known_heads import KnownHeads
-from broker.store.log.messages import append_messages, encode_messages
+from broker.core.log.known_heads import KnownHeads
+from broker.core.log.messages import append_messages, encode_messages
+from broker.db.driver import shard_nodes
+from broker.db.driver.database import Database
+from broker.db.driver.statements import Statement
+from broker.model.message import NewMessage
 from tests.citus.test_moves import move_shard
 from tests.fixtures.broker import eventually
 from tests.fixtures.citus import NEEDS_CITUS, Nodes

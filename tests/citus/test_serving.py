@@ -13,18 +13,18 @@ import httpx
 import pytest
 from sqlalchemy import make_url
 
-from broker.domain.errors import Unavailable, Unimplemented
-from broker.store.driver.database import Database
-from broker.store.driver.statements import BEGIN, COMMIT, Statement
-from broker.store.log.partitions import list_partitions
-from broker.workers.retention_janitor import RetentionJanitor
+from broker.core.log.partitions import list_partitions
+from broker.core.retention.retention_janitor import RetentionJanitor
+from broker.db.driver.database import Database
+from broker.db.driver.statements import BEGIN, COMMIT, Statement
+from broker.model.errors import Unavailable, Unimplemented
 from tests.citus.conftest import broker_options
+from tests.core.retention.test_retention_janitor import LaterClock
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, message, text
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
 from tests.fixtures.core import make_core
 from tests.fixtures.database import begin, in_schema
 from tests.fixtures.log import SECOND, make_log
-from tests.workers.test_retention_janitor import LaterClock
 
 pytestmark = NEEDS_CITUS
 

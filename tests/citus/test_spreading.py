@@ -7,12 +7,12 @@ from datetime import datetime
 import pytest
 from sqlalchemy import make_url
 
-from broker.domain.priorities import Priorities
-from broker.domain.topic import Topic
-from broker.domain.topic_extensions import TopicExtensions
-from broker.store.driver.database import Database
-from broker.store.resources import topics
-from broker.store.resources.topic_logs import add_levels, add_shards, replace_logs
+from broker.core.catalog import topic_rows as topics
+from broker.core.catalog.topic_logs import add_levels, add_shards, replace_logs
+from broker.db.driver.database import Database
+from broker.model.priorities import Priorities
+from broker.model.topic import Topic
+from broker.model.topic_extensions import TopicExtensions
 from tests.citus.conftest import distributed_database
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
 from tests.fixtures.database import begin, in_schema

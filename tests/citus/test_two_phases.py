@@ -17,31 +17,31 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
-from broker.cli.database_doctor import look_at_database
-from broker.domain.errors import BrokerError, Unavailable
-from broker.domain.message import NewMessage
-from broker.domain.topic import Topic
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.tasks import Tasks
-from broker.store.driver.database import Database
-from broker.store.driver.postgres_errors import translate_errors
-from broker.store.driver.statements import BEGIN, COMMIT, Statement
-from broker.store.engine import engine
-from broker.store.log import in_doubt
-from broker.store.log.in_doubt import tell_of_doubts
-from broker.store.log.messages import append_messages, encode_messages
-from broker.store.resources import schedules as store
-from broker.store.resources import topics
-from broker.store.schema import prepared_transactions
-from broker.telemetry.state_changes import StateChanges
+from broker.cli.maintenance.database_doctor import look_at_database
+from broker.core.catalog import topic_rows as topics
+from broker.core.log.messages import append_messages, encode_messages
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.process.tasks import Tasks
+from broker.db.citus import engine
+from broker.db.driver import in_doubt
+from broker.db.driver.database import Database
+from broker.db.driver.in_doubt import tell_of_doubts
+from broker.db.driver.postgres_errors import translate_errors
+from broker.db.driver.statements import BEGIN, COMMIT, Statement
+from broker.db.schema import prepared_transactions
+from broker.features.schedules import rows as store
+from broker.model.errors import BrokerError, Unavailable
+from broker.model.message import NewMessage
+from broker.model.topic import Topic
+from broker.observability.state_changes import StateChanges
+from tests.features.import_export import test_copying as copying
+from tests.features.schedules import test_ticker as schedules
 from tests.fixtures.application import Application, publish
 from tests.fixtures.broker import eventually
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
 from tests.fixtures.database import in_schema
 from tests.fixtures.log import SECOND, Log, add_subscription, make_log
 from tests.fixtures.relaying import Relaying
-from tests.workers import test_copying as copying
-from tests.workers import test_schedules as schedules
 
 pytestmark = NEEDS_CITUS
 

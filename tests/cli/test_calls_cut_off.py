@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from broker.front.generated import messages
+from broker.api.generated import messages
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.fixtures.waiting import waiting_sessions

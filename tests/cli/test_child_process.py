@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.cli.child_process import CONTEXT, start_deaf
+from broker.cli.server.child_process import CONTEXT, start_deaf
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -17,10 +17,10 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.embedded_postgres import binaries
-from broker.embedded_postgres.cluster import Cluster, ClusterError
-from broker.embedded_postgres.sockets import make_socket_directory, remove_socket_directory, socket_directory
-from broker.embedded_postgres.system_user import running_as, unprivileged_user
+from broker.db.embedded import binaries
+from broker.db.embedded.cluster import Cluster, ClusterError
+from broker.db.embedded.sockets import make_socket_directory, remove_socket_directory, socket_directory
+from broker.db.embedded.system_user import running_as, unprivileged_user
 from tests.cli.processes import faults
 from tests.fixtures.broker import BrokerProcess
 

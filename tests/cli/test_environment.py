@@ -11,7 +11,7 @@ from psycopg import pq
 from sqlalchemy import make_url
 
 from broker.app.process_environment import forget_postgresql_variables, tidy_environment
-from broker.store.driver.connection_parameters import connection_parameters
+from broker.db.driver.connection_parameters import connection_parameters
 from tests.cli.processes import complaint, is_ready, run_broker
 from tests.fixtures.broker import BrokerProcess, Rest, text
 

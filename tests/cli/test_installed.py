@@ -47,7 +47,7 @@ def test_the_wheel_has_the_migrations_the_api_specification_and_the_licence(whee
     versions = repository() / "migrations" / "versions"
     expected = {f"broker/_shipped/migrations/versions/{path.name}" for path in versions.glob("*.py")}
     expected |= {"broker/_shipped/migrations/env.py", "broker/__main__.py"}
-    expected |= {str(path.relative_to(repository())) for path in (repository() / "broker" / "store").rglob("*.sql")}
+    expected |= {str(path.relative_to(repository())) for path in (repository() / "broker").rglob("*.sql")}
     assert expected <= names
     assert not any("tests" in name.split("/") or name.endswith(".pyc") for name in names)
     (licence,) = (name for name in names if name.endswith(".dist-info/licenses/LICENSE"))

@@ -12,9 +12,9 @@ import psutil
 import psycopg
 import pytest
 
-from broker.embedded_postgres import cluster as clusters
-from broker.embedded_postgres.cluster import Cluster, is_up_or_recovers
-from broker.embedded_postgres.leftovers import StillRunning, stop_leftovers
+from broker.db.embedded import cluster as clusters
+from broker.db.embedded.cluster import Cluster, is_up_or_recovers
+from broker.db.embedded.leftovers import StillRunning, stop_leftovers
 from tests.fixtures.broker import eventually
 
 

@@ -9,8 +9,8 @@ import httpx
 import psycopg
 import pytest
 
-from broker.embedded_postgres.binaries import bin_directory
-from broker.embedded_postgres.cluster import Cluster
+from broker.db.embedded.binaries import bin_directory
+from broker.db.embedded.cluster import Cluster
 from tests.cli.processes import complaint, run_broker, running_on
 from tests.fixtures.broker import BrokerProcess, Json, Rest, message, text
 

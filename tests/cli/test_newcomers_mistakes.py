@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from broker.store.schema.schema_state import head_revision
+from broker.db.schema.schema_state import head_revision
 from tests.cli.fake_postgres import READY, answering_logins, refusal
 from tests.cli.processes import complaint
 from tests.fixtures.broker import repository

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.store.schema.schema_state import head_revision
+from broker.db.schema.schema_state import head_revision
 from tests.cli.processes import complaint, faults, is_ready, run_broker
+from tests.db.migrations.test_installations import APPLICATION
 from tests.fixtures.broker import BrokerProcess, Rest, text
-from tests.migrations.test_installations import APPLICATION
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 

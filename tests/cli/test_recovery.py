@@ -11,8 +11,8 @@ import httpx
 import psutil
 import pytest
 
-from broker.embedded_postgres.cluster import Cluster
-from broker.embedded_postgres.system_user import running_as, unprivileged_user
+from broker.db.embedded.cluster import Cluster
+from broker.db.embedded.system_user import running_as, unprivileged_user
 from tests.cli.processes import alive, family, faults, kill_all, running_on, waiting_pull
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.fixtures.data_directory import copied

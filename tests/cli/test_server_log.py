@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.embedded_postgres import server_log
-from broker.embedded_postgres.server_log import ServerLog
+from broker.db.embedded import server_log
+from broker.db.embedded.server_log import ServerLog
 
 _FULL = 'could not write to file "pg_wal/xlogtemp.77": No space left on device'
 _AGAIN = 'could not write lock file "postmaster.pid": No space left on device'

@@ -12,8 +12,8 @@ from typing import Protocol
 import httpx
 import pytest
 
-from broker.cli.service_manager import service_manager
-from broker.port.listener import CannotListen
+from broker.cli.server.service_manager import service_manager
+from broker.net.listener import CannotListen
 from tests.cli.processes import alive, family, faults, is_ready
 from tests.fixtures.broker import NO_TLS, BrokerProcess, eventually
 

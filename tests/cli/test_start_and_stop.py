@@ -13,8 +13,8 @@ import httpx
 import psutil
 import pytest
 
-from broker.port.listener import bound_socket, emulator_host, is_open_to_others
-from broker.store.schema.schema_state import head_revision
+from broker.db.schema.schema_state import head_revision
+from broker.net.listener import bound_socket, emulator_host, is_open_to_others
 from broker.version import version
 from tests.cli.processes import (
     Signalling,

@@ -15,8 +15,8 @@ import pytest
 
 from broker.app.asgi import create_app
 from broker.app.config import AppConfig
-from broker.cli.children import restart_delay
-from broker.embedded_postgres.cluster import Cluster
+from broker.cli.server.children import restart_delay
+from broker.db.embedded.cluster import Cluster
 from tests.cli.processes import alive, faults, run_broker
 from tests.fixtures.broker import BrokerProcess, eventually
 from tests.fixtures.database import in_schema

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import serialization
 
 from broker.app.settings.checks import read_password
 from broker.app.settings.fields import Settings
-from broker.cli.tls_files import Renewal, TlsFiles
-from broker.domain.database_url import check_database_url, with_password, without_password
-from broker.port.tls.expiry import read_validity
+from broker.cli.server.tls_files import Renewal, TlsFiles
+from broker.db.database_url import check_database_url, with_password, without_password
+from broker.net.tls.expiry import read_validity
 from tests.cli.fake_postgres import READY, answering_logins
 from tests.cli.processes import complaint, faults
 from tests.fixtures.broker import BrokerProcess, eventually

@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
 from broker.app.settings.find import SettingError, asks_for_traces
-from broker.telemetry.metrics.counters import Counters
-from broker.telemetry.tracing import start_tracing
+from broker.observability.metrics.counters import Counters
+from broker.observability.tracing import start_tracing
 from tests.cli.processes import complaint
 from tests.fixtures.broker import BrokerProcess, Json, Rest, message
 from tests.fixtures.google import Handler

@@ -10,8 +10,8 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.domain.errors import FailedPrecondition
-from broker.domain.push_config import PushConfig
+from broker.model.errors import FailedPrecondition
+from broker.model.push_config import PushConfig
 from tests.fixtures.broker import Json, Rest, eventually, text
 from tests.fixtures.log import Log
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from broker.domain.schema import MAX_DEFINITION_BYTES, MAX_REVISIONS
+from broker.features.schemas.schema import MAX_DEFINITION_BYTES, MAX_REVISIONS
 from tests.fixtures.broker import Json, Rest
 
 

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from broker.front.rest.query_parameters import SYSTEM_PARAMETERS
+from broker.api.rest.query_parameters import SYSTEM_PARAMETERS
 from tests.fixtures.broker import Json, Rest, message
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.store.schema.after_restore import go_on_after_restore
-from broker.store.schema.backup_state import look_at_backup
+from broker.db.schema.after_restore import go_on_after_restore
+from broker.db.schema.backup_state import look_at_backup
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import BrokerProcess
 from tests.fixtures.dead_letters import make_letters

@@ -14,9 +14,9 @@ import yaml
 
 from broker.app.config import AppConfig
 from broker.app.settings.fields import NAMES, PREFIX
-from broker.port.http1.head import Head
-from broker.port.http1.web_pages import WebPages
-from broker.telemetry.state_changes import StateChanges
+from broker.net.http1.head import Head
+from broker.net.http1.web_pages import WebPages
+from broker.observability.state_changes import StateChanges
 from tests.deployment.chart import rendered
 from tests.fixtures.broker import repository
 

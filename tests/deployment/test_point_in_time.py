@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.driver.database import Database
-from broker.store.log.delivery_attempts import acknowledge_in_order
-from broker.store.schema import migrations
-from broker.store.schema.after_restore import go_on_after_restore
-from broker.store.schema.backup_state import look_at_backup
+from broker.core.acking.delivery_attempts import acknowledge_in_order
+from broker.db.driver.database import Database
+from broker.db.schema import migrations
+from broker.db.schema.after_restore import go_on_after_restore
+from broker.db.schema.backup_state import look_at_backup
 from tests.fixtures.database import begin
 from tests.fixtures.dead_letters import Letters, make_letters
 from tests.fixtures.log import ACK_DEADLINE, Log, make_log, texts

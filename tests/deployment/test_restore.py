@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import make_url
 
-from broker.domain.message_id import FIRST_ID_SEQ, message_id, parse_message_id
-from broker.store.driver.database import Database
-from broker.store.log.delivery_attempts import acknowledge_in_order
-from broker.store.schema.after_restore import IdsUsedUp, go_on_after_restore
-from broker.store.schema.running_brokers import BrokersAtWork
+from broker.core.acking.delivery_attempts import acknowledge_in_order
+from broker.db.driver.database import Database
+from broker.db.schema.after_restore import IdsUsedUp, go_on_after_restore
+from broker.db.schema.running_brokers import BrokersAtWork
+from broker.model.message_id import FIRST_ID_SEQ, message_id, parse_message_id
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import BrokerProcess
 from tests.fixtures.database import begin, temporary_database

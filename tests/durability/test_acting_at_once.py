@@ -8,7 +8,7 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.store.driver.database import Database
+from broker.db.driver.database import Database
 from tests.fixtures.broker import Json, Rest, message
 from tests.fixtures.in_process import running_in_process
 

@@ -1,7 +1,8 @@
 """kill -9 of brokers and of PostgreSQL's sessions, again and again during a copy and an import: each message is
 stored once, and those of a key in its order (G2).
 
-What a runner that writes down its progress apart from its work does then is in tests/workers/test_copying.py.
+What a runner that writes down its progress apart from its work does then is in
+tests/features/import_export/test_copying.py.
 """
 
 import asyncio

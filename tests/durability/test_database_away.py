@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from broker.embedded_postgres.cluster import Cluster
-from broker.store.driver.hot_connection import UNANSWERED_SECONDS
+from broker.db.driver.hot_connection import UNANSWERED_SECONDS
+from broker.db.embedded.cluster import Cluster
 from tests.cli.processes import faults
 from tests.durability.workload import Workload
 from tests.fixtures.broker import BrokerProcess

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from broker.domain.timestamps import format_timestamp
+from broker.model.timestamps import format_timestamp
 from tests.durability.killing import kill_one, patiently
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Json, Rest, eventually, message, text
 

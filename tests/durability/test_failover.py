@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from broker.store.schema import migrations
+from broker.db.schema import migrations
 from tests.durability.workload import Workload
 from tests.fixtures.broker import BrokerProcess
 from tests.fixtures.standby import Pair, standing_by

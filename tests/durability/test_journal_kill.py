@@ -17,8 +17,8 @@ import httpx
 import psycopg
 import pytest
 
-from broker.embedded_postgres.cluster import Cluster
-from broker.embedded_postgres.roles import ROLE, SUPERUSER
+from broker.db.embedded.cluster import Cluster
+from broker.db.embedded.roles import ROLE, SUPERUSER
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.fixtures.relay import relayed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.embedded_postgres.cluster import Cluster
+from broker.db.embedded.cluster import Cluster
 from tests.durability.push_faults import Faults
 from tests.durability.push_workload import HEALTHY, MIXED, Plan, PushWorkload
 from tests.fixtures.broker import BrokerProcess

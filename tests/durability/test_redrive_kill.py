@@ -1,7 +1,8 @@
 """kill -9 of brokers and of PostgreSQL's sessions, again and again during a redrive: no message
 is lost or doubled (G2).
 
-What a runner that writes down its progress apart from its work does then is in tests/workers/test_operations.py.
+What a runner that writes down its progress apart from its work does then is in
+tests/features/operations/test_operations.py.
 """
 
 import asyncio

@@ -9,9 +9,9 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.cli.database_doctor import look_at_replica_of
-from broker.store.schema import migrations
-from broker.telemetry.metrics.families import LOOKS
+from broker.cli.maintenance.database_doctor import look_at_replica_of
+from broker.db.schema import migrations
+from broker.observability.metrics.families import LOOKS
 from tests.fixtures.broker import Rest, eventually
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.metrics import scrape

@@ -13,9 +13,9 @@ import psutil
 import psycopg
 import pytest
 
-from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.embedded_postgres.cluster import Cluster
-from broker.store.schema.application_functions import grant
+from broker.db.database_url import DEFAULT_SCHEMA
+from broker.db.embedded.cluster import Cluster
+from broker.features.outbox.application_functions import grant
 from tests.durability.killing import patiently
 from tests.fixtures.application import publish
 from tests.fixtures.broker import NO_TLS, BrokerProcess, Rest, eventually, text

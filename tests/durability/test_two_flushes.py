@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from broker.domain.errors import Internal, NotFound, Unavailable
-from broker.domain.message import NewMessage
-from broker.runtime.database_clock import DatabaseClock
-from broker.runtime.publish_coalescer import MIN_FOLLOWING_MESSAGES, PublishCoalescer
-from broker.runtime.tasks import Tasks
-from broker.store.driver.hot_connection import HotConnection
-from broker.store.log.messages import Appended, EncodedMessages, encode_messages
+from broker.core.log.messages import Appended, EncodedMessages, encode_messages
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.process.tasks import Tasks
+from broker.core.publishing.publish_coalescer import MIN_FOLLOWING_MESSAGES, PublishCoalescer
+from broker.db.driver.hot_connection import HotConnection
+from broker.model.errors import Internal, NotFound, Unavailable
+from broker.model.message import NewMessage
 from tests.fixtures.broker import eventually
 from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
-from tests.store.interleavings.steps import execute, open_transaction, until_waiting
+from tests.interleavings.steps import execute, open_transaction, until_waiting
 
 COUNT = MIN_FOLLOWING_MESSAGES
 

@@ -36,12 +36,7 @@ from tests.faults.checks.journal import (
     check_stories_end,
     check_what_was_answered_is_told,
 )
-from tests.faults.checks.once import (
-    check_cancels,
-    check_named_come,
-    check_nothing_is_early,
-    check_one_id,
-)
+from tests.faults.checks.once import check_cancels, check_named_come, check_nothing_is_early, check_one_id
 from tests.faults.checks.order import check_first_deliveries, check_turns
 from tests.faults.checks.recalls import check_recalls
 from tests.faults.checks.recoveries import check_recoveries

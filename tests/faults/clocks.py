@@ -1,7 +1,7 @@
 """Wall clocks of the brokers' own, which step: the processes read from a file how far theirs is off.
 
 What the broker runs on are `time.time` and `datetime.now`: they are shifted in its processes and in no other
-(own_clock/sitecustomize.py); monotonic clocks are left alone, as a step of the machine's clock leaves them.
+(faults/own_clock/sitecustomize.py); monotonic clocks are left alone, as a step of the machine's clock leaves them.
 """
 
 import struct

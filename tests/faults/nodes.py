@@ -12,7 +12,7 @@ import time
 import psutil
 import psycopg
 
-from broker.store.schema import migrations
+from broker.db.schema import migrations
 from tests.fixtures.citus import Node, Nodes, running_nodes
 
 _DATABASE = "broker"

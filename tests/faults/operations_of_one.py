@@ -1,4 +1,4 @@
-"""Operations of clients that act alone on topics and subscriptions of their own (clients/alone.py)."""
+"""Operations of clients that act alone on topics and subscriptions of their own (faults/clients/alone.py)."""
 
 from typing import Literal, TypeAlias
 

@@ -8,8 +8,8 @@ import contextlib
 import sys
 from pathlib import Path
 
-from broker.embedded_postgres.cluster import CONFIGURATION, Cluster
-from broker.store.schema import migrations
+from broker.db.embedded.cluster import CONFIGURATION, Cluster
+from broker.db.schema import migrations
 
 
 async def _keep(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from broker.store.schema import migrations
+from broker.db.schema import migrations
 from tests.faults.checks.violation import violation
 from tests.faults.faults import make_schedule, names_for
 from tests.faults.layouts import Layout, layout_of

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.schema import schema_state
+from broker.db.schema import schema_state
+from tests.db.migrations.revisions import made_up
 from tests.faults.faults import Planned
 from tests.faults.run import run
 from tests.faults.versions import NEXT, Versions
 from tests.faults.world import World
 from tests.fixtures.broker import repository
-from tests.migrations.revisions import made_up
 
 
 def test_a_broker_runs_the_code_of_its_version(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_a_broker_runs_the_code_of_its_version(tmp_path: Path) -> None:
 
     def known(place: int) -> tuple[Path, str]:
         """Where its code is, and the schema that it knows."""
-        text = "import broker.store.schema.schema_state as s; print(s.__file__, s.head_revision())"
+        text = "import broker.db.schema.schema_state as s; print(s.__file__, s.head_revision())"
         program = [sys.executable, "-c", text]
         done = subprocess.run(program, capture_output=True, text=True, check=True, **both.options(place))
         file, revision = done.stdout.split()

@@ -4,9 +4,9 @@ import asyncio
 
 import psutil
 
-from broker.store.schema import migrations
-from broker.store.schema.migration_waits import Patience
-from broker.store.schema.schema_state import DatabaseUnreachable
+from broker.db.schema import migrations
+from broker.db.schema.migration_waits import Patience
+from broker.db.schema.schema_state import DatabaseUnreachable
 from tests.faults.process_faults import unless_restarting
 from tests.faults.world import World
 

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tests.db.migrations.revisions import add_columns, with_revisions
 from tests.fixtures.broker import repository
-from tests.migrations.revisions import add_columns, with_revisions
 
 # Not of `shards`: a session that holds vacuum back has read it, and keeps its lock for the whole of a run.
 NEXT = [add_columns(table) for table in ("topics", "subscriptions", "cursors", "message_batches")]

@@ -17,8 +17,8 @@ import httpx
 import psutil
 import psycopg
 
-from broker.embedded_postgres.cluster import Cluster
-from broker.embedded_postgres.roles import SUPERUSER
+from broker.db.embedded.cluster import Cluster
+from broker.db.embedded.roles import SUPERUSER
 from tests.faults.clients.endpoints import Endpoints
 from tests.faults.clocks import Clocks
 from tests.faults.disk import Disk

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
-from tests.grpc.wire import REQUEST, Peer, packed
+from broker.net.http2.frames import Code, Flag, Kind, frame, reset, window_update
+from tests.api.grpc.wire import REQUEST, Peer, packed
 
 STREAMS = 1_000  # of a connection at one time
 _LAST = b"the last"

@@ -8,15 +8,15 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from broker.domain.errors import InvalidArgument
-from broker.domain.payload import MAX_PAYLOAD_BYTES
-from broker.front.admission import admission_of
-from broker.front.request_memory import RequestMemory
-from broker.front.rest.body import BodyReader
-from broker.front.rpc import Size
-from broker.port.http1.exchange import Exchange
-from broker.port.http1.head import Head
-from broker.runtime.loop_turns import LoopTurns
+from broker.api.limits.admission import admission_of
+from broker.api.limits.request_memory import RequestMemory
+from broker.api.rest.body import BodyReader
+from broker.api.rpc import Size
+from broker.fairness.loop_turns import LoopTurns
+from broker.model.errors import InvalidArgument
+from broker.net.http1.exchange import Exchange
+from broker.net.http1.head import Head
+from broker.net.limits.payload import MAX_PAYLOAD_BYTES
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
 from tests.limits.conftest import MEGABYTE, Memory, good_client, rss
 from tests.limits.raw import calling, request

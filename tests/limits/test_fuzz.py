@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from broker.domain.ack_id import AttemptName, make_ack_ids
-from broker.front.rpcs import ROUTES
+from broker.app.rpcs import ROUTES
+from broker.model.ack_id import AttemptName, make_ack_ids
 from tests.fixtures.broker import BrokerProcess, Json, Rest, text
 from tests.limits.conftest import GoodClient, good_client
 

@@ -15,10 +15,10 @@ import grpc
 import httpx
 import pytest
 
-from broker.front.generated import messages
-from broker.port.http2.frames import Code, Flag, Kind, frame, reset, window_update
+from broker.api.generated import messages
+from broker.net.http2.frames import Code, Flag, Kind, frame, reset, window_update
+from tests.api.grpc.wire import Peer, packed
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
-from tests.grpc.wire import Peer, packed
 from tests.limits.conftest import MEGABYTE, Memory, good_client
 from tests.limits.crowd import RESOURCE_EXHAUSTED, call_headers, connect
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.port.http1.reader import MAX_HEAD_BYTES, MAX_HEADERS
+from broker.net.http1.reader import MAX_HEAD_BYTES, MAX_HEADERS
 from tests.fixtures.broker import BrokerProcess, eventually
 from tests.limits.conftest import MEGABYTE, Memory, good_client, rss
 from tests.limits.raw import Caller, calling, request

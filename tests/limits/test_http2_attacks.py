@@ -10,13 +10,13 @@ import hpack
 import httpx
 import pytest
 
-from broker.front.generated import messages
-from broker.port.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, settings, window_update
+from broker.api.generated import messages
+from broker.net.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, settings, window_update
+from tests.api.grpc.wire import Peer, packed
 from tests.fixtures.broker import BrokerProcess, Rest, eventually
-from tests.grpc.wire import Peer, packed
 from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import Crowd, call_headers, connect
-from tests.port.test_floods import FLOODS
+from tests.net.test_floods import FLOODS
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from broker.port.first_bytes import CROWDED_SECONDS, FirstBytes, MakeProtocol
-from broker.port.http1.connection import Http1Connection, Http1Server
-from broker.port.http1.exchange import Exchange
-from broker.port.http1.patience import Pace
-from broker.port.http1.web_pages import WebPages
-from broker.port.http2.frames import PREFACE
-from broker.port.open_connections import OpenConnections, address_in
-from broker.telemetry.state_changes import StateChanges
+from broker.net.first_bytes import CROWDED_SECONDS, FirstBytes, MakeProtocol
+from broker.net.http1.connection import Http1Connection, Http1Server
+from broker.net.http1.exchange import Exchange
+from broker.net.http1.patience import Pace
+from broker.net.http1.web_pages import WebPages
+from broker.net.http2.frames import PREFACE
+from broker.net.limits.open_connections import OpenConnections, address_in
+from broker.observability.state_changes import StateChanges
 from tests.fixtures.broker import eventually
 from tests.limits.raw import Caller, calling, request
 

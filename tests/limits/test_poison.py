@@ -7,10 +7,10 @@ import grpc
 import pytest
 
 from tests.conformance.test_transforms import udf
+from tests.core.pulling.conftest import streams as streams  # a fixture
+from tests.core.pulling.stream import Received, Streams
 from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.grpc import GrpcRest, channel_to
-from tests.streaming.conftest import streams as streams  # a fixture
-from tests.streaming.stream import Received, Streams
 
 _THROWS, _HANGS = "throw new Error('poison')", "while (true) {}"
 _NO_BACKOFF: Json = {"retryPolicy": {"minimumBackoff": "0s"}}

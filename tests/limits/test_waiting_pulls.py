@@ -7,9 +7,9 @@ import httpx
 import psycopg
 import pytest
 
-from broker.domain.fair_stock import FairStock
-from broker.front.generated import messages
-from broker.store.schema.tables import subscriptions
+from broker.api.generated import messages
+from broker.db.schema.tables import subscriptions
+from broker.fairness.fair_stock import FairStock
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import UNAVAILABLE, Call, Crowd

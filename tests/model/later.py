@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
-from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.store.schema.application_functions import grant
+from broker.db.database_url import DEFAULT_SCHEMA
+from broker.features.outbox.application_functions import grant
 from tests.fixtures.application import bare_url, publish, settle
 from tests.model.both import Both, message_json
 from tests.model.model import Message, Subscription, Topic, Verdict

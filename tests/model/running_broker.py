@@ -18,12 +18,12 @@ import uvloop
 from broker.app.asgi import serve_broker
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.port.first_bytes import MakeProtocol
-from broker.port.uvicorn_server import UvicornServer
-from broker.runtime.database_clock import DatabaseClock
-from broker.store.driver.database import Database
-from broker.store.log.partitions import make_partitions_ahead
-from broker.store.log.scheduled_messages import find_scheduled_shards
+from broker.core.log.partitions import make_partitions_ahead
+from broker.core.process.database_clock import DatabaseClock
+from broker.db.driver.database import Database
+from broker.features.delayed.rows import find_scheduled_shards
+from broker.net.first_bytes import MakeProtocol
+from broker.net.uvicorn_server import UvicornServer
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.domain.dead_letter import KEPT
+from broker.model.dead_letter import KEPT
 from tests.fixtures.access import StoppedClock
 from tests.fixtures.broker import Json, Rest, message
 from tests.fixtures.in_process import running_in_process

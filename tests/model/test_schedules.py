@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from broker.domain.timestamps import format_timestamp
+from broker.model.timestamps import format_timestamp
 from tests.fixtures.broker import Json, message
 from tests.model.model import HOUR, MINUTE, SECOND
 from tests.model.running_broker import RunningBroker

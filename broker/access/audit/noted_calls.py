@@ -8,7 +8,7 @@ without a credential are one caller here, so that a stranger cannot fill the log
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from broker.domain.audit_entry import Audited, AuditEntry
+from broker.access.audit.audit_entry import Audited, AuditEntry
 
 INTERVAL_SECONDS = 1.0  # within which equal calls are counted rather than written one by one
 WINDOW = timedelta(minutes=1)  # of the samples

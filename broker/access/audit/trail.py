@@ -17,13 +17,13 @@ from pathlib import Path
 
 import msgspec
 
+from broker.access.audit.audit_entry import Audited, AuditEntry
+from broker.access.audit.audit_rows import insert_audit_entries
 from broker.access.audit.noted_calls import INTERVAL_SECONDS, NotedCalls
-from broker.domain.audit_entry import Audited, AuditEntry
-from broker.domain.errors import BrokerError, os_reason
-from broker.store.access.audit_entries import insert_audit_entries
-from broker.store.driver.database import Database
-from broker.telemetry.log import reason
-from broker.telemetry.state_changes import StateChanges
+from broker.db.driver.database import Database
+from broker.model.errors import BrokerError, os_reason
+from broker.observability.log import reason
+from broker.observability.state_changes import StateChanges
 
 MAX_WAITING = 20_000  # entries of changes that wait for the table; some 10 MB
 MAX_NOTED = 5_000  # other entries that wait for it

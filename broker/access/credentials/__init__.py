@@ -1,0 +1,1 @@
+"""Credentials of callers: tokens, keys, certificates, issuers."""

@@ -18,14 +18,14 @@ from broker.access.credentials.issuer_tokens import IssuerTokens
 from broker.access.credentials.proven import Proven
 from broker.access.credentials.service_account_tokens import ServiceAccountTokens
 from broker.access.credentials.tokens import read_token
-from broker.access.version import AccessVersion, Validity
-from broker.domain.access_changes import AccessChanges
-from broker.domain.api_key import MAX_KEY_BYTES, ApiKey, digest_of
-from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, ANONYMOUS, Caller, Grant
-from broker.domain.client_certificate import ClientCertificate
-from broker.domain.errors import Unauthenticated
-from broker.domain.names import project_within
-from broker.domain.policy import ABOVE_PROJECTS
+from broker.access.principals.api_key import MAX_KEY_BYTES, ApiKey, digest_of
+from broker.access.principals.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, ANONYMOUS, Caller, Grant
+from broker.access.principals.policy import ABOVE_PROJECTS
+from broker.access.versions.access_changes import AccessChanges
+from broker.access.versions.version import AccessVersion, Validity
+from broker.model.client_certificate import ClientCertificate
+from broker.model.errors import Unauthenticated
+from broker.model.names import project_within
 
 MAX_KNOWN, MAX_REFUSED = 20_000, 5_000  # credentials
 MAX_KNOWN_BYTES = 33_554_432  # of those that are known: one key signs any number of tokens, each of up to 16 KB

@@ -6,9 +6,9 @@ from datetime import datetime
 from broker.access.credentials import refusals
 from broker.access.credentials.directory import CredentialDirectory
 from broker.access.credentials.proven import Proven
-from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
-from broker.domain.certificate_principals import CertificatePrincipals, comparable
-from broker.domain.client_certificate import ClientCertificate
+from broker.access.principals.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
+from broker.access.principals.certificate_principals import CertificatePrincipals, comparable
+from broker.model.client_certificate import ClientCertificate
 
 KIND = "certificate"  # of Caller.credential, before the fingerprint
 _ACCOUNT = "serviceAccount:"

@@ -13,15 +13,15 @@ from functools import lru_cache
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from broker.domain.access_changes import AccessChanges
-from broker.domain.api_key import ApiKey
-from broker.domain.service_account import MAX_KEYS, ServiceAccount, ServiceAccountKey
-from broker.secrets.cells import token_key_cell
-from broker.secrets.secrets import CannotOpen, Secrets
-from broker.store.access.access_token_keys import AccessTokenKey, list_access_token_keys
-from broker.store.access.api_keys import all_api_keys
-from broker.store.access.service_accounts import all_accounts, all_keys
-from broker.store.driver.database import Database
+from broker.access.credentials.access_token_key_rows import AccessTokenKey, list_access_token_keys
+from broker.access.credentials.account_rows import all_accounts, all_keys
+from broker.access.credentials.api_key_rows import all_api_keys
+from broker.access.principals.api_key import ApiKey
+from broker.access.principals.service_account import MAX_KEYS, ServiceAccount, ServiceAccountKey
+from broker.access.secrets.cells import token_key_cell
+from broker.access.secrets.secrets import CannotOpen, Secrets
+from broker.access.versions.access_changes import AccessChanges
+from broker.db.driver.database import Database
 
 _MAX_LOADED_KEYS = 1_000
 

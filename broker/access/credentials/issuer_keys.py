@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from broker.domain.errors import Unavailable
-from broker.domain.oidc_issuer import OidcIssuer, check_url
-from broker.telemetry.state_changes import StateChanges
+from broker.access.principals.oidc_issuer import OidcIssuer, check_url
+from broker.model.errors import Unavailable
+from broker.observability.state_changes import StateChanges
 
 FETCH_SECONDS = 5.0  # for both documents
 AGAIN_SECONDS = 10.0  # at least, between two fetches for keys that are not known

@@ -10,9 +10,9 @@ from broker.access.credentials import refusals
 from broker.access.credentials.issuer_keys import IssuerKeys
 from broker.access.credentials.proven import Proven
 from broker.access.credentials.tokens import Unverified, audiences_of, check_times, verify
-from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
-from broker.domain.oidc_issuer import OidcIssuer
-from broker.telemetry.state_changes import StateChanges
+from broker.access.principals.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
+from broker.access.principals.oidc_issuer import OidcIssuer
+from broker.observability.state_changes import StateChanges
 
 MAX_GROUPS = 500
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from broker.domain.caller import Caller
+from broker.access.principals.caller import Caller
 
 
 @dataclass(frozen=True, slots=True)

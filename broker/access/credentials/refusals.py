@@ -3,7 +3,7 @@
 https://cloud.google.com/docs/authentication/troubleshoot-adc and the reasons of google.api.ErrorReason.
 """
 
-from broker.domain.errors import Unauthenticated, Unavailable
+from broker.model.errors import Unauthenticated, Unavailable
 
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _EXPECTED = "Expected OAuth 2 access token, login cookie or other valid authentication credential."

@@ -14,13 +14,13 @@ from typing import Any
 import jwt
 
 from broker.access.credentials import refusals
+from broker.access.credentials.access_token_key_rows import AccessTokenKey
 from broker.access.credentials.directory import CredentialDirectory, public_key
 from broker.access.credentials.proven import Proven
 from broker.access.credentials.tokens import Unverified, audiences_of, check_times, read_token, verify
-from broker.domain.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
-from broker.domain.errors import Unauthenticated, Unavailable
-from broker.domain.service_account import ServiceAccount
-from broker.store.access.access_token_keys import AccessTokenKey
+from broker.access.principals.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, Caller
+from broker.access.principals.service_account import ServiceAccount
+from broker.model.errors import Unauthenticated, Unavailable
 
 LIFETIME = timedelta(hours=1)  # Google's, of both kinds
 SIGNS_FOR = timedelta(days=30)  # a key of access tokens, until there is a newer one

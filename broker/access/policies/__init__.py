@@ -1,0 +1,1 @@
+"""Policies, roles and permissions, and the check of a permission."""

@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from broker.access.credentials.directory import CredentialDirectory
-from broker.access.version import AccessVersion, Validity
-from broker.domain.access_changes import AccessChanges
-from broker.domain.caller import ALL_USERS, Caller
-from broker.domain.errors import PermissionDenied
-from broker.domain.names import project_within
-from broker.domain.permissions import PREDEFINED_ROLES
-from broker.domain.policy import ABOVE_PROJECTS, NO_POLICY, Policy, chain_of, is_allowed
-from broker.domain.service_account import ANY_PROJECT
-from broker.runtime.resource_turns import ResourceTurns
-from broker.store.access.policies import find_policies, find_role_permissions, projects_of_member
-from broker.store.driver.database import Database
+from broker.access.policies.policy_rows import find_policies, find_role_permissions, projects_of_member
+from broker.access.principals.caller import ALL_USERS, Caller
+from broker.access.principals.permissions import PREDEFINED_ROLES
+from broker.access.principals.policy import ABOVE_PROJECTS, NO_POLICY, Policy, chain_of, is_allowed
+from broker.access.principals.service_account import ANY_PROJECT
+from broker.access.versions.access_changes import AccessChanges
+from broker.access.versions.version import AccessVersion, Validity
+from broker.db.driver.database import Database
+from broker.fairness.resource_turns import ResourceTurns
+from broker.model.errors import PermissionDenied
+from broker.model.names import project_within
 
 MAX_DECISIONS, MAX_POLICIES = 50_000, 20_000
 READS_AT_ONCE = 2  # of the connections that calls about resources have

@@ -1,9 +1,9 @@
 """What projects may publish without a caller: their service agents need the permission at each use."""
 
 from broker.access.policies.authorizer import Authorizer, Required
-from broker.domain.errors import PermissionDenied
-from broker.domain.names import project_of
-from broker.domain.service_agent import service_agent
+from broker.access.principals.service_agent import service_agent
+from broker.model.errors import PermissionDenied
+from broker.model.names import project_of
 
 _PUBLISH = "pubsub.topics.publish"
 

@@ -1,0 +1,1 @@
+"""The settings of the broker: definitions, checks, and where values come from."""

@@ -4,17 +4,17 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from broker.domain.audiences import split_list
-from broker.domain.certificate_principals import CertificatePrincipals, parse_certificate_principals
-from broker.domain.errors import BrokerError, os_reason
-from broker.domain.names import check_project
-from broker.domain.oidc_issuer import OidcIssuer, parse_issuers
-from broker.domain.quota import parse_limits, parse_rates
-from broker.domain.storage import parse_size
-from broker.port.tls.material import check_certificates, check_key
-from broker.secrets.keys import read_keys
-from broker.workers.push.address_policy import parse_networks
-from broker.workers.push.tls_context import make_tls_context
+from broker.access.principals.certificate_principals import CertificatePrincipals, parse_certificate_principals
+from broker.access.principals.oidc_issuer import OidcIssuer, parse_issuers
+from broker.access.secrets.keys import read_keys
+from broker.core.context.storage import parse_size
+from broker.core.pushing.client.address_policy import parse_networks
+from broker.core.pushing.client.tls_context import make_tls_context
+from broker.features.quotas.quota import parse_limits, parse_rates
+from broker.model.audiences import split_list
+from broker.model.errors import BrokerError, os_reason
+from broker.model.names import check_project
+from broker.net.tls.material import check_certificates, check_key
 
 AUTO = "auto"
 
@@ -104,7 +104,7 @@ def check_new_file(path: str) -> None:
 
 
 def check_declarations(files: str) -> None:
-    """That they can be read; what they say is checked when it is applied (cli/applier.py)."""
+    """That they can be read; what they say is checked when it is applied (cli/server/applier.py)."""
     for path in split_list(files):
         _content(path)
 

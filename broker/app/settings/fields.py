@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
+from broker.access.audit.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
 from broker.app.settings.checks import (
     AUTO,
     check_access_log,
@@ -29,11 +30,10 @@ from broker.app.settings.checks import (
     check_size_or_auto,
 )
 from broker.app.settings.kinds import Kind, OneOf, Seconds, Several, Switch, Text, Whole, WholeOrAuto
-from broker.domain.audiences import check_audiences
-from broker.domain.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
-from broker.domain.database_url import check_database_url, check_schema_name, without_password
-from broker.domain.delivery_record import RECORD_HOURS
-from broker.domain.web_origins import check_hosts, check_origins
+from broker.core.records.delivery_record import RECORD_HOURS
+from broker.db.database_url import check_database_url, check_schema_name, without_password
+from broker.model.audiences import check_audiences
+from broker.net.http1.web_origins import check_hosts, check_origins
 
 
 def _setting(default: Any, meaning: str, kind: Kind, *, show: Callable[[str], str] = str) -> Any:
@@ -171,7 +171,7 @@ class Settings:
     janitor_interval_seconds: float = _setting(
         30.0,
         "How often partitions are made ahead and space is given back.",
-        Seconds(1, 300),  # they are made 10 minutes ahead (store/log/partitions.py), and one look may fail
+        Seconds(1, 300),  # they are made 10 minutes ahead (core/log/partitions.py), and one look may fail
     )
     shards_per_topic: int = _setting(
         1, "Shards of a new topic; more spread one hot topic over more writers.", Whole(1, 256)

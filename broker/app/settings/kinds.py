@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-# What commands that call a broker read (cli/client/connection.py); no settings, and no near misses of any.
+# What commands that call a broker read (client/connection.py); no settings, and no near misses of any.
 # BROKER_PROJECT is both.
 CLIENT_VARIABLES = frozenset({"BROKER_URL", "BROKER_CREDENTIALS", "BROKER_CONTEXT"})
 

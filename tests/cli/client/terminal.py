@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.client.google_credentials import VARIABLE
 from broker.cli.main import main
+from broker.client.google_credentials import VARIABLE
 
 _VARIABLES = ("BROKER_URL", "BROKER_PROJECT", "BROKER_CREDENTIALS", "BROKER_CONTEXT", VARIABLE)
 IN_A_SHELL = "|(>"  # a line with one of these is no matter of one command: a shell runs it

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.client.hints import hint
+from broker.client.hints import hint
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 

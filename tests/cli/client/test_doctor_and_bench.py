@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from benchmarks.servers import Emulator, find_emulator
-from broker.store.schema import migrations
+from broker.db.schema import migrations
 from tests.cli.client.terminal import Terminal
 from tests.fixtures.broker import NO_TLS, Json
 

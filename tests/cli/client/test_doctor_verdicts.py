@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from broker.cli import database_doctor
-from broker.cli.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
-from broker.domain import lag
+from broker.cli.maintenance import database_doctor
+from broker.cli.maintenance.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
+from broker.core.lag import lag
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 
@@ -137,7 +137,7 @@ def test_a_server_that_does_not_answer_is_not_said_to_be_stopped(
         return str(found["command"])
 
     with monkeypatch.context() as patch:
-        patch.setattr("broker.cli.client.api._TIMEOUT_SECONDS", 0.2)
+        patch.setattr("broker.client.api._TIMEOUT_SECONDS", 0.2)
         assert verdict(silent).startswith("look at the server's log")
     for url, said in (
         (server.url.replace("http:", "https:"), "is it http:// rather than https://?"),

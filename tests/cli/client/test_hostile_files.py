@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.cli.client.declarations.reading import Declared, read_declarations
-from broker.cli.client.declarations.yaml_documents import MAX_DEPTH, MAX_NODES, read_documents
-from broker.cli.client.files import MAX_TEXT_BYTES
-from broker.cli.client.json_text import NotJson, parse_json
-from broker.cli.stop import Misuse
+from broker.client.files import MAX_TEXT_BYTES
+from broker.client.json_text import NotJson, parse_json
+from broker.client.stop import Misuse
+from broker.client.yaml_documents import MAX_DEPTH, MAX_NODES, read_documents
+from broker.features.declarations.reading import Declared, read_declarations
 from tests.cli.client.answering import AnsweringServer
 from tests.cli.client.terminal import Terminal
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.terminal import printable, printable_json
+from broker.client.terminal import printable, printable_json
 from tests.cli.client.answering import AnsweringServer
 from tests.cli.client.terminal import Terminal
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.cli.client.declarations.form import comparable, exported, readable
-from broker.cli.client.words import short_time
-from broker.cli.command_line import guess
 from broker.cli.main import COMMANDS
 from broker.cli.server_commands import Command
+from broker.client.command_line import guess
+from broker.client.words import short_time
+from broker.features.declarations.form import comparable, exported, readable
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
 

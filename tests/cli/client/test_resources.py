@@ -2,24 +2,22 @@
 
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 
 import click
 import pytest
 
-from broker.cli.client.calling import ClientCommand
-from broker.cli.command_line import Commands
 from broker.cli.main import COMMANDS, command_line
 from broker.cli.resources import RESOURCES
+from broker.client.calling import ClientCommand
+from broker.client.command_line import Commands
 from tests.fixtures.broker import repository
-
-_BY_HAND = ("broker/cli/client/commands", "broker/cli/auth")
 
 
 def _modules() -> Iterator[str]:
-    for folder in _BY_HAND:
-        for path in sorted((repository() / folder).glob("[!_]*.py")):
-            yield str(Path(folder) / path.stem).replace("/", ".")
+    """Modules with commands are named so, or in a folder of commands."""
+    for path in sorted((repository() / "broker").rglob("[!_]*.py")):
+        if path.stem.endswith("command") or path.parent.name == "commands":
+            yield ".".join(path.relative_to(repository()).with_suffix("").parts)
 
 
 def _reachable(group: click.Group) -> Iterator[click.Command]:

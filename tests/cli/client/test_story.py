@@ -17,8 +17,8 @@ import click
 import httpx
 import pytest
 
-from broker.cli.client.calling import ClientCommand
 from broker.cli.main import command_line
+from broker.client.calling import ClientCommand
 from tests.cli.client.methods import Calls, listed, methods
 from tests.cli.client.story import AUTH_STORY, FILES, STORY, TAKEN_UP, lines
 from tests.cli.client.terminal import IN_A_SHELL, Terminal, steady

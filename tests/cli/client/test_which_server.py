@@ -10,11 +10,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from broker.cli.client.api import DEFAULT_URL
-from broker.cli.client.calling import ClientCommand
-from broker.cli.client.connection import OPTIONS
-from broker.cli.client.google_credentials import VARIABLE
 from broker.cli.main import command_line, main
+from broker.client.api import DEFAULT_URL
+from broker.client.calling import ClientCommand
+from broker.client.connection import OPTIONS
+from broker.client.google_credentials import VARIABLE
 from tests.cli.client.answering import AnsweringServer
 from tests.cli.client.terminal import Terminal
 
@@ -136,7 +136,7 @@ def test_calling_the_default_server_although_a_credential_names_another_is_said_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(key_file(**({"token_uri": GOOGLES} | fields))))
-    monkeypatch.setattr("broker.cli.client.connection.DEFAULT_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr("broker.client.connection.DEFAULT_URL", "http://127.0.0.1:1")
     code = main(["topic", "list", "--project", "p", *output])
     printed = capsys.readouterr()
     first = printed.err.splitlines()[0]
@@ -161,7 +161,7 @@ def test_a_foreign_credential_is_not_sent_to_a_server_that_is_named_and_nothing_
 def test_a_key_without_a_server_is_said_to_go_to_the_default_one(
     terminal: Terminal, key_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.cli.client.connection.DEFAULT_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr("broker.client.connection.DEFAULT_URL", "http://127.0.0.1:1")
     key = key_file(GOOGLES)
     done = terminal.pipe(f"broker topic list --project p --credentials {key}")
     assert f"calling http://127.0.0.1:1, the default; --credentials names {GOOGLES}" in done.text

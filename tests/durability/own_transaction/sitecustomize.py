@@ -5,8 +5,8 @@ it tells of.  That is wrong, and must be found (see tests/durability/test_journa
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from broker.store.driver.hot_connection import Bound, HotConnection
-from broker.store.driver.statements import BEGIN, COMMIT
+from broker.db.driver.hot_connection import Bound, HotConnection
+from broker.db.driver.statements import BEGIN, COMMIT
 
 _true_run = HotConnection.run
 _left: WeakKeyDictionary[HotConnection, list[Bound]] = WeakKeyDictionary()

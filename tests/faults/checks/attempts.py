@@ -4,14 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from tests.faults.checks.acks import sure_acks
-from tests.faults.checks.view import (
-    DEAD_LETTER_COUNT,
-    LATE_SECONDS,
-    Receipt,
-    SubscriptionView,
-    View,
-    overlapping,
-)
+from tests.faults.checks.view import DEAD_LETTER_COUNT, LATE_SECONDS, Receipt, SubscriptionView, View, overlapping
 from tests.faults.checks.violation import Violation, violation
 
 LOOK_SECONDS = 8.0  # so long a look for messages may take, and the ack deadline counts from its begin

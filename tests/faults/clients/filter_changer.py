@@ -1,7 +1,7 @@
 """One who changes the filter of a subscription, while messages of both kinds are published, received and sought.
 
 It publishes and consumes by itself: so the checks know which filter each message was published under
-(checks/filters.py).
+(faults/checks/filters.py).
 """
 
 import base64

@@ -1,6 +1,7 @@
 """One who has messages again: resends them, seeks and undoes it, purges by a filter, replays them for an endpoint.
 
-It publishes and consumes by itself: so the checks know exactly what the subscription has (checks/recalls.py).
+It publishes and consumes by itself: so the checks know exactly what the subscription has
+(faults/checks/recalls.py).
 """
 
 import asyncio

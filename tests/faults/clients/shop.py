@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
-from broker.domain.database_url import DEFAULT_SCHEMA
-from broker.store.schema.application_functions import CannotGrant, grant, make_role
+from broker.db.database_url import DEFAULT_SCHEMA
+from broker.features.outbox.application_functions import CannotGrant, grant, make_role
 from tests.faults.clients.actor import Actor
 from tests.faults.clients.lease import now
 from tests.faults.clients.repeater import came

@@ -2,16 +2,7 @@
 
 from typing import Any
 
-from tests.faults.history import (
-    Bought,
-    Perishable,
-    Relayed,
-    Retract,
-    Ticked,
-    Took,
-    Transaction,
-    Wrote,
-)
+from tests.faults.history import Bought, Perishable, Relayed, Retract, Ticked, Took, Transaction, Wrote
 from tests.faults.operation import Came, Outcome
 from tests.faults.small_histories import parts
 from tests.faults.small_histories.parts import Plants

@@ -1,0 +1,1 @@
+"""Values of access: callers, service accounts, keys, policies, roles, permissions."""

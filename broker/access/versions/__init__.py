@@ -1,0 +1,1 @@
+"""The version of all that access depends on, and what changed with each."""

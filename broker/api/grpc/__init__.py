@@ -1,0 +1,1 @@
+"""gRPC over HTTP/2 streams: framing, limits, deadlines, errors."""

@@ -1,0 +1,76 @@
+"""Small calls that are under way: a few of each project at once, while others use the process as well (M1).
+
+A small call takes the event loop some ten times, and waits each time for all that is ready by then.  So three
+hundred of one project that are under way at once are three hundred that a call of another one waits for, over and
+over.  Those that wait here wait for nothing but calls of their own project; and what they would bring to a flush
+together, the flushes of the others under way have as well.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import ParamSpec
+
+from broker.model.errors import Unavailable
+from broker.model.names import project_within
+
+AT_ONCE = 32
+MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
+
+P = ParamSpec("P")
+
+
+@dataclass(eq=False, slots=True)
+class _Project:
+    """How many of its calls may begin, and how many are under way or wait."""
+
+    free: asyncio.Semaphore
+    calls: int = field(default=0)
+
+
+class HotCalls:
+    """Of one process, whichever door they come through.  Costs a question while a project is alone."""
+
+    def __init__(self, is_contended: Callable[[], bool], at_once: int = AT_ONCE) -> None:
+        """`is_contended()`: whether more than one project uses the process."""
+        self._is_contended = is_contended
+        self._at_once = at_once
+        self._projects: dict[str, _Project] = {}
+
+    def bounded(
+        self, handler: Callable[P, Awaitable[bytes]], resource_of: Callable[P, str]
+    ) -> Callable[P, Awaitable[bytes]]:
+        """`handler`, once a call of the resource's project may begin; Unavailable if that takes too long."""
+
+        async def call_beside_others(*call: P.args, **options: P.kwargs) -> bytes:
+            name = project_within(resource_of(*call, **options))
+            project = self._projects.get(name)
+            if project is None:
+                project = self._projects[name] = _Project(asyncio.Semaphore(self._at_once))
+            project.calls += 1
+            try:
+                if project.free.locked():
+                    await _wait(project.free, name)
+                else:
+                    await project.free.acquire()
+                try:
+                    return await handler(*call, **options)
+                finally:
+                    project.free.release()
+            finally:
+                project.calls -= 1
+                if not project.calls:
+                    del self._projects[name]
+
+        def call_within_limits(*call: P.args, **options: P.kwargs) -> Awaitable[bytes]:
+            return (call_beside_others if self._is_contended() else handler)(*call, **options)
+
+        return call_within_limits
+
+
+async def _wait(free: asyncio.Semaphore, project: str) -> None:
+    try:
+        async with asyncio.timeout(MAX_WAIT_SECONDS):
+            await free.acquire()
+    except TimeoutError:
+        raise Unavailable(f"Too many calls of {project} are under way; try again.") from None

@@ -1,0 +1,106 @@
+"""A budget for the bytes of requests that a process holds at a time.
+
+Large requests are shared by whoever sends them (fairness/fair_stock.py): over REST the project in the path, over
+gRPC the connection, for there a project is known only when a request is complete.  Small ones are not counted by
+sender: the shares of the large ones leave them room.  Nor are large ones that are complete while half of the budget
+is free: anybody would have room for them, whatever he held.
+
+Until a caller has shown a permission for the call, the request counts against a sixteenth of the budget, which all
+such callers share.  Decompressed requests count against a quarter of it as well, shared by callers.
+"""
+
+from broker.fairness.fair_stock import FairStock, Path
+
+LARGE_BYTES = 4_096  # a request beyond is a large one
+
+
+class RequestMemory:
+    """`held` bytes of at most `limit`; the budget is one process's, shared by its doors.
+
+    Those of requests that are not complete may be three quarters of the limit, so that senders who are slow, or who
+    never end, do not take all of it from those who send at once.
+
+    `received`, `unpacked` and `decoded` are the bytes of requests that came, that were decompressed, and that were
+    handed to handlers, which decode them, since the start.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+        self.received = self.unpacked = self.decoded = 0
+        self._large = FairStock(limit)
+        self._arriving = FairStock(limit * 3 // 4)
+        self._unadmitted = FairStock(limit // 16)
+        self._unpacked = FairStock(limit // 4)
+
+    @property
+    def arriving(self) -> int:
+        """Of requests that are not complete."""
+        return self._arriving.total + self._unadmitted.total
+
+    @property
+    def unadmitted(self) -> int:
+        """Bytes held by requests whose callers are not known to have permission."""
+        return self._unadmitted.total
+
+    def has_room(self, size: int, *, beyond: int = 0) -> bool:
+        """Whether so many bytes more stay within the limit, or within `beyond` bytes past it.
+
+        Something is always taken when nothing is held, however small the limit.
+        """
+        return not self.held or self.held + size <= self.limit + beyond
+
+    def take_share(self, sender: Path, size: int, *, own: int) -> bool:
+        """Count so many bytes more of a large request that has `own` already; False: its sender has his share.
+
+        One request that is alone has room, however small the limit; so it has in `arrive`.
+        """
+        return _take(self._large, sender, size, own)
+
+    def take_unnamed(self, size: int) -> bool:
+        """Hold a large request without asking whose it is; False: half of all is held, so it has to be asked."""
+        held = self.held + size
+        if 2 * held > self.limit:
+            return False
+        self.held = held
+        self._large.hold(amount=size)
+        return True
+
+    def give_back_unnamed(self, size: int) -> None:
+        """What `take_unnamed` took."""
+        self.held -= size
+        self._large.give_back(amount=size)
+
+    def give_back_share(self, sender: Path, size: int) -> None:
+        self._large.give_back(sender, amount=size)
+
+    def arrive(self, sender: Path, size: int, *, own: int, admitted: bool = True) -> bool:
+        """Count so many bytes more of a request that is not complete, and has `own` already; False: no room.
+
+        `admitted`: its caller has shown a permission for the call.
+        """
+        return _take(self._stock(admitted), sender, size, own)
+
+    def arrived(self, sender: Path, size: int, *, admitted: bool = True) -> None:
+        """So much is of no incomplete request any more, or was counted as not admitted."""
+        self._stock(admitted).give_back(sender, amount=size)
+
+    def unpack(self, caller: Path, size: int, *, own: int) -> bool:
+        """Count so many decompressed bytes more of a request that has `own` already; False: no room."""
+        if not _take(self._unpacked, caller, size, own):
+            return False
+        self.unpacked += size
+        return True
+
+    def give_back_unpacked(self, caller: Path, size: int) -> None:
+        self._unpacked.give_back(caller, amount=size)
+
+    def _stock(self, admitted: bool) -> FairStock:
+        return self._arriving if admitted else self._unadmitted
+
+
+def _take(stock: FairStock, sender: Path, size: int, own: int) -> bool:
+    if stock.total <= own:
+        stock.hold(sender, amount=size)
+        return True
+    return stock.take(sender, amount=size) is None

@@ -1,0 +1,1 @@
+"""HTTP pages beside the API: health, metrics, the specification, tokens, discovery."""

@@ -1,0 +1,84 @@
+"""The API specification: operations and schemas of api_spec/openapi.yaml, at the paths of the table of calls."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from broker.api.rest import routes
+from broker.app.rpcs import ROUTES
+
+_ID = re.compile(r"(\w+)/\*")
+_OTHER_PARAMETERS = {"apiKeys": "key", "scheduled": "message"}  # where it is not the collection without its "s"
+_WITHOUT_SERVICE = "Subscriber"  # the tag of extensions of Pub/Sub
+
+
+@cache
+def specification() -> Mapping[str, Any]:
+    """The whole document."""
+    document: dict[str, Any] = yaml.load(_text(), Loader=yaml.CSafeLoader)
+    operations = document.pop("operations")
+    document["paths"] = _paths(operations, ROUTES) | document["paths"]
+    return document
+
+
+def _text() -> str:
+    shipped = files("broker").joinpath("_shipped", "api_spec", "openapi.yaml")
+    if shipped.is_file():
+        return shipped.read_text(encoding="utf-8")
+    # in a checkout api_spec/ lies beside the package
+    return (Path(__file__).parents[3] / "api_spec" / "openapi.yaml").read_text(encoding="utf-8")
+
+
+def _paths(operations: Mapping[str, Any], all_routes: Iterable[routes.Route]) -> dict[str, Any]:
+    """The paths of the API, in the order of the operations.  Raises KeyError for an operation without a route."""
+    by_operation = {route.operation: route for route in all_routes}
+    paths: dict[str, Any] = {}
+    for name, described in operations.items():
+        route = by_operation[name]
+        path, parameters = _template(route.path)
+        item = paths.setdefault(path, {"parameters": parameters} if parameters else {})
+        service = route.rpc.name.rpartition(".")[0]
+        item[route.method.lower()] = {
+            "operationId": name,
+            "x-rpc": route.rpc.name,
+            "tags": [service or _WITHOUT_SERVICE],
+            **described,
+        }
+    return paths
+
+
+def _template(path: str) -> tuple[str, list[dict[str, str]]]:
+    """The path as OpenAPI writes it, and its parameters."""
+    names: list[str] = []
+
+    def named(match: re.Match[str]) -> str:
+        names.append(_OTHER_PARAMETERS.get(match[1], match[1].removesuffix("s")))
+        return f"{match[1]}/{{{names[-1]}}}"
+
+    return f"/v1/{_ID.sub(named, path)}", [{"$ref": f"#/components/parameters/{name}"} for name in names]
+
+
+@cache
+def _openapi_json() -> bytes:
+    return msgspec.json.encode(specification())
+
+
+def openapi_routes() -> list[Route]:
+    """GET /openapi.json, and GET / as the emulator answers it (clients and scripts wait for it)."""
+
+    async def openapi(_: Request) -> Response:
+        return Response(_openapi_json(), media_type="application/json")
+
+    async def root(_: Request) -> Response:
+        return PlainTextResponse("Ok\n")
+
+    return [Route("/openapi.json", openapi), Route("/", root)]

@@ -1,0 +1,1 @@
+"""REST over HTTP exchanges: routes, bodies, system parameters, errors."""

@@ -1,0 +1,1 @@
+"""Commands about core resources and messages, and about the program itself."""

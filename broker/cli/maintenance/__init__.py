@@ -1,0 +1,1 @@
+"""Commands that work on the database or on settings without a running server."""

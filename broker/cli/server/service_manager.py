@@ -1,0 +1,82 @@
+"""What systemd hands over and is told, or another service manager that speaks as it does.
+
+Sockets that it listens on are inherited (sd_listen_fds(3)): clients that connect while no broker runs wait for the
+next one.  It is told when the broker serves, and when it begins to stop (sd_notify(3)).
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from broker.model.errors import os_reason
+from broker.net.listener import CannotListen
+from broker.observability.log import reason
+
+FIRST = 3  # the descriptors come from there on
+MAIN, CLEARTEXT, METRICS = "main", "cleartext", "metrics"  # FileDescriptorName= of socket units
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceManager:
+    """`sockets`: by what they are for.  `address`: a datagram socket's, "": nobody wants to know."""
+
+    sockets: Mapping[str, socket.socket] = field(default_factory=dict)
+    address: str = ""
+
+    def tell(self, *facts: str) -> None:
+        """Such as READY=1.  Whoever does not take it does not keep the broker from its work."""
+        if not self.address:
+            return
+        address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
+                telling.sendto("\n".join(facts).encode(), address)
+        except OSError as error:
+            logger.warning("the service manager at %s could not be told: %s", self.address, reason(error))
+
+
+def service_manager(variables: Mapping[str, str], *, first: int = FIRST) -> ServiceManager:
+    """By the variables that it sets.  Raises CannotListen for a socket that the broker cannot serve."""
+    sockets: dict[str, socket.socket] = {}
+    if variables.get("LISTEN_PID") == str(os.getpid()):  # else they are somebody else's
+        count = int(variables.get("LISTEN_FDS") or 0)
+        names = variables.get("LISTEN_FDNAMES", "").split(":")
+        with ExitStack() as stack:
+            for number in range(count):
+                given = names[number] if number < len(names) else ""
+                name = given if given in (CLEARTEXT, METRICS) else MAIN
+                if name in sockets:
+                    raise CannotListen(
+                        f"two sockets are handed over for the {name} port; let FileDescriptorName= of the units say"
+                        f" which is {MAIN}, {CLEARTEXT} and {METRICS}"
+                    )
+                sockets[name] = stack.enter_context(_inherited(first + number, given))
+            stack.pop_all()
+    return ServiceManager(sockets, variables.get("NOTIFY_SOCKET", ""))
+
+
+def _inherited(descriptor: int, name: str) -> socket.socket:
+    listener = None
+    try:
+        listener = socket.socket(fileno=descriptor)
+        is_listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        raise CannotListen(
+            f"what is handed over as descriptor {descriptor} is no socket: {os_reason(error)}"
+        ) from error
+    if listener.family not in (socket.AF_INET, socket.AF_INET6) or not is_listening:
+        listener.close()
+        raise CannotListen(
+            f"the socket {name or descriptor} that is handed over does not listen on a TCP port"
+            " (ListenStream=PORT and Accept=no)"
+        )
+    listener.setblocking(True)  # as those that the broker makes
+    listener.set_inheritable(True)
+    return listener

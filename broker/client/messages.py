@@ -1,0 +1,51 @@
+"""Messages as tables have them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.client.output import Shown
+from broker.client.words import body_text, pairs_text, short_time
+
+_COLUMNS = ("id", "published", "key", "attributes", "data")
+
+
+def message_row(message: Mapping[str, Any]) -> list[str]:
+    return [
+        str(message.get("messageId", "")),
+        short_time(message.get("publishTime")),
+        str(message.get("orderingKey", "")),
+        pairs_text(message.get("attributes")),
+        body_text(message),
+    ]
+
+
+def shown_messages(
+    data: Any,
+    rows: Sequence[Sequence[str]],
+    *,
+    nothing: str,
+    more: Sequence[str] = (),
+) -> Shown:
+    """A table of messages; `more` are columns that each row has before those of the message itself."""
+    columns = (*more, *_COLUMNS)
+    return Shown(
+        data=data,
+        columns=columns,
+        rows=rows,
+        whole=(*more, "id", "published"),
+        cut=("key", "attributes", "data"),
+        minor=("published", "attributes", "key"),
+        nothing=nothing,
+    )
+
+
+def message_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Of one that is shown by itself: its body as text."""
+    rest = {name: value for name, value in message.items() if name != "data"}
+    return rest | {"data": body_text(message)}
+
+
+def message_line(message: Mapping[str, Any]) -> str:
+    """Of a stream; the caller prints it on a terminal, or where somebody cuts it."""
+    row = message_row(message)
+    return "  ".join(text for text in row if text)

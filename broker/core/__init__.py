@@ -1,0 +1,1 @@
+"""The broker without its extensions: topics, subscriptions, publishing, delivery."""

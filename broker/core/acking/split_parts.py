@@ -1,0 +1,52 @@
+"""New deadlines where a row cannot be split by the statement that changes it: tables that are distributed.
+
+The same statement without that part says what is to be split, and a second one writes it, in the same transaction.
+The first one's locks are held until then.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from broker.db.driver import statements
+from broker.db.driver.hot_connection import HotConnection
+from broker.db.driver.statements import BEGIN, COMMIT
+
+_MODIFY_WHOLE_ROWS = statements.hot_without(
+    "modify_ack_deadline",
+    "split",
+    """
+    SELECT subscription_id, attempt_id, moving::text AS moving, is_whole,
+           new_part + row_number() OVER (
+               PARTITION BY subscription_id, attempt_id, new_part, is_whole ORDER BY part
+           ) AS part,
+           new_status, new_failure, new_number, nullif(new_delivery_at, 'infinity') AS new_delivery_at,
+           delivered_at,
+           seqs::text AS seqs, (acked & ~acked)::text AS acked, first_publish_time, last_publish_time, redriven
+    FROM moved
+    """,
+)
+_INSERT_SPLIT_PARTS = statements.hot("insert_split_parts")
+
+
+async def modify_by_parts(connection: HotConnection, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """As modify_ack_deadline.sql, in the transaction that there is, or one of its own."""
+    is_own = not connection.in_transaction
+    if is_own:
+        await connection.run((BEGIN, {}))
+    [rows] = await connection.run((_MODIFY_WHOLE_ROWS, parameters))
+    split = [row for row in rows if not row[3]]
+    if split:
+        await connection.run((_INSERT_SPLIT_PARTS, {"shard_id": parameters["shard_id"], **_columns(split)}))
+    if is_own:
+        await connection.run((COMMIT, {}))
+    return [row[:3] for row in rows]
+
+
+def _columns(split: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    names = (
+        *("subscription_ids", "attempt_ids", "open", "_", "parts", "statuses", "failures", "attempt_numbers"),
+        *("next_delivery_ats", "delivered_ats", "seqs", "acked", "first_publish_times", "last_publish_times"),
+        "redriven",
+    )
+    columns = {name: list(column) for name, column in zip(names, zip(*split, strict=True), strict=True)}
+    return {**columns, "redriven": [bool(each) for each in columns["redriven"]]}

@@ -1,0 +1,1 @@
+"""Seeks of subscriptions to times and snapshots, and their previews."""

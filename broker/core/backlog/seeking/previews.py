@@ -1,0 +1,189 @@
+"""What a seek changes: what a subscription has of a shard before and after it, message by message (G2).
+
+Both are read in the transaction that seeks, which is undone then: so the preview is of just the seek that would be.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.core.backlog.delivery_state import unsettled
+from broker.core.backlog.seeking.cursors import ShardSeek, lock, position_at
+from broker.core.backlog.seeking.preview import MAX_PREVIEWED, Amount, Preview
+from broker.core.filtering.comparing import most_compared
+from broker.db.driver import statements
+from broker.db.driver.database import ResourceConnection
+from broker.model.sequences import bounds_of, from_multirange, to_multirange
+
+_READ_HELD = statements.load("read_held")
+_MEASURE_MESSAGES = statements.load("measure_messages")
+_FIRST_SEQUENCE = statements.load("read_first_sequence")
+
+_EVER = datetime.min.replace(tzinfo=UTC)
+_Run = tuple[datetime, datetime, str, str | None]  # publish times, sequences, and their key if that is known
+
+
+@dataclass(slots=True)
+class Holding:
+    """What a subscription has of a shard: it does not change with the database."""
+
+    next_publish_time: datetime
+    next_seq: int
+    out: set[int] = field(default_factory=set)
+    waiting: dict[str, Sequence[tuple[int, int]]] = field(default_factory=dict)  # by key
+    redriven: set[int] = field(default_factory=set)
+    redriven_keys: set[str] = field(default_factory=set)
+    runs: list[_Run] = field(default_factory=list)
+
+    def has(self, seq: int, key: str | None) -> bool:
+        return seq >= self.next_seq or seq in self.out or self._waits(seq, key)
+
+    def is_redriven(self, seq: int, key: str | None) -> bool:
+        """Whether a message is delivered however old it is."""
+        return seq in self.redriven or (key in self.redriven_keys and self._waits(seq, key))
+
+    def _waits(self, seq: int, key: str | None) -> bool:
+        return any(first <= seq < end for first, end in self.waiting.get(key or "", ()))
+
+
+async def read_holding(connection: ResourceConnection, seek: ShardSeek) -> Holding | None:
+    """What it has just now, and does until the transaction ends; None: there is no cursor."""
+    cursor = await lock(connection, seek)
+    if cursor is None:
+        return None
+    holding = Holding(*cursor)
+    for row in (await connection.exec_driver_sql(_READ_HELD, seek.where)).all():
+        _add(holding, row)
+    return holding
+
+
+def _add(holding: Holding, row: Any) -> None:
+    seqs, bits, key, waiting, first, last, redriven = row
+    all_seqs = from_multirange(seqs)
+    still_open = [all_seqs[ordinal] for ordinal in unsettled(bits, ordered=key is not None)]
+    if still_open:
+        holding.out.update(still_open)
+        holding.runs.append((first, last, to_multirange(still_open), None))
+    if redriven:
+        holding.redriven.update(still_open)
+    if key is not None and (ranges := [(low, min(high, holding.next_seq)) for low, high in bounds_of(waiting)]):
+        holding.waiting[key] = ranges
+        if redriven:
+            holding.redriven_keys.add(key)
+        text = "{" + ",".join(f"[{low},{high})" for low, high in ranges if low < high) + "}"
+        holding.runs.append((first, max(last, holding.next_publish_time), text, key))
+
+
+async def compare(
+    connection: ResourceConnection, seek: ShardSeek, before: Holding, after: Holding, *, time: datetime | None
+) -> Preview:
+    """What changes from `before` to `after`, which the shard is at.  `time`: that was sought, None: a snapshot."""
+    positions = [(before.next_publish_time, before.next_seq), (after.next_publish_time, after.next_seq)]
+    if time is not None:
+        positions.append(await position_at(connection, seek, time))
+    first, last = min(positions, key=lambda at: at[1]), max(positions[:2], key=lambda at: at[1])
+    runs = [run for run in (*before.runs, *after.runs) if run[2] != "{}"]
+    if first[1] < last[1]:
+        runs.append((first[0], last[0], f"{{[{first[1]},{last[1]})}}", None))
+    counting = _Counting(seek, before, after, time, (first[1], last[1]))
+    rows = await _measure(connection, seek, runs)
+    for row in rows:
+        counting.add(*row)
+    gone = await _gone(connection, seek, before, after, time)
+    if len(rows) < most_compared(MAX_PREVIEWED, seek.body_path):
+        return Preview(counting.again, counting.skipped, counting.not_retained + gone, gone)
+    counting.estimate()
+    return Preview(counting.again, counting.skipped, counting.not_retained + gone, gone, is_estimated=True)
+
+
+async def _measure(connection: ResourceConnection, seek: ShardSeek, runs: Sequence[_Run]) -> Sequence[Any]:
+    asked = {
+        "shard_id": seek.shard_id,
+        "first_publish_times": [run[0] for run in runs],
+        "last_publish_times": [run[1] for run in runs],
+        "seqs": [run[2] for run in runs],
+        "ordering_keys": [run[3] for run in runs],
+        "filter_path": seek.filter_path,
+        "body_path": seek.body_path,
+        "max_scanned": most_compared(MAX_PREVIEWED, seek.body_path),
+    }
+    return (await connection.exec_driver_sql(_MEASURE_MESSAGES, asked)).all()
+
+
+async def _gone(
+    connection: ResourceConnection, seek: ShardSeek, before: Holding, after: Holding, time: datetime | None
+) -> int:
+    """How many of what was asked for are in the log no more, at most."""
+    oldest_time, oldest = await position_at(connection, seek, _EVER)
+    if time is None:
+        return max(min(oldest, before.next_seq) - after.next_seq, 0)
+    if time >= oldest_time:
+        return 0
+    [(first,)] = (await connection.exec_driver_sql(_FIRST_SEQUENCE, seek.where)).all()
+    return max(min(oldest, before.next_seq) - (first or 1), 0)
+
+
+@dataclass(slots=True)
+class _Counting:
+    """Each message once.  `region`: between where the cursor is, was, and was asked to be."""
+
+    seek: ShardSeek
+    before: Holding
+    after: Holding
+    time: datetime | None
+    region: tuple[int, int]
+    again: Amount = field(default_factory=Amount)
+    skipped: Amount = field(default_factory=Amount)
+    not_retained: int = 0
+    seen: set[int] = field(default_factory=set)
+    seen_between: int = 0
+    matching: Amount = field(default_factory=Amount)
+
+    def add(
+        self,
+        seq: int,
+        publish_time: datetime,
+        key: str | None,
+        expires_at: datetime | None,
+        size: int,
+        matches: bool,
+    ) -> None:
+        if seq in self.seen:
+            return
+        self.seen.add(seq)
+        self.seen_between += self.region[0] <= seq < self.region[1]
+        if not matches:
+            return
+        self.matching.add(1, size)
+        had, has = self.before.has(seq, key), self.after.has(seq, key)
+        is_past = publish_time < self.seek.retained_since or (
+            expires_at is not None and expires_at <= self.seek.now
+        )
+        retained = not is_past or self.before.is_redriven(seq, key)
+        passed = seq < self.before.next_seq
+        asked = passed and (has if self.time is None else publish_time >= self.time)
+        if has and retained and passed:
+            self.again.add(1, size)
+        elif had and retained and not has:
+            self.skipped.add(1, size)
+        if asked and not (has and retained):
+            self.not_retained += 1
+
+    def estimate(self) -> None:
+        """What was not looked at is taken to be like what was."""
+        low, high = self.region
+        left = max(high - low - self.seen_between, 0)
+        share = self.matching.messages / len(self.seen)
+        size = self.matching.size / max(self.matching.messages, 1)
+        if self.after.next_seq < self.before.next_seq:
+            left = min(left, self.before.next_seq - self.after.next_seq)
+            self.again.add(round(left * share), round(left * share * size))
+        elif self.after.next_seq > self.before.next_seq:
+            self.skipped.add(round(left * share), round(left * share * size))
+        out = self.before.out | self.after.out
+        for seq in out - self.seen:
+            if seq in self.after.out:
+                self.again.add(1, round(size))
+            else:
+                self.skipped.add(1, round(size))

@@ -1,0 +1,71 @@
+"""Previewing and undoing seeks; extensions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from broker.api import permissions
+from broker.api.generated import messages
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import convert_json, decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.codec.scalars import parse_timestamp
+from broker.core.backlog.seeking.position_rest import replay_json
+from broker.core.backlog.seeking.preview import Preview
+from broker.core.backlog.seeking.seek_service import Target
+
+
+async def preview_seek(call: Call) -> bytes:
+    target = decode_preview(call.body)
+    if call.gate is not None and target.snapshot:  # whoever may seek there may see what it would bring about
+        request = messages.SeekRequest(subscription=call.name, snapshot=target.snapshot)
+        await call.gate.allow_request(call.caller, permissions.SEEK, request)
+    return encode_resource(preview_json(await call.services.acting.seeks.preview(call.name, target)))
+
+
+async def undo_seek(call: Call) -> bytes:
+    return encode_resource(replay_json(await call.services.acting.seeks.undo(call.name, by=call.caller.member)))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class _Beside(msgspec.Struct):
+    """What the JSON of a SeekRequest has beside Google's fields."""
+
+    undoable: bool = False
+
+
+class PreviewSeekRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    time: str | None = None
+    snapshot: str = ""
+    subscription: object = None  # in the path
+    undoable: bool = False  # of the seek; it changes nothing here
+
+
+_preview = msgspec.json.Decoder(PreviewSeekRequest)
+
+
+def decode_undoable(beside: Mapping[str, Any]) -> bool:
+    """Raises InvalidArgument."""
+    return convert_json(dict(beside), _Beside).undoable if "undoable" in beside else False
+
+
+def decode_preview(body: bytes) -> Target:
+    """Raises InvalidArgument."""
+    request = decode_request(_preview, body)
+    return Target(None if request.time is None else parse_timestamp(request.time, "time"), request.snapshot)
+
+
+def preview_json(preview: Preview) -> dict[str, Any]:
+    body = {
+        "replayedMessages": preview.again.messages,
+        "replayedBytes": preview.again.size,
+        "skippedMessages": preview.skipped.messages,
+        "skippedBytes": preview.skipped.size,
+        "notRetainedMessages": preview.not_retained,
+    }
+    if preview.maybe_gone:
+        body["maybeGoneMessages"] = preview.maybe_gone
+    return body | ({"estimated": True} if preview.is_estimated else {})

@@ -1,0 +1,277 @@
+"""Seeking: to a time, to a snapshot, and back; and purging, which is a seek past what there is (A9, G2)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from broker.access.policies.policy_rows import forget_policy
+from broker.core.backlog.seeking import cursors
+from broker.core.backlog.seeking import snapshot_rows as snapshots
+from broker.core.backlog.seeking.cursors import ShardSeek
+from broker.core.backlog.seeking.preview import Preview, in_all
+from broker.core.backlog.seeking.previews import compare, read_holding
+from broker.core.backlog.seeking.replay import Replay, ShardReplay, replay
+from broker.core.backlog.seeking.snapshot import Snapshot
+from broker.core.backlog.seeking.snapshot_service import existing_snapshot
+from broker.core.catalog.cursor_locks import lock_cursors_of
+from broker.core.context.core import Core
+from broker.core.expiration.subscription_activity import SubscriptionActivity
+from broker.core.resources.subscription_service import attached_subscription
+from broker.db.driver.database import ResourceConnection
+from broker.model.errors import Aborted, FailedPrecondition, InvalidArgument
+from broker.model.journal import Author
+from broker.model.names import check_shape, leaf, project_of, random_name
+from broker.model.subscription import Subscription
+from broker.model.timestamps import format_timestamp
+from broker.model.topic import DELETED_TOPIC
+from broker.observability.metrics.families import PURGES
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+UNDO_FOR = timedelta(hours=1)
+_TRIES = 5
+_UNDO_LABEL = "broker-undo-of"  # of a snapshot from before a seek: the id of its subscription
+_END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to: a time, or a snapshot (the other is None, or empty)."""
+
+    time: datetime | None = None
+    snapshot: str = ""
+
+    def check(self) -> None:
+        """Raises InvalidArgument unless it is exactly one of them."""
+        if self.time is not None and self.snapshot:
+            raise InvalidArgument(
+                "Both time and snapshot are given in the SeekRequest. Must specify either a time or a snapshot."
+            )
+        if self.time is None and not self.snapshot:
+            raise InvalidArgument(
+                "No target was specified in the SeekRequest. Must specify either a time or a snapshot."
+            )
+
+
+class _Undone(Exception):
+    """A transaction is to leave nothing behind."""
+
+
+class _OtherLogs(Exception):
+    """The subscription does not stand where it did: its topic was purged meanwhile, or it is gone."""
+
+
+def _again(call: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """Where it stands elsewhere the call begins anew, and finds out whether it is gone."""
+
+    @wraps(call)
+    async def run(*arguments: P.args, **named: P.kwargs) -> T:
+        for _ in range(_TRIES):
+            with suppress(_OtherLogs):
+                return await call(*arguments, **named)
+        raise Aborted("The subscription's topic is purged again and again; nothing was sought.")
+
+    return run
+
+
+class SeekService:
+    """Subscriber.Seek, and what this broker has beside it."""
+
+    def __init__(self, core: Core, activity: SubscriptionActivity) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._attempt_ids = core.attempt_ids
+        self._wake_ups = core.wake_ups
+        self._activity = activity
+        self._quotas = core.quotas
+        self._counts = core.counters.process
+
+    @_again
+    async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False, by: str = "") -> Replay:
+        """To a time: ack what was published before it and un-ack what was published from then on; acked messages
+        come back as far as retainAckedMessages or the topic's retention reach.  To a snapshot: make outstanding
+        exactly what that holds.  Ack ids from before the seek name nothing any more.
+
+        `undoable`: for UNDO_FOR `undo` goes back to where it was.  Raises InvalidArgument, NotFound,
+        FailedPrecondition (detached; a snapshot of another topic), ResourceExhausted (a quota).
+        """
+        target.check()
+        async with self._database.transaction() as connection:
+            subscription = await attached_subscription(connection, subscription_name)
+            name = await self._keep(connection, subscription) if undoable else ""
+            sought = await self._seek(connection, subscription, target, by=by)
+        self._sought(subscription)
+        return replace(sought, undo_snapshot=name)
+
+    @_again
+    async def preview(self, subscription_name: str, target: Target) -> Preview:
+        """What a seek would bring about just now: one is made, and undone before anybody sees it.
+
+        As a seek, it waits for claims under way, and they for it.  Raises as `seek`.
+        """
+        target.check()
+        previews: list[Preview] = []
+        with suppress(_Undone):
+            async with self._database.transaction() as connection:
+                subscription = await attached_subscription(connection, subscription_name)
+                shards = self._seeks(subscription)
+                before = [await read_holding(connection, shard) for shard in shards]
+                await self._seek(connection, subscription, target)
+                for shard, had in zip(shards, before, strict=True):
+                    has = await read_holding(connection, shard)
+                    assert had is not None  # else there was nothing to seek
+                    assert has is not None
+                    previews.append(await compare(connection, shard, had, has, time=target.time))
+                raise _Undone
+        return in_all(previews)
+
+    @_again
+    async def undo(self, subscription_name: str, *, by: str = "") -> Replay:
+        """Back to where the subscription was before the last seek that could be undone and was not: what was not
+        acked then is not acked again.
+
+        Raises NotFound, FailedPrecondition (detached; there is none, of the last hour).
+        """
+        async with self._database.transaction() as connection:
+            subscription = await attached_subscription(connection, subscription_name)
+            await lock_cursors_of(connection, subscription.subscription_id)  # whoever undoes at once comes after
+            kept = await snapshots.find_labelled(
+                connection,
+                topic_id=subscription.topic_id,
+                label=(_UNDO_LABEL, str(subscription.subscription_id)),
+                now=self._clock.now(),
+            )
+            if kept is None:
+                raise FailedPrecondition(
+                    "There is no seek to undo: none was undoable within the last hour, or it was undone "
+                    f"(resource={leaf(subscription_name)})."
+                )
+            sought = await self._seek(connection, subscription, Target(snapshot=kept.name), by=by)
+            await snapshots.delete_snapshot(connection, snapshot_id=kept.snapshot_id)
+        self._sought(subscription)
+        return sought
+
+    @_again
+    async def purge(
+        self, subscription_name: str, *, before: datetime | None, undoable: bool = False, by: str = ""
+    ) -> Replay:
+        """Ack all that there is, or what was published `before`; nothing comes again that was acked.
+
+        It costs the same however much waits.  Raises as `seek` does.
+        """
+        shards: list[ShardReplay] = []
+        time = _END_OF_TIME if before is None else before
+        async with self._database.transaction() as connection:
+            subscription = await attached_subscription(connection, subscription_name)
+            name = await self._keep(connection, subscription) if undoable else ""
+            for seek in self._seeks(subscription, by=by):
+                found = await cursors.seek_to_time(
+                    connection, replace(seek, is_purge=True), time=time, replay_since=None
+                )
+                if found is None:
+                    raise _OtherLogs
+                shards.append(found)
+        self._sought(subscription)
+        self._counts[PURGES["subscription"]] += 1
+        return replace(replay(shards, retained_since=None, why=""), undo_snapshot=name)
+
+    async def _keep(self, connection: ResourceConnection, subscription: Subscription) -> str:
+        """A snapshot of where it is; the cursors are locked first, so that it is where the seek finds it."""
+        now = self._clock.now()
+        name = random_name(beside=subscription.name, collection="snapshots")
+        for seek in self._seeks(subscription):
+            await cursors.lock(connection, seek)
+        created = await snapshots.insert_snapshot(
+            connection,
+            name=name,
+            labels={_UNDO_LABEL: str(subscription.subscription_id)},
+            subscription=subscription,
+            retained_since=now - subscription.retention,
+            now=now,
+        )
+        assert created is not None  # nobody else has the name
+        await snapshots.update_snapshot(connection, snapshot=replace(created[0], expire_time=now + UNDO_FOR))
+        await self._quotas.check_count(connection, project_of(name), "snapshots")
+        await forget_policy(connection, schema=self._database.schema, resource=name)
+        return name
+
+    async def _seek(
+        self, connection: ResourceConnection, subscription: Subscription, target: Target, *, by: str = ""
+    ) -> Replay:
+        if target.time is not None:
+            return await self._to_time(connection, subscription, target.time, by=by)
+        return await self._to_snapshot(connection, subscription, target.snapshot, by=by)
+
+    async def _to_time(
+        self, connection: ResourceConnection, subscription: Subscription, time: datetime, *, by: str
+    ) -> Replay:
+        shards: list[ShardReplay] = []
+        replay_since = subscription.replay_since(self._clock.now())
+        for seek in self._seeks(subscription, by=by):
+            found = await cursors.seek_to_time(connection, seek, time=time, replay_since=replay_since)
+            if found is None:
+                raise _OtherLogs
+            shards.append(found)
+        if replay_since is None:
+            why = (
+                "Acked messages do not come again: neither retainAckedMessages of the subscription nor "
+                "messageRetentionDuration of its topic is set."
+            )
+        else:
+            why = f"Acked messages published before {format_timestamp(replay_since)} are not retained."
+        return replay(shards, retained_since=replay_since, why=why)
+
+    async def _to_snapshot(
+        self, connection: ResourceConnection, subscription: Subscription, name: str, *, by: str
+    ) -> Replay:
+        check_shape(name, "snapshots")
+        shards: list[ShardReplay] = []
+        await lock_cursors_of(connection, subscription.subscription_id)  # before snapshots: the one lock order
+        snapshot = await existing_snapshot(connection, name, now=self._clock.now(), lock=True)
+        _check_topic(subscription, snapshot)
+        for seek in self._seeks(subscription, by=by):
+            found = await cursors.seek_to_snapshot(connection, seek, snapshot_id=snapshot.snapshot_id)
+            if found is None:
+                raise _OtherLogs
+            shards.append(found)
+        retained_since = self._clock.now() - subscription.retention
+        why = (
+            f"Messages published before {format_timestamp(retained_since)} are older than the retention of the "
+            "subscription and its topic, and do not come."
+        )
+        return replay(shards, retained_since=retained_since, why=why)
+
+    def _sought(self, subscription: Subscription) -> None:
+        self._activity.used(subscription.subscription_id)
+        self._wake_ups.redeliverable(subscription.subscription_id)
+
+    def _seeks(self, subscription: Subscription, *, by: str = "") -> Sequence[ShardSeek]:
+        now = self._clock.now()
+        ids = self._attempt_ids.take_parts(len(subscription.shard_ids), now=now)
+        return [
+            ShardSeek(
+                shard_id=shard_id,
+                subscription_id=subscription.subscription_id,
+                ordered=subscription.enable_message_ordering,
+                now=now,
+                first_attempt_id=first_attempt_id,
+                retained_since=now - subscription.retention,
+                filter_path=subscription.filter_path,
+                body_path=subscription.body_path,
+                author=Author(principal=by),
+            )
+            for shard_id, first_attempt_id in zip(subscription.shard_ids, ids, strict=True)
+        ]
+
+
+def _check_topic(subscription: Subscription, snapshot: Snapshot) -> None:
+    if snapshot.topic_id != subscription.topic_id or snapshot.topic == DELETED_TOPIC:
+        raise FailedPrecondition(
+            f"The subscription's topic {subscription.topic} is different from that of the snapshot "
+            f"{snapshot.topic}; they must match in order for Seek to work. Note that if a topic is deleted "
+            "and then re-created with the same name, it is considered a distinct topic for these purposes."
+        )

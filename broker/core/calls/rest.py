@@ -1,0 +1,100 @@
+"""Calls about resources over REST: a path, a query and JSON become Google's request, its response JSON.
+
+As HTTP is mapped to gRPC for Google's APIs (google/api/http.proto); app/rpcs.py has the rows.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+from broker.api.generated.messages import request_of
+from broker.api.google.call import Answer, Handler, ResourceCall
+from broker.api.rest.call import Call
+from broker.api.rest.codec.protobuf_json import fill, fill_from_query, to_json
+from broker.api.rest.codec.requests import decode_json, lone_surrogate
+from broker.api.rest.codec.resources import encode_resource
+from broker.core.backlog.seeking.seek_rest import decode_undoable
+from broker.core.calls.extension_fields import beside, decode_extensions, decode_schema_options
+from broker.model.errors import InvalidArgument
+from broker.model.field_mask import parse_field_mask
+
+WHOLE = "*"
+
+
+def resource_handler(
+    method: str, handler: Handler, *, target: str, body: str | None
+) -> Callable[[Call], Awaitable[bytes]]:
+    """The handler over REST of one of Google's methods about resources ("Publisher.CreateTopic").
+
+    `target`: the path within the request to the name that the call's path has ("topic.name").  `body`: the field of
+    the request that the JSON is, or WHOLE: the request itself; None: there is no body, and one that is sent is
+    ignored.  Fields that are in neither may be in the query.
+    """
+    request_class = request_of(method)
+
+    async def handle(call: Call) -> bytes:
+        request = request_class()
+        others: Mapping[str, Any] = {}
+        fill_from_query(request, call.query)
+        if body is not None:
+            others = _read_body(request if body == WHOLE else getattr(request, body), call)
+        if "update_mask" in request.DESCRIPTOR.fields_by_name and not request.update_mask.paths:
+            request.update_mask.paths.extend(parse_field_mask(call.update_mask or ""))
+        _set_name(request, target, call.name)
+        or_update = None if call.update_mask is None else parse_field_mask(call.update_mask)
+        allowed = None
+        if call.gate is not None:
+            allowed = await call.gate.allow_request(
+                call.caller, call.needs, request, or_update=or_update is not None
+            )
+        resource_call = ResourceCall(
+            call.services,
+            call.caller,
+            decode_extensions(others),
+            decode_schema_options(others),
+            or_update,
+            allowed,
+            decode_undoable(others),
+        )
+        answer = await handler(resource_call, request)
+        return answer_json(answer)
+
+    return handle
+
+
+def query_parameters(method: str, *, target: str, body: str | None) -> Collection[str]:
+    """The parameters that the query of a method may have: fields of the request that are not in path or body.
+
+    Where the body is the whole request, its fields may be in either.
+    """
+    fields = {field.name: field.json_name for field in request_of(method).DESCRIPTOR.fields}
+    return {json_name for name, json_name in fields.items() if name not in (target, body)}
+
+
+def _read_body(message: Any, call: Call) -> Mapping[str, Any]:
+    try:
+        return fill(message, decode_json(call.body))
+    except UnicodeEncodeError:
+        raise lone_surrogate() from None
+
+
+def _set_name(request: Any, path: str, name: str) -> None:
+    """What the path says, the body need not; raises InvalidArgument if it calls the resource by another name."""
+    holder = request
+    *parents, field = path.split(".")
+    for parent in parents:
+        holder = getattr(holder, parent)
+    given = getattr(holder, field)
+    if field == "name" and given and given != name:
+        raise InvalidArgument(f"The name in the body ({given}) differs from the name in the path ({name}).")
+    setattr(holder, field, name)
+
+
+def answer_json(answer: Answer) -> bytes:
+    """The response in JSON, with what Google's message has no place for."""
+    body = to_json(answer.message)
+    if isinstance(answer.shown, list):
+        for shown, item in zip(next(iter(body.values()), ()), answer.shown, strict=False):
+            shown.update(beside(item))
+    else:
+        body |= beside(answer.shown)
+    return encode_resource(body)

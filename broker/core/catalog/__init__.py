@@ -1,0 +1,1 @@
+"""Rows of topics and subscriptions, and the cache of them."""

@@ -1,0 +1,33 @@
+"""Cursors of several shards, locked in the one order (docs/decisions/0031-operations.md)."""
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import select
+
+from broker.core.catalog.shard_levels import shards_of
+from broker.db.driver.database import ResourceConnection, engine_of
+from broker.db.driver.held_shards import HOLD_SHARDS_TEXT
+from broker.db.schema.tables import cursors
+
+
+async def lock_cursors(
+    connection: ResourceConnection, *, shard_ids: Iterable[int], subscription_ids: Sequence[int]
+) -> None:
+    """By shard and subscription, before an UPDATE or DELETE of the same, which would take them in any order.
+
+    Waits for claims under way.  A shard at a time: on nodes a statement locks rows of one shard only, and a shard
+    that moves would leave the locks behind.
+    """
+    shard_ids = sorted(shard_ids)
+    if (await engine_of(connection)).is_distributed:
+        await connection.exec_driver_sql(HOLD_SHARDS_TEXT, {"shard_ids": shard_ids})
+    of_these = cursors.c.subscription_id.in_(subscription_ids)
+    for shard_id in shard_ids:
+        of_shard = select(cursors.c.shard_id).where(cursors.c.shard_id == shard_id, of_these)
+        await connection.execute(of_shard.order_by(cursors.c.subscription_id).with_for_update())
+
+
+async def lock_cursors_of(connection: ResourceConnection, *subscription_ids: int) -> None:
+    """All of some subscriptions', whose rows are still there."""
+    shard_ids = await shards_of(connection, subscription_ids)
+    await lock_cursors(connection, shard_ids=shard_ids, subscription_ids=subscription_ids)

@@ -1,0 +1,96 @@
+"""Which shards a topic or subscription has, and which of them are for urgent messages (docs/decisions/0052)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import ColumnElement, Label, Text, cast, func, insert, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.db.citus.spreading import draw_shard_ids
+from broker.db.driver.database import driver_of, engine_of
+from broker.db.schema.tables import known_shards, shards, subscriptions, topics
+from broker.model.api_json import from_json
+from broker.model.priorities import Priorities
+from broker.model.timestamps import whole_milliseconds
+
+PRIORITIES = topics.c.settings["extensions"]["priorities"].label("priorities")  # of a topic, for `read_priorities`
+
+_FIRST_URGENT = 1_000  # the ordinal of level 0: beyond those of all others
+
+
+def shards_with_levels(condition: ColumnElement[bool]) -> Label[Any]:
+    """A column of a query, "shards": those of which the condition is true, for `read_shards`."""
+    found = select(func.jsonb_object_agg(cast(known_shards.c.shard_id, Text), known_shards.c.level)).where(
+        condition
+    )
+    return found.scalar_subquery().label("shards")
+
+
+def read_shards(found: Mapping[str, int | None] | None) -> tuple[tuple[int, ...], dict[int, int]]:
+    """Their ids in order, and the level of each that has one."""
+    each = {} if found is None else {int(shard_id): level for shard_id, level in found.items()}
+    return tuple(sorted(each)), {shard_id: level for shard_id, level in each.items() if level is not None}
+
+
+def read_priorities(found: Any) -> Priorities | None:
+    """Returns the priorities of a topic from PRIORITIES."""
+    return None if found is None else from_json(Priorities, found)
+
+
+def of_subscription() -> ColumnElement[bool]:
+    """Whether a known shard is one of a subscription: of its topic, or a private one."""
+    return known_shards.c.topic_id.in_([subscriptions.c.topic_id, -subscriptions.c.subscription_id])
+
+
+async def shards_of(connection: AsyncConnection, subscription_ids: Sequence[int]) -> Sequence[int]:
+    """The ids of all shards of some subscriptions."""
+    known = select(known_shards.c.shard_id).distinct().join_from(subscriptions, known_shards, of_subscription())
+    return (await connection.scalars(known.where(subscriptions.c.subscription_id.in_(subscription_ids)))).all()
+
+
+async def insert_shards(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Of one topic, as made_shards has them.  Returns their ids, in any order."""
+    if (await engine_of(connection)).is_distributed:
+        known = await _insert_on_nodes(connection, rows)
+    else:
+        made = insert(shards).returning(shards.c.shard_id, shards.c.topic_id, shards.c.level)
+        known = [row._asdict() for row in await connection.execute(made, rows)]
+    await connection.execute(insert(known_shards), known)
+    return [row["shard_id"] for row in known]
+
+
+async def _insert_on_nodes(
+    connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """Evenly on them: those for what is urgent, and the others."""
+    spread: list[Mapping[str, Any]] = []
+    for is_urgent, run in groupby(rows, key=lambda row: row["level"] is not None):
+        alike = list(run)
+        there = select(known_shards.c.shard_id).where(
+            known_shards.c.topic_id == alike[0]["topic_id"], known_shards.c.level.is_not(None).is_(is_urgent)
+        )
+        ids = (await connection.scalars(there)).all()
+        drawn = await draw_shard_ids(await driver_of(connection), there=ids, count=len(alike))
+        spread += ({**row, "shard_id": shard_id} for row, shard_id in zip(alike, drawn, strict=True))
+    columns = list(spread[0])
+    names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
+    chosen = text(f"INSERT INTO shards ({names}) OVERRIDING SYSTEM VALUE VALUES ({values})")  # noqa: S608
+    await connection.execute(chosen, spread)
+    return [{name: row[name] for name in ("shard_id", "topic_id", "level")} for row in spread]
+
+
+def made_shards(
+    topic_id: int, *, plain: Iterable[int], levels: Iterable[int], now: datetime, frozen: bool = False
+) -> list[dict[str, Any]]:
+    """Rows of new shards: plain ones by their ordinals, and one for each of the levels."""
+    row = {
+        "topic_id": topic_id,
+        "last_publish_time": whole_milliseconds(now),
+        "frozen_at": 0 if frozen else None,
+    }
+    return [
+        *({**row, "ordinal": ordinal, "level": None} for ordinal in plain),
+        *({**row, "ordinal": _FIRST_URGENT + level, "level": level} for level in levels),
+    ]

@@ -1,0 +1,1 @@
+"""Decides when to claim messages, and for which subscriptions."""

@@ -1,0 +1,40 @@
+"""What nearly every part of a broker process needs."""
+
+from dataclasses import dataclass
+
+from broker.core.catalog.resource_cache import ResourceCache
+from broker.core.context.running_processes import RunningProcesses
+from broker.core.context.storage_alarm import StorageAlarm
+from broker.core.context.wake_ups import WakeUps
+from broker.core.process.attempt_ids import AttemptIds
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.process.tasks import Tasks
+from broker.db.driver.database import Database
+from broker.fairness.loop_turns import LoopTurns
+from broker.fairness.tenants import Tenants
+from broker.features.quotas.quotas import Quotas
+from broker.observability.metrics.counters import Counters
+from broker.observability.state_changes import StateChanges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """The state that the parts of one process share; broker/app/core.py builds it.
+
+    A part takes it as its first argument if it needs three or more of these, else the one or two by name.  Its
+    constructor keeps what its methods use, so that they do not go through the core.
+    """
+
+    database: Database
+    clock: DatabaseClock  # the time of the database: parts ask nothing else for the time
+    attempt_ids: AttemptIds
+    tasks: Tasks  # work that outlives the call that started it
+    states: StateChanges  # what the log reports as it begins and ends
+    counters: Counters  # what metrics are made of
+    tenants: Tenants  # whether more than one project uses the process
+    loop_turns: LoopTurns  # turns for work that takes the event loop for long
+    storage: StorageAlarm  # whether there is room for more messages
+    processes: RunningProcesses
+    quotas: Quotas
+    resources: ResourceCache  # topics, subscriptions and schemas by name
+    wake_ups: WakeUps  # tells pulls of new messages, and caches of changed resources, in all processes

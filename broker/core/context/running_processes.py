@@ -1,0 +1,120 @@
+"""The broker processes that run, and what follows from it: who delivers pushes, and whether to send notifications.
+
+Every process says once a second that it runs.  Each push subscription belongs to the one of them that wins by a
+hash of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process
+that comes or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the
+same, since they lock cursors; only a limit may be used twice meanwhile.
+
+A process that is alone notifies nobody: that would cost it a fifth of what publishing costs.  Others may be slow to
+see one that joins, by GONE_AFTER at most, so for that long it looks at every heartbeat for what it was not told of.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from hashlib import blake2b
+
+from broker.core.context.process_rows import list_processes, record_process, remove_process
+from broker.core.process.database_clock import DatabaseClock
+from broker.db.driver.database import Database
+from broker.db.schema.schema_state import head_revision
+from broker.features.quotas.connections import Connections
+from broker.model.errors import Unavailable
+from broker.observability.state_changes import StateChanges
+
+HEARTBEAT_SECONDS = 1.0
+GONE_AFTER = timedelta(seconds=4)  # without a heartbeat
+_JOINING = GONE_AFTER + timedelta(seconds=2 * HEARTBEAT_SECONDS)
+
+
+class RunningProcesses:
+    """The running processes, as this one sees them."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        *,
+        changed: Callable[[], None],
+        look: Callable[[], None],
+        database_connections: int = 0,
+        states: StateChanges | None = None,
+    ) -> None:
+        """`changed()` is called when the processes that run are not those that ran; `look()` while others may not
+        know of this one: there may be work that nobody has told it of.  `database_connections`: how many this
+        one opens at the most.
+        """
+        self._database = database
+        self._clock = clock
+        self._changed = changed
+        self._look = look
+        self.connections = Connections(lambda _project: None)  # of clients: processes tell each other how many
+        self._database_connections = database_connections
+        self._states = states or StateChanges()
+        self._process_id = uuid.uuid4().hex
+        self._others: frozenset[str] = frozenset()
+        self._seen_at: datetime | None = None  # when this process could last say that it runs
+        self._joined_at: datetime | None = None  # when it said so for the first time, or after an absence
+        self._kept_until: datetime | None = None  # others that are not heard of are believed to run
+
+    def owns(self, subscription_id: int) -> bool:
+        """Whether this process delivers to the subscription."""
+        ours = _weight(self._process_id, subscription_id)
+        return all(_weight(other, subscription_id) < ours for other in self._others)
+
+    def count(self) -> int:
+        """How many run, as far as this one knows."""
+        return 1 + len(self._others)
+
+    def is_alone(self) -> bool:
+        """Whether no other process needs to be told of anything."""
+        return not self._others and self._seen_at is not None and self._clock.now() - self._seen_at < GONE_AFTER
+
+    async def run_once(self) -> int:
+        """Say that this process runs, and see which others do.  Returns how many run."""
+        now, told = self._clock.now(), self.connections.tell()
+        try:
+            async with asyncio.timeout(GONE_AFTER.total_seconds()), self._database.transaction() as connection:
+                await record_process(
+                    connection,
+                    process_id=self._process_id,
+                    version=head_revision(),
+                    now=now,
+                    connections=told,
+                    database_connections=self._database_connections,
+                )
+                running = await list_processes(connection, seen_since=now - GONE_AFTER)
+        except TimeoutError:  # that heartbeat is of no use any more
+            raise Unavailable("The database does not answer.") from None
+        absent = self._seen_at is not None and now - self._seen_at > GONE_AFTER
+        if absent:
+            # The database was away, for the others as well: else the first to be back would own everything.
+            self._kept_until = now + GONE_AFTER
+        if absent or self._joined_at is None:
+            self._joined_at = now
+        self._seen_at = now
+        others = frozenset(running) - {self._process_id}
+        self.connections.heard(told, [running[other] for other in others])
+        if self._kept_until is not None and now < self._kept_until:
+            others |= self._others
+        if others != self._others:
+            self._tell(1 + len(others), before=1 + len(self._others))
+            self._others = others
+            self._changed()
+        if others and now - self._joined_at < _JOINING:
+            self._look()
+        return len(others) + 1
+
+    def _tell(self, now: int, *, before: int) -> None:
+        share = f"{now} broker processes share" if now > 1 else "this broker process is alone with"
+        self._states.tell("broker processes", f"{share} the database and its push subscriptions (before: {before})")
+
+    async def leave(self) -> None:
+        """This process ends: the others need not wait until it is missed."""
+        async with self._database.transaction() as connection:
+            await remove_process(connection, process_id=self._process_id)
+
+
+def _weight(process_id: str, subscription_id: int) -> bytes:
+    return blake2b(f"{process_id}:{subscription_id}".encode(), digest_size=16).digest()

@@ -1,0 +1,192 @@
+"""Who is told when something can be claimed: the pulls of this process at once, other processes soon after.
+
+`published` and `redeliverable` are called by the coalescers after their commits.  Other processes hear of it by
+NOTIFY, sent on a connection of its own, at most every few milliseconds, and never within a publish: NOTIFY takes
+a lock that all committing notifiers of the server share.  While there are no others nothing is sent.  Where the
+database knows no NOTIFY processes look for themselves, ten times a second.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+
+from broker.core.catalog.resource_cache import MAX_AGE_SECONDS
+from broker.db.driver.database import Database
+from broker.db.driver.notification_seal import NotificationSeal, read_seal
+from broker.db.driver.notifications import (
+    AccessChanged,
+    Announcement,
+    Committed,
+    NoNotifications,
+    ResourceChanged,
+    Unreadable,
+    listen,
+    notify_resources_changed,
+    notify_wake,
+)
+from broker.model.errors import BrokerError
+from broker.observability.state_changes import StateChanges
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.1  # without notifications: between two looks for what others have published
+_LOOKS = 10  # after which all is looked at: what others gave back, or changed
+_SPACING_SECONDS = 0.005  # 200 notifications a second wake as many pulls as 2,000 would
+
+
+class WakeUps:
+    """Spreads wake-ups and resource changes.  `run_sender` and `run_listener` are supervised workers."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        wake: Callable[[int | None, int | None], None],
+        drop: Callable[[str | None], None],
+        is_alone: Callable[[], bool] = lambda: False,
+        access_changed: Callable[[], None] = lambda: None,
+        committed: Callable[[], None] = lambda: None,
+        look: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """`wake(shard_id, subscription_id)` and `drop(name)` reach this process's pulls and caches; None: all.
+
+        `is_alone()`: there is no other process.  `access_changed()`: a credential or a policy has, or may have.
+        `committed()`: a transaction of an application's has, with something staged.  `look()` looks for what others
+        have published.
+        """
+        self._database = database
+        self._wake = wake
+        self._drop = drop
+        self._is_alone = is_alone
+        self._access_changed = access_changed
+        self._committed = committed
+        self._look = look
+        self._seal: NotificationSeal | None = None  # as it was read from the database, where it does not change
+        self._shard_ids: set[int] = set()
+        self._subscription_ids: set[int] = set()
+        self._untold: set[str] = set()  # what has changed, and could not be announced
+        self._something = asyncio.Event()
+
+    def published(self, shard_id: int) -> None:
+        """New messages of a shard have been committed."""
+        self._wake(shard_id, None)
+        if not self._is_alone():
+            self._shard_ids.add(shard_id)
+            self._something.set()
+
+    def redeliverable(self, subscription_id: int) -> None:
+        """Messages of a subscription have a new time of redelivery."""
+        self._wake(None, subscription_id)
+        if not self._is_alone():
+            self._subscription_ids.add(subscription_id)
+            self._something.set()
+
+    async def announce(self, *names: str) -> None:
+        """Topics or subscriptions have changed, which is committed; other processes hear of it before we answer.
+
+        If they cannot be told now the call is answered all the same, for it has succeeded: they are told as soon as
+        that can be done, and believe what they know for 30 seconds at most.
+        """
+        for name in names:
+            self._drop(name)
+        try:
+            await self._tell_of_changes(names)
+        except BrokerError as error:
+            logger.debug("other processes are told later that %s changed: %s", names[0], error)
+            self._untold.update(names)
+            self._something.set()
+
+    async def _tell_of_changes(self, names: Collection[str]) -> None:
+        seal = await self._read_seal()
+        async with self._database.connection() as connection:
+            await notify_resources_changed(connection, schema=self._database.schema, seal=seal, names=names)
+
+    async def _read_seal(self) -> NotificationSeal:
+        if self._seal is None:
+            async with self._database.connection() as connection:
+                self._seal = await read_seal(connection)
+        return self._seal
+
+    async def run_sender(self) -> None:
+        """Tell other processes, for ever."""
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            await self._tell_what_is_untold()
+            shard_ids, self._shard_ids = self._shard_ids, set()
+            subscription_ids, self._subscription_ids = self._subscription_ids, set()
+            seal = await self._read_seal()
+            async with self._database.hot() as connection:
+                await notify_wake(
+                    connection,
+                    schema=self._database.schema,
+                    seal=seal,
+                    shard_ids=shard_ids,
+                    subscription_ids=subscription_ids,
+                )
+            await asyncio.sleep(_SPACING_SECONDS)
+
+    async def _tell_what_is_untold(self) -> None:
+        if self._untold:
+            names = tuple(self._untold)
+            try:
+                await self._tell_of_changes(names)
+            except BrokerError:
+                self._something.set()  # for the next time that this worker is started
+                raise
+            self._untold.difference_update(names)
+
+    async def run_listener(self, states: StateChanges | None = None) -> None:
+        """Listens to other processes until the connection is lost; the supervisor starts it again.
+
+        `states` reports notifications that no broker has sent.
+        """
+        states = states or StateChanges()
+        try:
+            async for announcement in listen(self._database):
+                self._heard(announcement, states)
+        except NoNotifications as error:
+            logger.warning(
+                "The database has no LISTEN (%s): what other processes publish is seen within %g s, what they give"
+                " back within %g s, and changes of topics and subscriptions within %g s.",
+                error, _LOOK_SECONDS, _LOOKS * _LOOK_SECONDS, MAX_AGE_SECONDS,
+            )  # fmt: skip
+            await self._look_for_ever()
+        except BrokerError:
+            self._drop(None)
+            raise
+
+    def _heard(self, announcement: Announcement | None, states: StateChanges) -> None:
+        match announcement:
+            case None:  # listening anew: whatever was announced before has been missed
+                self._drop(None)
+                self._wake(None, None)
+                self._access_changed()
+            case Committed():
+                self._committed()
+            case AccessChanged():
+                self._access_changed()
+            case ResourceChanged(name):
+                self._drop(name)
+            case Unreadable(channel):
+                states.happens(
+                    "foreign notifications",
+                    channel,
+                    f"another program sends notifications on the channel {channel}, which are ignored",
+                    "no broker of this schema has sealed them",
+                )
+            case wake:
+                for shard_id in wake.shard_ids:
+                    self._wake(shard_id, None)
+                for subscription_id in wake.subscription_ids:
+                    self._wake(None, subscription_id)
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            self._wake(None, None)
+            self._access_changed()
+            self._committed()
+            for _ in range(_LOOKS):
+                await asyncio.sleep(_LOOK_SECONDS)
+                if self._look is not None:
+                    await self._look()

@@ -1,0 +1,1 @@
+"""Deletes subscriptions that nobody uses, as their expiration policies say."""

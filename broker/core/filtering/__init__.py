@@ -1,0 +1,1 @@
+"""The filter language: parses filters, compiles them to jsonpath, evaluates them."""

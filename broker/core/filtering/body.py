@@ -1,0 +1,74 @@
+"""A body as the JSON that a filter looks into, in plain Python: as PostgreSQL's jsonb reads it.
+
+What jsonb refuses cannot be read: U+0000 and halves of surrogate pairs in strings (and in keys), NaN and Infinity,
+numbers of more than 131,072 digits before the point or 16,383 after it, and nesting of some thousand levels.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from broker.core.filtering.ast import FieldPath
+
+MAX_BODY_BYTES = 262_144  # a larger one is not read
+_MAX_WHOLE_DIGITS, _MAX_DECIMALS = 131_072, 16_383
+
+
+def read_body(data: bytes) -> Sequence[Any]:
+    """The body's JSON, as the only element; none if it cannot be read.  Numbers are decimals."""
+    if len(data) > MAX_BODY_BYTES:
+        return ()
+    try:
+        document = json.loads(
+            data.decode(), parse_float=_number, parse_int=_number, parse_constant=_refuse
+        )  # of two equal keys the later one counts
+        json.dumps(document, ensure_ascii=False, default=str).encode()  # half a surrogate pair has no UTF-8
+        return () if _has_nul(document) else (document,)
+    except (ValueError, ArithmeticError, RecursionError):
+        return ()
+
+
+def values_at(roots: Sequence[Any], path: FieldPath) -> list[Any]:
+    """What stands at the path in the JSON: at each step an array stands for its elements."""
+    found = list(roots)
+    for key in path:
+        found = [each[key] for each in _elements(found) if isinstance(each, dict) and key in each]
+    return found
+
+
+def elements_at(roots: Sequence[Any], path: FieldPath) -> list[Any]:
+    """As `values_at`; an array there stands for its elements."""
+    return list(_elements(values_at(roots, path)))
+
+
+def _elements(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list):
+            yield from value
+        else:
+            yield value
+
+
+def _number(text: str) -> Decimal:
+    number = Decimal(text)
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)  # neither NaN nor Infinity
+    if (number and number.adjusted() >= _MAX_WHOLE_DIGITS) or -exponent > _MAX_DECIMALS:
+        raise ValueError(text[:40])
+    return number
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _has_nul(value: Any) -> bool:
+    match value:
+        case str():
+            return "\0" in value
+        case list():
+            return any(map(_has_nul, value))
+        case dict():
+            return any("\0" in key or _has_nul(each) for key, each in value.items())
+    return False

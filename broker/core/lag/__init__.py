@@ -1,0 +1,1 @@
+"""How far behind subscriptions are, and what limits their delivery."""

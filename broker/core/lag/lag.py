@@ -1,0 +1,292 @@
+"""How far behind each subscription is, and what limits its delivery (F3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from broker.core.expiration.expiration import RECORD_INTERVAL, RECORD_RESOLUTION
+from broker.core.pushing.endpoint_failure import describe_failing_endpoint, describe_failing_message
+from broker.model.durations import format_units
+from broker.model.pause import Pause
+from broker.model.push_state import PushState
+from broker.model.subscription import Subscription, unread_dead_letters
+from broker.model.timestamps import format_timestamp
+
+# What is looked at of one subscription in one shard: some milliseconds.  Beyond, figures are estimates.
+MAX_ATTEMPTS = 1_000  # rows that are out: responses, or ordering keys
+MAX_BATCHES = 10_000  # of messages that wait for their ordering keys
+MAX_SCANNED = 500  # messages that are compared with the filter
+
+IDLE_AFTER = timedelta(minutes=3)  # without a consumer, that is the cause whatever else is wrong
+SLOW_AFTER = timedelta(seconds=10)  # the age from which a message counts as delayed
+
+
+class LagState(StrEnum):
+    """The state of a subscription's delivery: the first of these that applies."""
+
+    DETACHED = "DETACHED"
+    CAUGHT_UP = "CAUGHT_UP"  # every message is acknowledged
+    EXPORT = "EXPORT"  # its messages are for another service, to which this broker exports nothing
+    PAUSED = "PAUSED"
+    ENDPOINT_FAILING = "ENDPOINT_FAILING"
+    WAITING_FOR_SLOTS = "WAITING_FOR_SLOTS"
+    NO_CONSUMERS = "NO_CONSUMERS"
+    BLOCKED_KEY = "BLOCKED_KEY"
+    RETRYING = "RETRYING"
+    RECENT = "RECENT"  # every message is younger than SLOW_AFTER
+    SLOW_ENDPOINT = "SLOW_ENDPOINT"
+    SLOW_CONSUMERS = "SLOW_CONSUMERS"
+
+
+HEALTHY = frozenset({LagState.CAUGHT_UP, LagState.RECENT})  # nothing is wrong, as far as can be told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyHolder:
+    """The message that blocks all later ones of its ordering key; it was delivered `attempt_number` times, last at
+    `delivered_at`.  `is_out`: the consumer has not nacked it.
+    """
+
+    ordering_key: str
+    message_id: str
+    attempt_number: int
+    is_out: bool
+    delivered_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardLag:
+    """One subscription in one shard.  `unclaimed` messages were never delivered (with a filter: `matching` of the
+    first `scanned` match it).  `claimed` messages were delivered and are not acked, in so many `attempts` (rows):
+    of them `outstanding` are within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by
+    an earlier one of their ordering key.  Messages have `message_size` bytes.
+    """
+
+    subscription_id: int
+    last_active_at: datetime
+    unclaimed: int = 0
+    oldest_unclaimed: datetime | None = None
+    scanned: int | None = None
+    matching: int | None = None
+    attempts: int = 0
+    claimed: int = 0
+    outstanding: int = 0
+    retrying: int = 0
+    highest_attempt: int | None = None
+    oldest_claimed: datetime | None = None
+    held: int = 0
+    held_batches: int = 0
+    message_size: float = 0.0
+    holder: KeyHolder | None = None
+
+    @property
+    def wanted(self) -> int:
+        """The messages that were never delivered and match the filter."""
+        if self.scanned is None or self.matching is None:
+            return self.unclaimed
+        if self.scanned < MAX_SCANNED:
+            return self.matching
+        return round(self.unclaimed * self.matching / self.scanned)
+
+    @property
+    def is_estimated(self) -> bool:
+        return (
+            (self.scanned or 0) >= MAX_SCANNED or self.attempts >= MAX_ATTEMPTS or self.held_batches >= MAX_BATCHES
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Delivering:
+    """The endpoint's state (None: not known), and how many clients pull or stream."""
+
+    push_state: PushState | None = None
+    readers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """One subscription.  `oldest`: when its oldest message that is not acked was published (None: there is none).
+
+    `undelivered` messages are not acked: `outstanding` of them are with a consumer, within their ack deadline, and
+    `held` are blocked by an earlier message of their ordering key.  `undelivered_bytes` is always an estimate,
+    `undelivered` if `is_estimated`.  `verdict` explains `state` in a sentence; `warnings` report what loses
+    messages without delaying any.  `endpoint`: the state of the endpoint if it fails.
+    """
+
+    subscription: Subscription
+    state: LagState
+    verdict: str
+    oldest: datetime | None = None
+    undelivered: int = 0
+    is_estimated: bool = False
+    undelivered_bytes: int = 0
+    outstanding: int = 0
+    held: int = 0
+    holder: KeyHolder | None = None
+    endpoint: PushState | None = None
+    warnings: Sequence[str] = ()
+
+    def rank(self) -> tuple[float, int, str]:
+        """Lags in this order have the oldest message first."""
+        return (
+            float("inf") if self.oldest is None else self.oldest.timestamp(),
+            -self.undelivered,
+            self.subscription.name,
+        )
+
+
+def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: Delivering, now: datetime) -> Lag:
+    """How far behind a subscription is, from where it stands in its shards."""
+    held = sum(shard.held for shard in shards)
+    outstanding = sum(shard.outstanding for shard in shards)
+    oldest = [t for shard in shards for t in (shard.oldest_claimed, shard.oldest_unclaimed) if t is not None]
+    undelivered = sum(shard.wanted + shard.claimed for shard in shards) + held
+    holders = [shard.holder for shard in shards if shard.holder is not None]
+    holder = min(holders, key=lambda h: h.delivered_at, default=None) if held else None
+    state, verdict = _judge(subscription, shards, delivering, holder, min(oldest, default=None), now)
+    endpoint = delivering.push_state
+    return Lag(
+        subscription=subscription,
+        state=state,
+        verdict=verdict,
+        oldest=min(oldest, default=None),
+        undelivered=undelivered,
+        is_estimated=any(shard.is_estimated for shard in shards),
+        undelivered_bytes=round(sum((s.wanted + s.claimed + s.held) * s.message_size for s in shards)),
+        outstanding=outstanding,
+        held=held,
+        holder=holder if state is LagState.BLOCKED_KEY else None,
+        endpoint=endpoint.as_of(now) if state is LagState.ENDPOINT_FAILING and endpoint is not None else None,
+        warnings=_warnings(subscription),
+    )
+
+
+def _warnings(subscription: Subscription) -> list[str]:
+    """Sentences about what is wrong although it delays nothing."""
+    policy = subscription.dead_letter_policy
+    if policy is not None and not subscription.dead_letter_topic_id:
+        topic = policy.dead_letter_topic
+        return [f"Its dead-letter topic {topic} does not exist; what fails is delivered again and again."]
+    unread = unread_dead_letters(subscription)
+    return [f"{unread[0].upper()}{unread[1:]}."] if unread else []
+
+
+def _judge(
+    subscription: Subscription,
+    shards: Sequence[ShardLag],
+    delivering: Delivering,
+    holder: KeyHolder | None,
+    oldest: datetime | None,
+    now: datetime,
+) -> tuple[LagState, str]:
+    if subscription.detached:
+        return LagState.DETACHED, "It is detached: it receives no messages."
+    if oldest is None:
+        return LagState.CAUGHT_UP, "Every message is acknowledged."
+    if subscription.export:
+        return (
+            LagState.EXPORT,
+            f"Its messages are for a {subscription.export}, and this broker exports nothing.",
+        )
+    if subscription.pause is not None:
+        return LagState.PAUSED, _paused(subscription.pause, is_push=subscription.is_push)
+    stopped = (
+        endpoint_verdict(delivering.push_state, now)
+        if subscription.is_push
+        else _idle(shards, delivering.readers, now)
+    )
+    if stopped is not None:
+        return stopped
+    retrying, tries = sum(shard.retrying for shard in shards), max(shard.highest_attempt or 0 for shard in shards)
+    if holder is not None and (holder.attempt_number > 1 or now - holder.delivered_at > SLOW_AFTER):
+        return LagState.BLOCKED_KEY, _blocked(holder, sum(shard.held for shard in shards))
+    if retrying and retrying == sum(shard.claimed + shard.wanted for shard in shards):
+        verdict = f"All {retrying:,} messages have failed, up to {tries} times, and are redelivered later."
+        return LagState.RETRYING, verdict + _longest_failing(delivering.push_state)
+    age = now - oldest
+    if age < SLOW_AFTER:
+        return LagState.RECENT, f"All messages are less than {_short(SLOW_AFTER)} old."
+    if subscription.is_push and (retrying or tries > 1) and not _is_backlog_old(shards, now):
+        return LagState.RETRYING, _retried(retrying, tries) + _longest_failing(delivering.push_state)
+    outstanding = sum(shard.outstanding for shard in shards)
+    figures = f"{outstanding:,} messages are outstanding, the oldest unacknowledged one is {_short(age)} old."
+    return _slow(subscription, delivering.readers, figures)
+
+
+def _is_backlog_old(shards: Sequence[ShardLag], now: datetime) -> bool:
+    """Whether messages that were never delivered have been waiting for longer than is normal."""
+    waiting = [shard.oldest_unclaimed for shard in shards if shard.oldest_unclaimed is not None]
+    return any(now - publish_time >= SLOW_AFTER for publish_time in waiting)
+
+
+def _retried(retrying: int, tries: int) -> str:
+    if retrying:
+        return f"{retrying:,} messages have failed, up to {tries} times, and are redelivered later; others succeed."
+    return f"Messages that failed before are being redelivered, up to attempt {tries}; others succeed."
+
+
+def _longest_failing(state: PushState | None) -> str:
+    """A sentence about the message that has failed longest although the endpoint works, if one was reported."""
+    if state is None or not state.failing_messages:
+        return ""
+    message = state.failing_messages[0]
+    since = format_timestamp(message.since)
+    return f" Message {message.message_id} since {since}: {describe_failing_message(message)}."
+
+
+def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[LagState, str]:
+    if subscription.is_push:
+        return LagState.SLOW_ENDPOINT, f"The endpoint cannot keep up: {figures}"
+    if not readers:
+        return LagState.NO_CONSUMERS, f"No client is pulling or streaming: {figures}"
+    return LagState.SLOW_CONSUMERS, f"{_clients(readers)} cannot keep up: {figures}"
+
+
+def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[LagState, str] | None:
+    """What stops pushes, and the same as a sentence; None if nothing does."""
+    if state is None:
+        return None
+    state = state.as_of(now)
+    if state.paused_reason:
+        return LagState.PAUSED, f"Push delivery is paused: {state.paused_reason}"
+    if state.is_failing(now):
+        return LagState.ENDPOINT_FAILING, describe_failing_endpoint(state)
+    if state.waits_since is not None:
+        return LagState.WAITING_FOR_SLOTS, (
+            f"Since {format_timestamp(state.waits_since)} other subscriptions have used all push request slots."
+        )
+    return None
+
+
+def _paused(pause: Pause, *, is_push: bool) -> str:
+    since = f" since {format_timestamp(pause.since)}" if pause.since is not None else ""
+    by = f", by {pause.by}" if pause.by else ""
+    return f"{'Push delivery' if is_push else 'Delivery'} is paused{since}{by}: {pause.reason}"
+
+
+def _idle(shards: Sequence[ShardLag], readers: int, now: datetime) -> tuple[LagState, str] | None:
+    used = max((shard.last_active_at for shard in shards), default=now)
+    if readers or now - used < IDLE_AFTER:
+        return None
+    earliest, latest = used - RECORD_INTERVAL, min(used + RECORD_RESOLUTION, now)
+    when = f"between {format_timestamp(earliest)} and {format_timestamp(latest)}"
+    return LagState.NO_CONSUMERS, f"No client is pulling or streaming; the last use was {when}."
+
+
+def _clients(count: int) -> str:
+    return "The 1 client that pulls or streams" if count == 1 else f"The {count:,} clients that pull or stream"
+
+
+def _blocked(holder: KeyHolder, held: int) -> str:
+    key, times = holder.ordering_key[:100], holder.attempt_number
+    since = format_timestamp(holder.delivered_at)
+    how = "is outstanding since" if holder.is_out else "failed, and was last delivered at"
+    return (
+        f"Ordering key {key!r}: message {holder.message_id} {how} {since} (attempt {times}). "
+        f"{held:,} later messages are blocked by their keys."
+    )
+
+
+def _short(age: timedelta) -> str:
+    return format_units(age, most=2)

@@ -1,0 +1,89 @@
+"""Copies: messages that a topic retains are published anew on a topic, as they are (G2)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from broker.core.log.log_page import LogPosition
+from broker.model.errors import InvalidArgument
+
+
+class CopyOutcome(StrEnum):
+    """What became of a message.  REFUSED: it is not as the schema of the target says."""
+
+    COPIED = "copied"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """As it was asked for; times None: any."""
+
+    target: str
+    filter: str = ""
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    max_rate: float | None = None
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meant:
+    """What a copy means: messages of a topic that were published from `since` on and before `until`, and had been
+    when it was asked for: up to the last sequence of each shard (`ends`), that a filter matches.
+    """
+
+    source_id: int
+    target: str
+    target_id: int
+    ends: Mapping[int, int]
+    since: datetime
+    until: datetime
+    filter_path: str | None = None
+    body_path: str | None = None
+
+
+def check_copy(options: CopyOptions) -> None:
+    """Raises InvalidArgument."""
+    if not options.target:
+        raise InvalidArgument("targetTopic is missing: the full name of the topic that messages are copied to.")
+    check_span(options.start_time, options.end_time)
+
+
+def check_span(start: datetime | None, end: datetime | None) -> None:
+    """Raises InvalidArgument for a time without a moment in it."""
+    if start is not None and end is not None and start >= end:
+        raise InvalidArgument(
+            f"startTime must be before endTime (startTime={start.isoformat()}, endTime={end.isoformat()})."
+        )
+
+
+def meant_json(meant: Meant) -> dict[str, Any]:
+    """As it is stored with its operation."""
+    texts = {"since": meant.since.isoformat(), "until": meant.until.isoformat()}
+    return asdict(meant) | texts | {"ends": {str(shard_id): end for shard_id, end in meant.ends.items()}}
+
+
+def meant_from(stored: Mapping[str, Any]) -> Meant:
+    """The other way."""
+    times = {name: datetime.fromisoformat(stored[name]) for name in ("since", "until")}
+    return Meant(**{**stored, **times, "ends": {int(shard): end for shard, end in stored["ends"].items()}})
+
+
+def next_look(meant: Meant, progress: Mapping[str, Any], shard_ids: tuple[int, ...]) -> LogPosition | None:
+    """Behind which message to go on, of the shards that the topic still has; None: nothing is left."""
+    later = [id_ for id_ in sorted(meant.ends) if id_ >= progress.get("shard", 0) and id_ in shard_ids]
+    if not later:
+        return None
+    if later[0] == progress.get("shard") and "seq" in progress:
+        return LogPosition(later[0], datetime.fromisoformat(progress["time"]), progress["seq"])
+    return LogPosition(later[0], meant.since, -1)
+
+
+def progress_json(shard_id: int, read: LogPosition | None) -> dict[str, Any]:
+    """How far a shard was read; None: all of it."""
+    if read is None:
+        return {"shard": shard_id + 1}
+    return {"shard": shard_id, "time": read.publish_time.isoformat(), "seq": read.seq}

@@ -1,0 +1,111 @@
+"""Dead letters are kept for a while, whether or not anybody subscribes to their topic (G2).
+
+What a subscription of the topic has acknowledged only its cursor and its attempts tell; before these go, or the
+letters do, it is written into the records of the letters.  So from then on a record that is not resolved says that
+its letter is to be kept, and was lost if it is gone.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.db.driver import statements
+from broker.db.driver.database import Connection
+from broker.model.dead_letter import kept_since
+
+_RESOLVE_ACKNOWLEDGED = statements.load("resolve_acknowledged")
+_DELETE_DEAD_LETTERS = statements.load("delete_dead_letters")
+_READ_LONGEST = b"SELECT max(message_retention) FROM topics"
+_FIND_SHARDS = b"""
+    SELECT DISTINCT shard_id, subscription_id FROM dead_letters WHERE resolution IS NULL AND publish_time < %s
+"""
+_FIND_OF_SHARDS = b"""
+    SELECT DISTINCT shard_id, subscription_id FROM dead_letters WHERE resolution IS NULL AND shard_id = ANY (%s)
+"""
+_READ_FILTERS = b"""
+    SELECT s.subscription_id, s.filter_path::text, s.body_path::text
+    FROM subscriptions AS s
+    JOIN known_shards AS h USING (topic_id)
+    WHERE h.shard_id = %s AND s.filter_path IS NOT NULL
+"""
+_READ_EXISTING = b"SELECT subscription_id FROM subscriptions WHERE subscription_id = ANY (%s)"
+_DELETE_OF_SHARDS = b"""
+    DELETE FROM dead_letters WHERE shard_id = ANY (%s) RETURNING subscription_id, subscription, resolution IS NULL
+"""
+_RESOLVE_OF_SOURCES = b"""
+    UPDATE dead_letters SET resolution = 'acknowledged' WHERE source_shard_id = ANY (%s) AND resolution IS NULL
+"""
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+Lost = Mapping[str, int]  # dead letters, by the subscription that gave them up
+
+
+async def read_kept_since(connection: Connection, *, now: datetime) -> datetime:
+    """No letter that is older is kept unless a subscription of its topic has it."""
+    row = await (await connection.execute(_READ_LONGEST)).fetchone()
+    assert row is not None
+    return kept_since(row[0], now)
+
+
+async def resolve_acknowledged(connection: Connection, *, before: datetime) -> None:
+    """Write down of which letters, published before a time, somebody is done with."""
+    found = await (await connection.execute(_FIND_SHARDS, [before])).fetchall()
+    await _resolve(connection, found, before)
+
+
+async def resolve_in_shards(connection: Connection, shard_ids: Sequence[int]) -> None:
+    """The same of all letters of some shards: before cursors go, in the transaction that has locked them."""
+    if shard_ids:
+        found = await (await connection.execute(_FIND_OF_SHARDS, [list(shard_ids)])).fetchall()
+        await _resolve(connection, found, _NEVER)
+
+
+async def _resolve(connection: Connection, found: Collection[Sequence[Any]], before: datetime) -> None:
+    owners = {owner for _, owner in found}
+    gone = sorted(owners - await _existing(connection, owners))
+    for shard_id in sorted({shard_id for shard_id, _ in found}):  # one at a time: each is on one node
+        filters = await (await connection.execute(_READ_FILTERS, [shard_id])).fetchall()
+        wanted = {
+            "shard_id": shard_id,
+            "before": before,
+            "gone": gone,
+            "filtering": [id_ for id_, _, _ in filters],
+            "filter_paths": [path for _, path, _ in filters],
+            "body_paths": [path for _, _, path in filters],
+        }
+        await connection.execute(_RESOLVE_ACKNOWLEDGED, wanted)
+
+
+async def _existing(connection: Connection, owners: Collection[int]) -> set[int]:
+    rows = await (await connection.execute(_READ_EXISTING, [sorted(owners)])).fetchall()
+    return {id_ for (id_,) in rows}
+
+
+async def delete_letter_records(
+    connection: Connection, *, since: datetime, until: datetime, now: datetime, limit: int
+) -> tuple[int, Lost]:
+    """Delete up to so many records of letters published within a time of which the log has nothing any more.
+
+    Returns how many, and of which letters nobody had dealt with them.
+    """
+    bounds = {"since": since, "until": until, "limit": limit}
+    bounds["kept_since"] = await read_kept_since(connection, now=now)
+    rows = await (await connection.execute(_DELETE_DEAD_LETTERS, bounds)).fetchall()
+    return len(rows), await _lost(connection, rows)
+
+
+async def delete_letters_of_shards(connection: Connection, shard_ids: Sequence[int]) -> Lost:
+    """Delete the records of all letters in some shards, which are to be dropped; returns what is lost by it.
+
+    Letters elsewhere of messages in these shards come back to nobody, and need not be kept.
+    """
+    await connection.execute(_RESOLVE_OF_SOURCES, [list(shard_ids)])
+    rows = await (await connection.execute(_DELETE_OF_SHARDS, [list(shard_ids)])).fetchall()
+    return await _lost(connection, rows)
+
+
+async def _lost(connection: Connection, rows: Sequence[Sequence[Any]]) -> Lost:
+    """Of subscriptions that exist: with the others all that they had is gone."""
+    existing = await _existing(connection, {owner for owner, _, _ in rows})
+    return Counter(name for owner, name, is_lost in rows if is_lost and owner in existing)

@@ -1,0 +1,265 @@
+"""Partitions of `message_batches`, `message_identities` and `delivery_records`: made ahead, dropped behind, without
+ever making a publish wait (A10).
+
+Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
+neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
+plain DROP do.  So does a plain DETACH: it is for where there is no other (db/citus).
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from psycopg import errors, sql
+
+from broker.core.log.partition_width import MIN_WIDTH, next_width
+from broker.db.citus.engine import find_engine
+from broker.db.driver.database import Connection, Database
+from broker.db.driver.locks import MAKING_PARTITIONS, lock
+from broker.model.errors import Unavailable
+
+# Publishes may land this far ahead of now; the janitor must run at least twice in it.
+AHEAD = timedelta(minutes=10)
+_LOCK_TIMEOUT = "500ms"
+
+T = TypeVar("T")
+
+
+_BOUNDS = re.compile(r"FROM \('([^']+)'\) TO \('([^']+)'\)")
+
+_LIST = b"""
+SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) AS bounds, i.inhdetachpending
+FROM pg_inherits AS i
+JOIN pg_class AS c ON c.oid = i.inhrelid
+WHERE i.inhparent = %s::regclass
+"""
+
+
+class PartitionMissing(Exception):
+    """No partition covers the time of what is written; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """A table with partitions by time, whose names begin with `prefix`; none is narrower than `narrowest`."""
+
+    table: str
+    prefix: str
+    column: str
+    narrowest: timedelta
+    storage: sql.SQL
+
+    @property
+    def name(self) -> sql.Identifier:
+        return sql.Identifier(self.table)
+
+
+# A batch stays in its row as long as that fits a page: core/log/messages.py fills two rows a page.
+MESSAGES = Partitioned(
+    "message_batches",
+    "messages",
+    "publish_time",
+    MIN_WIDTH,
+    sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5, toast_tuple_target = 8160"),
+)
+# Each is asked about each message, as far as the window reaches back: they must not be too many.
+IDENTITIES = Partitioned(
+    "message_identities",
+    "identities",
+    "published_at",
+    timedelta(hours=1),
+    sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5"),
+)
+RECORDS = Partitioned(
+    "delivery_records",
+    "records",
+    "recorded_at",
+    timedelta(hours=1),
+    sql.SQL("autovacuum_vacuum_insert_scale_factor = 0.5"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition holds times of publishing from `start` up to, not including, `end`."""
+
+    name: str
+    start: datetime
+    end: datetime
+    detaching: bool = False
+
+
+async def list_partitions(connection: Connection, of: Partitioned = MESSAGES) -> list[Partition]:
+    """The attached partitions, oldest first, with those whose detaching was interrupted."""
+    cursor = await connection.execute(_LIST, [of.table])
+    partitions = []
+    for name, bounds, detaching in await cursor.fetchall():
+        match = _BOUNDS.search(bounds)
+        assert match is not None, bounds
+        start, end = (datetime.fromisoformat(text).astimezone(UTC) for text in match.groups())
+        partitions.append(Partition(name, start, end, detaching))
+    return sorted(partitions, key=lambda partition: partition.start)
+
+
+async def make_partitions_ahead(connection: Connection, *, now: datetime) -> int:
+    """Make partitions until publish times up to `now` + 10 minutes have one, of identities and records of
+    deliveries as well.  Returns how many of messages were made.
+
+    Also covers publish times that shards have already reached, should the clock have gone back.
+    """
+    cursor = await connection.execute(b"SELECT max(last_publish_time) FROM shards")
+    row = await cursor.fetchone()
+    assert row is not None
+    latest = max(now, row[0] or now) + AHEAD
+    made = await _make_until(connection, MESSAGES, now, latest)
+    await _make_until(connection, IDENTITIES, now, latest)
+    await _make_until(connection, RECORDS, now, latest)
+    return made
+
+
+async def with_partitions(database: Database, now: Callable[[], datetime], write: Callable[[], Awaitable[T]]) -> T:
+    """The result of `write()`.  If that raises PartitionMissing, make the partitions and call it again.
+
+    A write that raises it has changed nothing and holds no connection.  The janitor makes partitions ahead, so this
+    is for when it could not, or when a clock has jumped.  Raises Unavailable if the time still has no partition.
+    """
+    try:
+        return await write()
+    except PartitionMissing:
+        async with database.connection() as connection:
+            await make_partitions_ahead(connection, now=now())
+    try:
+        return await write()
+    except PartitionMissing as error:
+        raise Unavailable("There is no partition for messages of this time yet.") from error
+
+
+async def _make_until(connection: Connection, of: Partitioned, now: datetime, latest: datetime) -> int:
+    made = 0
+    while missing := await _missing(connection, of, now, latest):
+        for start, end in missing:
+            if not await _make(connection, of, start, end):
+                break  # another process has made one, perhaps with other bounds
+            made += 1
+    return made
+
+
+async def _missing(
+    connection: Connection, of: Partitioned, now: datetime, latest: datetime
+) -> list[tuple[datetime, datetime]]:
+    """The bounds of the partitions to make: they continue the newest one, or begin anew after a gap."""
+    partitions = await list_partitions(connection, of)
+    if not partitions:
+        start, width = _whole_minutes(now - AHEAD), of.narrowest
+    else:
+        last = partitions[-1]
+        start = last.end
+        width = max(next_width(last.end - last.start, await _size(connection, last.name)), of.narrowest)
+        if start < now - AHEAD:  # nobody made any for a while: leave the gap empty
+            start, width = max(start, _whole_minutes(now - AHEAD)), of.narrowest
+    bounds = []
+    while start <= latest:
+        # One partition bridges a clock that has jumped far ahead, however far.
+        end = max(start + width, latest) if latest - start > timedelta(days=1) else start + width
+        bounds.append((start, end))
+        start = end
+    return bounds
+
+
+def _whole_minutes(time: datetime) -> datetime:
+    return time.replace(second=0, microsecond=0)
+
+
+async def _size(connection: Connection, name: str) -> int:
+    """Bytes of a partition, its indexes and its large values."""
+    size_of = sql.Identifier((await find_engine(connection)).size_of)
+    cursor = await connection.execute(sql.SQL("SELECT {}(%s::regclass)").format(size_of), [name])
+    row = await cursor.fetchone()
+    assert row is not None
+    size: int = row[0]
+    return size
+
+
+async def _make(connection: Connection, of: Partitioned, start: datetime, end: datetime) -> bool:
+    """Makes a partition; False: another process has just made one that `start` or a later time is in."""
+    name = sql.Identifier(f"{of.prefix}_{start:%Y%m%d_%H%M%S}")
+    column = sql.Identifier(of.column)
+    # A CHECK that says what the bounds say spares ATTACH the reading of the table.
+    check = sql.SQL("{0} >= {1} AND {0} < {2}").format(column, start, end)
+    async with connection.transaction():
+        await _prepare_to_change(connection)
+        await lock(connection, MAKING_PARTITIONS)
+        if any(partition.end > start for partition in await list_partitions(connection, of)):
+            return False
+        await connection.execute(
+            sql.SQL(
+                "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS, CHECK ({})) WITH ({})"
+            ).format(name, of.name, check, of.storage),
+            prepare=False,
+        )
+        await connection.execute(
+            sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
+                of.name, name, start, end
+            ),
+            prepare=False,
+        )
+    return True
+
+
+async def drop_partition(connection: Connection, partition: Partition, of: Partitioned = MESSAGES) -> bool:
+    """Take a partition out and drop it; False if somebody holds it just now (the next run tries again)."""
+    name = sql.Identifier(partition.name)
+    if not (await find_engine(connection)).detaches_online:
+        return await _drop_at_once(connection, name, of)
+    await connection.execute(sql.SQL("SET lock_timeout = {}").format(_LOCK_TIMEOUT))
+    try:
+        mode = sql.SQL("FINALIZE" if partition.detaching else "CONCURRENTLY")
+        await connection.execute(
+            sql.SQL("ALTER TABLE {} DETACH PARTITION {} {}").format(of.name, name, mode), prepare=False
+        )
+        await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name), prepare=False)
+    except (errors.LockNotAvailable, errors.QueryCanceled, errors.ObjectNotInPrerequisiteState):
+        return False
+    finally:
+        await connection.execute(b"RESET lock_timeout")
+    return True
+
+
+async def _drop_at_once(connection: Connection, name: sql.Identifier, of: Partitioned) -> bool:
+    """Where nothing can be detached online: publishes wait for the lock, and it waits for them, for a moment."""
+    try:
+        async with connection.transaction():
+            await _prepare_to_change(connection)
+            await connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(_LOCK_TIMEOUT))
+            await connection.execute(
+                sql.SQL("ALTER TABLE {} DETACH PARTITION {}").format(of.name, name), prepare=False
+            )
+            await connection.execute(sql.SQL("DROP TABLE {}").format(name), prepare=False)
+    except (errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected):
+        return False
+    return True
+
+
+async def _prepare_to_change(connection: Connection) -> None:
+    """What a transaction that changes tables is told first, by what it is on."""
+    for setting, value in (await find_engine(connection)).changing_tables.items():
+        await connection.execute(b"SELECT set_config(%s, %s, true)", [setting, value])
+
+
+async def drop_detached_leftovers(connection: Connection, of: Partitioned = MESSAGES) -> int:
+    """Drop tables that were detached by a process that was killed before it could drop them."""
+    cursor = await connection.execute(
+        rb"""
+        SELECT c.relname
+        FROM pg_class AS c
+        JOIN pg_class AS parent ON parent.oid = %s::regclass AND parent.relnamespace = c.relnamespace
+        WHERE c.relkind = 'r' AND c.relname ~ %s AND NOT c.relispartition
+        """,
+        [of.table, rf"^{of.prefix}_\d{{8}}_\d{{6}}$"],
+    )
+    names = [row[0] for row in await cursor.fetchall()]
+    for name in names:
+        await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(name)), prepare=False)
+    return len(names)

@@ -1,0 +1,58 @@
+"""What is published on a topic, as it comes (F3)."""
+
+from collections.abc import Sequence
+
+from broker.core.filtering.comparing import most_compared
+from broker.core.log.log_page import LogPosition, MatchedMessage
+from broker.db.driver import statements
+from broker.db.driver.hot_connection import HotConnection
+
+_READ_SHARD_ENDS = statements.hot("read_shard_ends")
+_LIST_PUBLISHED = statements.hot("list_published")
+
+MAX_SCANNED = 1_000  # messages that a look reads
+MAX_BYTES = 1_000_000  # that it gives, or one message that is larger
+
+
+async def read_shard_ends(connection: HotConnection, *, shard_ids: Sequence[int]) -> dict[int, LogPosition]:
+    """The position of the last message of each shard."""
+    [rows] = await connection.run((_READ_SHARD_ENDS, {"shard_ids": list(shard_ids)}))
+    return {row.shard_id: LogPosition(row.shard_id, row.last_publish_time, row.head) for row in rows}
+
+
+async def list_published(
+    connection: HotConnection,
+    *,
+    after: LogPosition,
+    filter_path: str | None,
+    body_path: str | None = None,
+) -> tuple[list[MatchedMessage], LogPosition]:
+    """The next messages of a shard that a filter matches (None: all), and the position that they were read to."""
+    asked = {
+        "shard_id": after.shard_id,
+        "publish_time": after.publish_time,
+        "seq": after.seq,
+        "filter_path": filter_path,
+        "body_path": body_path,
+        "max_scanned": most_compared(MAX_SCANNED, body_path),
+        "max_bytes": MAX_BYTES,
+    }
+    [rows] = await connection.run((_LIST_PUBLISHED, asked))
+    found: list[MatchedMessage] = []
+    for row in rows:
+        if row.matches and row.data is None:
+            break
+        after = LogPosition(after.shard_id, row.publish_time, row.seq)
+        if row.matches:
+            found.append(
+                MatchedMessage(
+                    after.shard_id,
+                    row.seq,
+                    row.publish_time,
+                    row.ordering_key,
+                    row.attributes,
+                    row.data,
+                    row.id_seq,
+                )
+            )
+    return found, after

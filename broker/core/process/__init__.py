@@ -1,0 +1,1 @@
+"""What a process runs on: clock, tasks, jobs, child processes, retries."""

@@ -1,0 +1,30 @@
+"""What the log says of work that fails and is tried again: once, and not of what passes by itself."""
+
+import logging
+
+from broker.model.errors import Aborted, BrokerError, Unavailable
+from broker.observability.log import reason
+from broker.observability.state_changes import StateChanges
+
+PASSING_SECONDS = 5.0  # for which what may pass by itself is not worth a line
+
+
+def tell_failure(
+    states: StateChanges, kind: str, name: str, what: str, error: BaseException, *, lasted: float
+) -> None:
+    """It has failed for `lasted` seconds, now with `error`; a defect comes with its traceback.
+
+    `kind`, `name` and `what` are as StateChanges has them.
+    """
+    if isinstance(error, Unavailable | Aborted) and lasted < PASSING_SECONDS:
+        return
+    is_defect = not isinstance(error, BrokerError)
+    states.begins(
+        kind,
+        name,
+        what,
+        reason(error),
+        lasted=lasted,
+        level=logging.ERROR if is_defect else logging.WARNING,
+        error=error if is_defect else None,
+    )

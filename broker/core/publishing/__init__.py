@@ -1,0 +1,1 @@
+"""Publishing: checks and packs messages, and commits those of a shard together."""

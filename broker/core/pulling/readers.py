@@ -1,0 +1,245 @@
+"""Who pulls and streams through this process, what each has out, and how fast it acks (F3).
+
+    a pull, a stream ──handed out──► Reading ──acks of this process──► counts, and a sample of the times
+                                        │
+                                        └─ every five seconds ──► the table `readers`
+
+The hot path pays a look-up for each response and for each attempt of a batch of acks, and nothing for a message.
+What else becomes of messages (acks through other processes, nacks, deadlines, seeks) is found by looking at the
+database, for the oldest MAX_LOOKED of what is out.
+"""
+
+import math
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from uuid import uuid4
+
+import msgspec
+
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.pulling.reader import WRITTEN_EVERY, Reader, ReaderKind
+from broker.core.pulling.reader_rows import count_still_out, remove_readers, replace_readers
+from broker.db.driver.database import Database
+from broker.model.ack_id import AttemptName, attempt_name
+from broker.model.delivery import Delivery
+
+PASS_SECONDS = WRITTEN_EVERY.total_seconds()
+FORGOTTEN_SECONDS = 60.0  # after its last pull one that has nothing out is forgotten
+MAX_WRITTEN = 1_000  # readers of a process; those that have most out, if there are more
+MAX_READERS = 20_000  # of a process; as many pulls and streams may wait
+MAX_ATTEMPTS = 100_000  # that are followed; some 30 MB
+MAX_LOOKED = 1_000  # attempts that a pass looks for in the database: some 10 ms
+_SAMPLES = 256  # of the times that acks take
+_PASSES = 12  # that the rate of acks is taken from: a minute
+
+
+class Reading:
+    """One reader, as its process sees it."""
+
+    __slots__ = (
+        "acked",
+        "address",
+        "client_id",
+        "history",
+        "is_open",
+        "kind",
+        "opened_at",
+        "outstanding",
+        "principal",
+        "seconds",
+        "subscription_id",
+        "used_at",
+    )
+
+    def __init__(
+        self, subscription_id: int, kind: ReaderKind, *, client_id: str, principal: str, address: str, now: float
+    ) -> None:
+        self.subscription_id = subscription_id
+        self.kind: ReaderKind = kind
+        self.client_id = client_id
+        self.principal = principal
+        self.address = address
+        self.opened_at = self.used_at = now
+        self.is_open = True  # of a stream: until it ends
+        self.outstanding = 0  # messages, of the attempts that are followed
+        self.acked = 0
+        self.seconds: deque[float] = deque(maxlen=_SAMPLES)
+        self.history: deque[tuple[float, int]] = deque([(now, 0)], maxlen=_PASSES + 1)
+
+    def is_over(self, now: float) -> bool:
+        """Nothing more can be told of it."""
+        if self.outstanding:
+            return False
+        if self.kind == "STREAMING_PULL":
+            return not self.is_open
+        return now - self.used_at > FORGOTTEN_SECONDS
+
+
+class _Attempt(msgspec.Struct, gc=False):
+    """One that is followed: who got it and when, and how many messages are left of it.
+
+    A hundred thousand may be kept for long: the collector of cycles need not look at them, there are none.
+    """
+
+    reading: Reading
+    handed_out_at: float
+    left: int
+
+    def settle(self, count: int) -> None:
+        """So many of them are out no more."""
+        count = min(count, self.left)
+        self.left -= count
+        self.reading.outstanding -= count
+
+
+class Readers:
+    """Those of one process."""
+
+    def __init__(
+        self, database: Database, clock: DatabaseClock, *, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._ticks = ticks
+        self._key = uuid4().hex  # of this process's rows
+        self._process = f"{socket.gethostname()}:{os.getpid()}"
+        self._pulls: dict[tuple[int, str, str], Reading] = {}
+        self._all: set[Reading] = set()
+        self._attempts: dict[AttemptName, _Attempt] = {}  # in the order of being handed out, or looked for
+        self._has_written = False
+
+    def pulls(self, subscription_id: int, principal: str, address: str) -> Reading:
+        """Somebody pulls."""
+        now, key = self._ticks(), (subscription_id, principal, address)
+        found = self._pulls.get(key)
+        if found is None:
+            found = Reading(subscription_id, "PULL", client_id="", principal=principal, address=address, now=now)
+            if len(self._all) < MAX_READERS:
+                self._pulls[key] = found
+                self._all.add(found)
+        found.used_at = now
+        return found
+
+    def opens(self, subscription_id: int, *, client_id: str, principal: str, address: str) -> Reading:
+        """Somebody opens a stream; `closes` when it ends."""
+        opened = Reading(
+            subscription_id,
+            "STREAMING_PULL",
+            client_id=client_id,
+            principal=principal,
+            address=address,
+            now=self._ticks(),
+        )
+        if len(self._all) < MAX_READERS:
+            self._all.add(opened)
+        return opened
+
+    def closes(self, reading: Reading) -> None:
+        """What it has is out until it is acked or due.  May be repeated."""
+        reading.is_open = False
+
+    def handed_out(self, reading: Reading, deliveries: Sequence[Delivery]) -> None:
+        """These were claimed for it."""
+        if reading not in self._all or len(self._attempts) >= MAX_ATTEMPTS:
+            return
+        now = self._ticks()
+        for delivery in deliveries:
+            count = len(delivery.messages)
+            self._attempts[attempt_name(reading.subscription_id, delivery)] = _Attempt(reading, now, count)
+            reading.outstanding += count
+
+    def acked(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
+        """These were acked through this process."""
+        if not self._attempts:
+            return
+        now = self._ticks()
+        for part in messages:
+            for name, ordinals in part.items():
+                attempt = self._attempts.get(name)
+                if attempt is not None:
+                    attempt.reading.acked += len(ordinals)
+                    attempt.reading.seconds.append(now - attempt.handed_out_at)
+                    self._settle(name, attempt, len(ordinals))
+
+    def _settle(self, name: AttemptName, attempt: _Attempt, count: int) -> None:
+        attempt.settle(count)
+        if not attempt.left:
+            del self._attempts[name]
+
+    # --- every five seconds ----------------------------------------------------------------------------------
+
+    async def run_once(self) -> int:
+        """Write down who reads; returns how many do.  Writes nothing while nobody does."""
+        await self._look()
+        now = self._ticks()
+        for reading in [reading for reading in self._all if reading.is_over(now)]:
+            self._all.discard(reading)
+            key = (reading.subscription_id, reading.principal, reading.address)
+            if self._pulls.get(key) is reading:
+                del self._pulls[key]
+        if not self._all and not self._has_written:
+            return 0
+        moment = self._clock.now()
+        oldest = self._oldest()
+        readers = [self._reader(reading, oldest.get(reading), now, moment) for reading in self._all]
+        readers = sorted(readers, key=lambda reader: -reader.outstanding)[:MAX_WRITTEN]
+        async with self._database.transaction() as connection:
+            await replace_readers(connection, key=self._key, readers=readers, now=moment)
+        self._has_written = bool(readers)
+        return len(readers)
+
+    async def leave(self) -> None:
+        """This process ends."""
+        if self._has_written:
+            async with self._database.transaction() as connection:
+                await remove_readers(connection, key=self._key)
+
+    async def _look(self) -> None:
+        """See what of the oldest attempts is still out."""
+        before = self._ticks() - PASS_SECONDS
+        looked = [
+            name for name, attempt in islice(self._attempts.items(), MAX_LOOKED) if attempt.handed_out_at <= before
+        ]
+        if not looked:
+            return
+        async with self._database.hot() as connection:
+            counts = await count_still_out(connection, attempts=looked, now=self._clock.now())
+        for name, count in zip(looked, counts, strict=True):
+            attempt = self._attempts.get(name)
+            if attempt is None:  # acked meanwhile
+                continue
+            self._settle(name, attempt, max(attempt.left - count, 0))
+            if attempt.left:
+                self._attempts[name] = self._attempts.pop(name)  # the others' turn
+
+    def _oldest(self) -> dict[Reading, float]:
+        """When each handed out what it has had for longest."""
+        oldest: dict[Reading, float] = {}
+        for attempt in self._attempts.values():
+            if attempt.handed_out_at < oldest.get(attempt.reading, math.inf):
+                oldest[attempt.reading] = attempt.handed_out_at
+        return oldest
+
+    def _reader(self, reading: Reading, oldest: float | None, now: float, moment: datetime) -> Reader:
+        reading.history.append((now, reading.acked))
+        (began, before), seconds = reading.history[0], sorted(reading.seconds)
+        return Reader(
+            subscription_id=reading.subscription_id,
+            kind=reading.kind,
+            process=self._process,
+            client_id=reading.client_id,
+            address=reading.address,
+            principal=reading.principal,
+            since=moment - timedelta(seconds=now - reading.opened_at),
+            seen_at=moment,
+            outstanding=reading.outstanding,
+            oldest_since=None if oldest is None else moment - timedelta(seconds=now - oldest),
+            acks_per_second=(reading.acked - before) / (now - began) if now > began else 0.0,
+            ack_p50=seconds[len(seconds) // 2] if seconds else None,
+            ack_p99=seconds[len(seconds) * 99 // 100] if seconds else None,
+        )

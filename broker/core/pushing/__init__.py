@@ -1,0 +1,1 @@
+"""Push delivery: plans requests, sends them, settles messages, reports on endpoints."""

@@ -1,0 +1,266 @@
+"""One push subscription as this process delivers to it: what waits to be sent, what is out."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from math import inf
+from typing import NamedTuple
+
+from broker.core.pushing.client.target import Origin, origin_of
+from broker.core.pushing.health.endpoint_health import SLOW_LATENCY, EndpointHealth
+from broker.core.pushing.health.failing_watch import FailingWatch
+from broker.core.pushing.health.running_requests import Attempt
+from broker.core.pushing.request.envelope import Envelope
+from broker.fairness.fair_stock import ALPHA, FairStock, Over, Path
+from broker.model.ack_id import AttemptName, attempt_name
+from broker.model.delivery import Delivery, StoredMessage
+from broker.model.names import project_of
+from broker.model.push_state import BreakerState
+from broker.model.subscription import Subscription
+
+# Messages are claimed for so long ahead of their sending, so that one claim serves many of them.
+_AHEAD_SECONDS = 0.2
+_MAX_AHEAD = 500
+# What is claimed for an endpoint and not settled; one message may be larger.
+MAX_BYTES_HELD = 8_000_000
+IN_DOUBT = "in doubt"  # what is shared by project has it in place of one; none is called so
+MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold what they were sent
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Memory:
+    """Bytes that the endpoints of a project hold, and `of_all` those of the process.
+
+    No project holds more than so many times what is free (fairness/fair_stock.py; but what a claim will bring is
+    not known beforehand).  Beyond that each endpoint may hold one message.
+    """
+
+    of_all: "Memory | None" = None
+    bytes_held: int = 0
+
+    def hold(self, size: int) -> None:
+        """So many bytes more; less, if it is negative."""
+        self.bytes_held += size
+        if self.of_all is not None:
+            self.of_all.bytes_held += size
+
+    @property
+    def is_full(self) -> bool:
+        of_all = self.bytes_held if self.of_all is None else self.of_all.bytes_held
+        return self.bytes_held >= ALPHA * (MAX_BYTES_OF_ALL - of_all)
+
+
+@dataclass(eq=False, slots=True)
+class Item:
+    """A message as it was claimed: `ordinal` in the delivery attempt `name`."""
+
+    message: StoredMessage
+    name: AttemptName
+    ordinal: int
+    attempt_number: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which message it is, whatever the attempt."""
+        return self.name.shard_id, self.message.seq
+
+
+@dataclass(eq=False, slots=True)
+class Parcel:
+    """What goes out in one request: a message, or a digest of several."""
+
+    items: list[Item]
+    claimed_at: float
+    due_at: float
+    size: int  # bytes
+
+
+class Slot(NamedTuple):
+    """For a request: what it was taken from, by which paths (slots.py), and when."""
+
+    stock: FairStock
+    paths: tuple[Path, ...]
+    since: float
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """A request that is out.  Once it is overdue its messages are given up, but a late success still counts."""
+
+    parcel: Parcel
+    health: EndpointHealth
+    attempt: Attempt
+    slot: Slot
+    begun_at: float
+    task: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+    overdue: bool = False
+    leaving: bool = False  # its endpoint is gone: it has no slot any more, and little time
+    excused: bool = False  # it would be overdue, but its answer may not have been read yet
+
+
+@dataclass(eq=False, slots=True)
+class Endpoint:
+    """`buffer` is claimed and not sent; `asked` parcels are being claimed."""
+
+    subscription: Subscription
+    health: EndpointHealth
+    envelope: Envelope
+    failing: FailingWatch
+    memory: Memory = field(default_factory=Memory)  # shared by its project
+    buffer: deque[Parcel] = field(default_factory=deque)
+    flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
+    bytes_held: int = 0
+    asked: int = 0
+    closed: bool = False  # nothing is claimed or sent any more
+    removed: bool = False  # and another endpoint of the subscription, here or in another process, has its place
+    suspended: bool = False  # nor now: the subscription has changed and is being read again
+    # Messages whose calls are overdue but still open: where they are out by now.
+    late: dict[tuple[int, int], Item] = field(default_factory=dict)
+    late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
+    told_breaker: BreakerState = "closed"  # the state that was last written down
+    claims_fail_since: float | None = None
+    waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
+    slots: int | None = None  # how many it had when it wanted one more; None: as many as it wants
+    alarm_at: float = 0.0  # when it is to be looked at next although no answer came in; 0: no alarm is set
+    told_no_slot: bool = False  # that it waits for one was written down
+    told_at: float = 0.0  # when its state was last written down
+    waits_because: Over | None = None  # who has no room, when it was last looked
+    project: str = field(init=False)  # what runs out is shared by project
+    origin: Origin = field(init=False)
+    payer: str = IN_DOUBT  # in whose turn what became of its requests is written: its project's, if it does well
+    told_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
+
+    def __post_init__(self) -> None:
+        self.project = project_of(self.subscription.name)
+        self.origin = origin_of(self.subscription.push_config.endpoint)
+
+    @property
+    def subscription_id(self) -> int:
+        return self.subscription.subscription_id
+
+    def latency(self, now: float) -> float:
+        """Seconds that it takes for an answer: lately, or already, for the oldest request that is out."""
+        oldest = next(iter(self.flights), None)
+        return self.health.mean_latency if oldest is None else max(self.health.mean_latency, now - oldest.begun_at)
+
+    def in_doubt(self, now: float) -> bool:
+        """It fails, is slow, or has not answered yet."""
+        return not self.health.does_well or self.latency(now) > SLOW_LATENCY
+
+    def wants(self, now: float) -> int:
+        """How many parcels to claim now.
+
+        Some more than may be sent at once, but then only when half of those are used up: a claim for one message
+        costs as much as a claim for a hundred.
+        """
+        if self.closed or self.suspended or self.waits_since is not None:
+            return 0
+        if self.memory.is_full or self.bytes_held >= MAX_BYTES_HELD:
+            has_some = self.buffer or self.flights or self.asked
+            return 0 if has_some else min(1, self.health.room(now))
+        room, waiting = self.health.room(now), len(self.buffer) + self.asked
+        if self.slots is not None:  # twice as many, to see whether there are more by now
+            room = min(room, max(2 * self.slots - len(self.flights), 0))
+        if self.subscription.extensions.push.digest is not None:
+            return int(room > waiting)
+        ahead = self._ahead(now)
+        if waiting >= room and waiting > ahead // 2:
+            return 0
+        return max(room + ahead - waiting, 0)
+
+    def wakes_at(self, now: float, *, held_up: bool) -> float | None:
+        """When it is to be looked at though no answer came in; None: never, an answer must come.
+
+        `held_up`: something was not wanted a moment ago; what is wanted by now nobody else will say.
+        """
+        if not held_up and not self.buffer:
+            return None
+        if 0.0 < self.alarm_at <= now:  # since it was set: by now there may be room, which `opens_at` does not tell
+            return now
+        return now if held_up and self.wants(now) else self.health.opens_at(now)
+
+    def _ahead(self, now: float) -> int:
+        health = self.health
+        if not health.mean_latency or not health.flows(now):
+            return 0
+        window = health.window if self.slots is None else min(health.window, self.slots)
+        return min(int(window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
+
+    def accept(self, deliveries: Iterable[Delivery], now: float, *, due_at: float = inf) -> None:
+        """Puts what was claimed behind what waits: retries and new messages by turns, so that many messages that
+        always fail do not look like an endpoint that does.
+        """
+        retries: list[list[Item]] = []
+        new: list[Item] = []
+        digest = self.subscription.extensions.push.digest
+        for delivery in deliveries:
+            items = list(self._items(delivery))
+            if delivery.attempt_number == 1:
+                new += items
+            else:
+                most = 1 if digest is None else _retry_size(digest.max_messages, delivery.attempt_number)
+                retries += (items[start : start + most] for start in range(0, len(items), most))
+        fresh = [[item] for item in new] if digest is None else [new] if new else []
+        for pair in zip_longest(retries, fresh):
+            for parcel_items in pair:
+                if parcel_items is not None:
+                    self._put(parcel_items, now, due_at)
+
+    def _put(self, items: list[Item], now: float, due_at: float) -> None:
+        parcel = Parcel(items, now, due_at, sum(item.message.size for item in items))
+        self._hold(parcel)
+        self.buffer.append(parcel)
+
+    def _hold(self, parcel: Parcel) -> None:
+        self.bytes_held += parcel.size
+        self.memory.hold(parcel.size)
+
+    def let_go(self, parcel: Parcel) -> None:
+        """A parcel was settled, or given back."""
+        self.bytes_held -= parcel.size
+        self.memory.hold(-parcel.size)
+
+    def _items(self, delivery: Delivery) -> Iterator[Item]:
+        name = attempt_name(self.subscription_id, delivery)
+        for ordinal, message in zip(delivery.ordinals, delivery.messages, strict=True):
+            item = Item(message, name, ordinal, delivery.attempt_number)
+            if self.late and item.key in self.late:
+                self.late[item.key] = item
+            yield item
+
+    def drop(self, settled: Item) -> None:
+        """A message that waits to be sent again has been settled meanwhile."""
+        for parcel in self.buffer:
+            parcel.items[:] = [item for item in parcel.items if item is not settled]
+        emptied = [parcel for parcel in self.buffer if not parcel.items]
+        for parcel in emptied:
+            self.buffer.remove(parcel)
+            self.let_go(parcel)
+
+    def forget_late(self, flight: Flight) -> None:
+        """An overdue call has ended: its messages are remembered only for others that are still open."""
+        self.late_flights.pop(flight, None)
+        open_keys = {item.key for other in self.late_flights for item in other.parcel.items}
+        for item in flight.parcel.items:
+            if item.key not in open_keys:
+                self.late.pop(item.key, None)
+
+    def take_buffer(self) -> Sequence[Parcel]:
+        """All that is claimed and not sent, to be given back."""
+        parcels = list(self.buffer)
+        self.buffer.clear()
+        for parcel in parcels:
+            self.let_go(parcel)
+        return parcels
+
+
+def _retry_size(max_messages: int, attempt_number: int) -> int:
+    """How many messages a digest has that carries retries.
+
+    Half as many each time that they failed: so a message that the endpoint rejects is soon alone, and takes no
+    others along.
+    """
+    return max(1, max_messages >> (attempt_number - 1))

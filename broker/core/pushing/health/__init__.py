@@ -1,0 +1,1 @@
+"""Whether an endpoint may get another request now: window, backoff, rate limit, circuit breaker."""

@@ -1,0 +1,56 @@
+"""What is known of origins in trouble, so that a new subscription, or a new push config, begins with it (M1).
+
+Only what any path of an origin meets counts: connections that are refused, and requests that get no answer.  An
+answer of any status ends a trouble: what one path, or one token, is told says nothing of the others.  Each project
+has its own knowledge, so nobody can make another's endpoint look bad.
+"""
+
+from dataclasses import dataclass
+
+from broker.core.pushing.client.target import Origin
+
+_MAX_KEPT = 10_000
+_KEPT_SECONDS = 600.0  # after the last sign of a trouble
+
+
+@dataclass(slots=True)
+class Trouble:
+    """`failures` in a row, 0 while a request is only out for long; times of a monotonic clock."""
+
+    failures: int
+    last: float
+
+
+class KnownOrigins:
+    """By project and origin; what does well is not kept.  No clock: times are given, in seconds."""
+
+    def __init__(self) -> None:
+        self._troubles: dict[tuple[str, Origin], Trouble] = {}  # the one with the newest sign at the end
+
+    def failed(self, project: str, origin: Origin, now: float) -> None:
+        """A connection was refused, or there was no answer in time."""
+        self._note(project, origin, now).failures += 1
+
+    def slow(self, project: str, origin: Origin, now: float) -> None:
+        """A request has been out for long: that counts as a sign before it has failed."""
+        self._note(project, origin, now)
+
+    def answered(self, project: str, origin: Origin) -> None:
+        """Whatever the answer was."""
+        if self._troubles:
+            self._troubles.pop((project, origin), None)
+
+    def trouble(self, project: str, origin: Origin, now: float) -> Trouble | None:
+        """What is known of an origin that is in trouble."""
+        found = self._troubles.get((project, origin))
+        return found if found is not None and now - found.last <= _KEPT_SECONDS else None
+
+    def _note(self, project: str, origin: Origin, now: float) -> Trouble:
+        key = project, origin
+        trouble = self.trouble(project, origin, now) or Trouble(0, now)
+        self._troubles.pop(key, None)
+        if len(self._troubles) >= _MAX_KEPT:
+            del self._troubles[next(iter(self._troubles))]
+        trouble.last = now
+        self._troubles[key] = trouble
+        return trouble

@@ -1,0 +1,150 @@
+"""What became of pushed messages, written down many at a time: acks, nacks, and what was not sent after all."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from broker.core.acking.ack_batch import NewDeadline
+from broker.core.acking.ack_coalescer import AckCoalescer
+from broker.core.pushing.endpoint import Endpoint, Item
+from broker.core.pushing.health.fault import MessagePause
+from broker.fairness.fair_stock import ALPHA
+from broker.model.ack_id import AttemptName
+from broker.model.errors import BrokerError, Unavailable
+from broker.model.journal import PUSH, Told
+
+_AWAY_SECONDS = 0.5  # after which acks that the database did not take are sent to it again
+_MAX_KEPT = 100_000  # attempts whose acks wait for the database; what is beyond is delivered again
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Outcomes:
+    """What is to be written for the endpoints of a project, of one shard; acks by what is told of them."""
+
+    acks: dict[Told, dict[AttemptName, set[int]]] = field(default_factory=dict)
+    deadlines: dict[NewDeadline, dict[AttemptName, set[int]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.acks or self.deadlines)
+
+    def take(self) -> "_Outcomes":
+        """What there is; it is empty then."""
+        taken = _Outcomes(self.acks, self.deadlines)
+        self.acks, self.deadlines = {}, {}
+        return taken
+
+
+class Settlement:
+    """Filled by the senders.  Each project has a task for each shard with something to write; what comes meanwhile
+    goes next.  Endpoints in doubt, of all projects, count as one project.
+
+    While the database is away acks are kept: what an endpoint took it should not get again.  What else cannot be
+    written falls due by itself and is delivered again.
+    """
+
+    def __init__(self, coalescer: AckCoalescer) -> None:
+        self._coalescer = coalescer
+        self._outcomes: dict[tuple[str, int], _Outcomes] = {}  # by project and shard: those that are being written
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
+
+    def acknowledge(self, endpoint: Endpoint, items: Iterable[Item], answer: str = "") -> None:
+        """They were delivered; `answer`: what the endpoint said, for the record of deliveries and the journal."""
+        told = Told(endpoint.subscription.journal, PUSH, answer)
+        for item in items:
+            acks = self._of(endpoint.payer, item.name.shard_id).acks.setdefault(told, {})
+            acks.setdefault(item.name, set()).add(item.ordinal)
+
+    def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str, pause: MessagePause) -> None:
+        """They were rejected, or not answered in time: `failure` says which (model/dead_letter.py)."""
+        policy = pause.policy(endpoint.subscription.retry_policy)
+        deadline = NewDeadline(pause.seconds, "nacked", policy, failure=failure, told=_told(endpoint))
+        self._add(endpoint, items, deadline)
+
+    def release(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
+        """They were not sent: due at once, the attempt not counted."""
+        self._add(endpoint, items, NewDeadline(0, "released", told=_told(endpoint)))
+
+    def _add(self, endpoint: Endpoint, items: Iterable[Item], deadline: NewDeadline) -> None:
+        for item in items:
+            deadlines = self._of(endpoint.payer, item.name.shard_id).deadlines
+            deadlines.setdefault(deadline, {}).setdefault(item.name, set()).add(item.ordinal)
+
+    async def close(self) -> None:
+        """Write what there is, once, and wait for what is being written.  Nothing may be added any more."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks)
+
+    def _of(self, project: str, shard_id: int) -> _Outcomes:
+        """What is written soon."""
+        where = project, shard_id
+        outcomes = self._outcomes.get(where)
+        if outcomes is None:
+            outcomes = self._outcomes[where] = _Outcomes()
+            task = asyncio.create_task(self._write(where, outcomes), name=f"write results of pushes of {project}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return outcomes
+
+    async def _write(self, where: tuple[str, int], outcomes: _Outcomes) -> None:
+        project, _ = where
+        try:
+            while outcomes:
+                closing = self._closing.is_set()
+                if not await self._flush(project, outcomes):
+                    if closing:
+                        return
+                    await self._pause()
+        finally:
+            del self._outcomes[where]
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(_AWAY_SECONDS):
+                await self._closing.wait()
+        except TimeoutError:
+            pass
+
+    async def _flush(self, project: str, outcomes: _Outcomes) -> bool:
+        """Write what there is.  Returns whether the database took it."""
+        taken = outcomes.take()
+        ended = await asyncio.gather(
+            *(self._coalescer.acknowledge(acks, project=project, told=told) for told, acks in taken.acks.items()),
+            *(
+                self._coalescer.modify_ack_deadline(messages, new, project=project)
+                for new, messages in taken.deadlines.items()
+            ),
+            return_exceptions=True,
+        )
+        for (told, acks), outcome in zip(taken.acks.items(), ended, strict=False):  # those of deadlines follow
+            if isinstance(outcome, Unavailable):
+                self._take_back(project, outcomes.acks.setdefault(told, {}), acks)
+        for outcome in ended:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, BrokerError):
+                raise outcome
+        failed = next((outcome for outcome in ended if isinstance(outcome, BrokerError)), None)
+        if failed is not None:
+            logger.debug("results of pushes were not written: %s", failed)
+        return failed is None
+
+    def _take_back(
+        self, project: str, kept: dict[AttemptName, set[int]], acks: dict[AttemptName, set[int]]
+    ) -> None:
+        """As many as there is room for, which projects share (fairness/fair_stock.py)."""
+        held = [(project, sum(map(len, each.acks.values()))) for (project, _), each in self._outcomes.items()]
+        own = sum(number for of_project, number in held if of_project == project)
+        free = _MAX_KEPT - sum(number for _, number in held)
+        for name, ordinals in acks.items():
+            if name not in kept:
+                if own >= ALPHA * free:
+                    continue
+                own, free = own + 1, free - 1
+            kept.setdefault(name, set()).update(ordinals)
+
+
+def _told(endpoint: Endpoint) -> Told | None:
+    journal = endpoint.subscription.journal
+    return None if journal is None else Told(journal, PUSH)

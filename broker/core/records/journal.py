@@ -1,0 +1,263 @@
+"""Writing the journal (F3): in the transactions that do what it tells, or not at all.
+
+Claims, seeks and the dead-letter forwarder know what they do, and add its rows.  What acks and new deadlines change
+only their statements know: a Ledger sees their rows before, under the locks that they take anyway.  Nothing on the
+way of a message ever reads the journal.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any
+
+from broker.core.log.deleting import run_in_batches
+from broker.db.citus.engine import find_engine
+from broker.db.driver import statements
+from broker.db.driver.database import Connection, ResourceConnection
+from broker.db.driver.hot_connection import Bound, HotConnection
+from broker.db.driver.statements import BEGIN, COMMIT
+from broker.model.ack_id import AttemptName, MessageNames
+from broker.model.deadline_change import DeadlineChange
+from broker.model.due_attempt import attempt_numbers
+from broker.model.journal import DEFAULT_RETENTION, MAX_ROWS, Event, Row, Told, ranges_of, rows_of
+from broker.model.sequences import from_bits, from_multirange
+
+_INSERT_JOURNAL = statements.hot("insert_journal")
+_INSERT_JOURNAL_TEXT = statements.load("insert_journal")
+_LOCK_TOLD_ATTEMPTS = statements.hot("lock_told_attempts")
+_DELETE_OLD_JOURNAL = statements.load("delete_old_journal")
+# In place of delete_old_journal.sql where tables are distributed: each statement reads one table.
+_COUNT_ROWS = b"SELECT subscription_id, count(*) FROM delivery_journal GROUP BY subscription_id"
+_READ_KEPT = b"""
+    SELECT subscription_id, %(now)s::timestamptz - coalesce(
+        (settings #>> '{extensions,journal,retention}')::interval, interval '1 second' * %(kept_seconds)s::float8)
+    FROM subscriptions
+"""
+_READ_TIME = b"""
+    SELECT time FROM delivery_journal WHERE subscription_id = %(subscription_id)s
+    ORDER BY time DESC OFFSET %(max_rows)s LIMIT 1
+"""
+_DELETE_ON_NODES = b"""
+    DELETE FROM delivery_journal
+    WHERE subscription_id = ANY (%(gone)s::int8[])
+       OR time <= (%(sinces)s::timestamptz[])[array_position(%(ids)s::int8[], subscription_id)]
+"""
+
+_BATCH = 10_000  # rows deleted in one statement
+_EVENTS = {
+    "delivering": Event.EXTENDED,
+    "nacked": Event.NACKED,
+    "exhausted": Event.REJECTED,
+    "released": Event.RELEASED,
+}
+
+Of = tuple[int, int]  # a subscription's attempt
+
+_UNTOLD = nullcontext()
+
+
+def journal_statement(shard_id: int, rows: Sequence[Row], now: datetime) -> Bound:
+    """Writes them, within the caller's transaction."""
+    return _INSERT_JOURNAL, journal_parameters(shard_id, rows, now)
+
+
+async def write_journal(
+    connection: ResourceConnection, *, shard_id: int, rows: Sequence[Row], now: datetime
+) -> None:
+    """The same within a resource transaction."""
+    if rows:
+        await connection.exec_driver_sql(_INSERT_JOURNAL_TEXT, journal_parameters(shard_id, rows, now))
+
+
+def journal_parameters(shard_id: int, rows: Sequence[Row], now: datetime) -> dict[str, Any]:
+    """Of insert_journal.sql."""
+    return {
+        "shard_id": shard_id,
+        "now": now,
+        "subscription_ids": [row.subscription_id for row in rows],
+        "buckets": [row.bucket for row in rows],
+        "events": [row.event for row in rows],
+        "attempts": [row.attempt for row in rows],
+        "seqs": [row.seqs for row in rows],
+        "principals": [row.author.principal for row in rows],
+        "clients": [row.author.client for row in rows],
+        "answers": [row.answer for row in rows],
+    }
+
+
+@dataclass(slots=True)
+class _Before:
+    """A row of delivery_attempts as it was; `numbers`: of each message's attempt, where it holds a key."""
+
+    seqs: Sequence[int]
+    open: Sequence[int]
+    number: int
+    numbers: Sequence[int] | None
+    out_count: int | None
+
+    def number_of(self, ordinal: int) -> int:
+        return self.number if self.numbers is None else self.numbers[ordinal]
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What a transaction of acks or new deadlines does, as it is written down when that ends."""
+
+    shard_id: int
+    rows: dict[Of, list[_Before]]
+    _told: dict[tuple[int, Event, int, Told], set[int]] = field(default_factory=dict)
+
+    def acked(
+        self,
+        asked: Iterable[tuple[AttemptName, set[int]]],
+        refused: Sequence[MessageNames],
+        told: Mapping[AttemptName, Sequence[tuple[Collection[int], Told]]],
+    ) -> None:
+        """Of what was asked, all but what was refused; as the doing of who asked first."""
+        for attempt, ordinals in asked:
+            left = ordinals.difference(*(each.get(attempt, ()) for each in refused))
+            for some, by in told.get(attempt, ()):
+                if by.journal is not None:
+                    self._add(attempt, left.intersection(some), Event.ACKED, by)
+                left = left.difference(some)
+
+    def changed(self, changes: Iterable[DeadlineChange], refused: MessageNames) -> None:
+        """Of these new deadlines, all but what was refused."""
+        for change in changes:
+            if change.told is None:
+                continue
+            done = change.ordinals - refused.get(change.attempt, set())
+            if change.attempt.ordered:
+                done = self._in_order(change, done)
+            answer = change.told.answer or change.failure or ""
+            self._add(change.attempt, done, _EVENTS[change.status], change.told._replace(answer=answer))
+
+    def released(self, attempts: Iterable[AttemptName], told: Told) -> None:
+        """Whole attempts, which reached nobody; of a key without what stands behind, for it was not handed out."""
+        for attempt in attempts:
+            [row] = self.rows.get(_of(attempt), [None]) if attempt.ordered else [None]
+            out = attempt.count if row is None or row.out_count is None else row.out_count
+            self._add(attempt, range(out), Event.RELEASED, told)
+
+    def _in_order(self, change: DeadlineChange, done: Collection[int]) -> frozenset[int]:
+        """Of a key: its first message alone moves the deadline; what comes back takes all behind it along."""
+        [row] = self.rows.get(_of(change.attempt), [None])
+        hit = [] if row is None else sorted({*done}.intersection(row.open))
+        if row is None or not hit or row.out_count is None:
+            return frozenset()
+        if change.status == "delivering":
+            return frozenset(hit) if hit[0] == row.open[0] else frozenset()
+        if change.status == "exhausted":
+            return frozenset(hit[:1])
+        return frozenset(range(hit[0], row.out_count))
+
+    def _add(self, attempt: AttemptName, ordinals: Collection[int], event: Event, by: Told) -> None:
+        for row in self.rows.get(_of(attempt), ()) if ordinals else ():
+            named = ordinals if event is Event.NACKED and attempt.ordered else {*ordinals}.intersection(row.open)
+            for ordinal in named:
+                key = attempt.subscription_id, event, row.number_of(ordinal), by
+                self._told.setdefault(key, set()).add(row.seqs[ordinal])
+
+    async def close(self, connection: HotConnection, now: datetime) -> None:
+        """Write it down and commit."""
+        told = self._told.items()
+        rows = list(
+            chain.from_iterable(
+                rows_of(
+                    by.journal,
+                    subscription_id,
+                    event,
+                    number,
+                    ranges_of(sorted(seqs)),
+                    author=by.author,
+                    answer=by.answer,
+                )
+                for (subscription_id, event, number, by), seqs in told
+            )
+        )
+        insert = [journal_statement(self.shard_id, rows, now)] if rows else []
+        await connection.run(*insert, (COMMIT, {}))
+
+
+def written_down(
+    connection: HotConnection,
+    *,
+    shard_id: int,
+    attempts: Collection[AttemptName],
+    told: bool,
+    clock: Callable[[], datetime],
+) -> AbstractAsyncContextManager[Ledger | None]:
+    """A transaction that changes these attempts, and commits at the end with what its ledger has.
+
+    Unless anything is `told` there is none: each statement is a transaction of its own.
+    """
+    return _in_transaction(connection, shard_id, attempts, clock) if told else _UNTOLD
+
+
+@asynccontextmanager
+async def _in_transaction(
+    connection: HotConnection, shard_id: int, attempts: Collection[AttemptName], clock: Callable[[], datetime]
+) -> AsyncIterator[Ledger]:
+    try:
+        ledger = await _open(connection, shard_id, attempts)
+        yield ledger
+        await ledger.close(connection, clock())
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
+
+
+async def _open(connection: HotConnection, shard_id: int, attempts: Collection[AttemptName]) -> Ledger:
+    names = sorted({_of(attempt) for attempt in attempts})
+    lock = (
+        _LOCK_TOLD_ATTEMPTS,
+        {
+            "shard_id": shard_id,
+            "subscription_ids": [subscription_id for subscription_id, _ in names],
+            "attempt_ids": [attempt_id for _, attempt_id in names],
+        },
+    )
+    *_, found = await connection.run((BEGIN, {}), lock, lock)
+    rows: dict[Of, list[_Before]] = {}
+    for row in found:
+        numbers = None if row.attempt_numbers is None else attempt_numbers(row.attempt_numbers)
+        before = _Before(from_multirange(row.seqs), from_bits(row.open), row.attempt_number, numbers, row.out_count)
+        rows.setdefault((row.subscription_id, row.attempt_id), []).append(before)
+    return Ledger(shard_id, rows)
+
+
+def _of(attempt: AttemptName) -> Of:
+    return attempt.subscription_id, attempt.attempt_id
+
+
+async def _delete_on_nodes(connection: Connection, asked: Mapping[str, Any]) -> int:
+    """As delete_old_journal.sql, in several statements, where rows lie on nodes.  Returns how many were deleted.
+
+    Whose rows there are is read first, and the catalog behind that: a subscription that comes later is not gone.
+    """
+    counts = dict(await (await connection.execute(_COUNT_ROWS)).fetchall())
+    kept = dict(await (await connection.execute(_READ_KEPT, asked)).fetchall())
+    ids = sorted(counts.keys() & kept.keys())
+    for id_ in ids:
+        if counts[id_] > asked["max_rows"]:
+            where = {"subscription_id": id_, "max_rows": asked["max_rows"]}
+            beyond = await (await connection.execute(_READ_TIME, where)).fetchall()
+            kept[id_] = max([kept[id_], *(time for (time,) in beyond)])
+    wanted = {"gone": sorted(counts.keys() - kept.keys()), "ids": ids, "sinces": [kept[id_] for id_ in ids]}
+    return (await connection.execute(_DELETE_ON_NODES, wanted)).rowcount
+
+
+async def delete_old_journal(connection: Connection, *, now: datetime) -> int:
+    """Delete rows past their journal's retention, all but the newest MAX_ROWS of a subscription, and those of
+    subscriptions that are gone.  Returns how many.
+    """
+    asked = {
+        "now": now,
+        "kept_seconds": DEFAULT_RETENTION / timedelta(seconds=1),
+        "max_rows": MAX_ROWS,
+    }
+    if (await find_engine(connection)).is_distributed:
+        return await _delete_on_nodes(connection, asked)
+    return await run_in_batches(connection, _DELETE_OLD_JOURNAL, asked, batch=_BATCH)

@@ -1,0 +1,1 @@
+"""Topics and subscriptions: the services and the calls."""

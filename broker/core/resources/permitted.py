@@ -1,0 +1,17 @@
+"""What a caller may do with one of several resources: the others are left out, and the call is not refused."""
+
+from collections.abc import Awaitable, Callable
+
+from broker.model.errors import PermissionDenied
+
+# Given the name of a resource.  Raises PermissionDenied, Unavailable.
+AskPermission = Callable[[str], Awaitable[None]]
+
+
+async def is_permitted(ask: AskPermission, name: str) -> bool:
+    """Whether `ask` permits the caller to do what it is about with this resource.  Raises Unavailable."""
+    try:
+        await ask(name)
+    except PermissionDenied:
+        return False
+    return True

@@ -1,0 +1,180 @@
+"""Topics: the meaning of each call."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from broker.access.policies.policy_rows import forget_policy
+from broker.core.catalog import topic_logs
+from broker.core.catalog import topic_rows as topics
+from broker.core.context.core import Core
+from broker.db.driver.database import ResourceConnection
+from broker.features.schemas import rows as payload_schemas
+from broker.features.schemas.schema import check_encoding, within
+from broker.features.transforms.topic_transforms import TransformChecks
+from broker.model.errors import AlreadyExists, BrokerError, FailedPrecondition, NotFound
+from broker.model.field_mask import Update, check_field_mask
+from broker.model.kept import check_kept
+from broker.model.names import check_name, check_project, leaf, not_found, project_of
+from broker.model.page import Page, cut_page
+from broker.model.priorities import Priorities
+from broker.model.schema_settings import DELETED_SCHEMA, SchemaSettings
+from broker.model.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
+
+
+def topic_not_found(name: str) -> BrokerError:
+    """NotFound, or InvalidArgument for a name that no topic can have."""
+    return not_found("Topic not found", name, "topics")
+
+
+async def existing_topic(connection: ResourceConnection, name: str) -> Topic:
+    """Raises NotFound."""
+    topic = await topics.find_topic(connection, name=name)
+    if topic is None:
+        raise topic_not_found(name)
+    return topic
+
+
+class TopicService:
+    """The topics of Google's Publisher service.  Every change is announced to all processes."""
+
+    def __init__(self, core: Core, transforms: TransformChecks, *, shards_per_topic: int = 1) -> None:
+        self._quotas = core.quotas
+        self._transforms = transforms
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._shards_per_topic = shards_per_topic
+
+    async def create_topic(self, wanted: Topic) -> Topic:
+        """Raises InvalidArgument, AlreadyExists, NotFound (a schema or revision), ResourceExhausted (a quota)."""
+        check_name(wanted.name, "topics")
+        check_topic(wanted)
+        check_kept(wanted.kept)
+        await self._transforms.check(wanted.name, wanted.transforms)
+        async with self._database.transaction() as connection:
+            wanted = await _with_schema(connection, wanted, None)
+            topic = await topics.insert_topic(
+                connection,
+                topic=wanted,
+                shard_count=wanted.extensions.shards or self._shards_per_topic,
+                now=self._clock.now(),
+            )
+            if topic is not None:
+                await self._quotas.check_count(connection, project_of(topic.name), "topics")
+                await forget_policy(connection, schema=self._database.schema, resource=topic.name)
+        if topic is None:
+            raise AlreadyExists(f"Topic already exists (resource={leaf(wanted.name)}).")
+        await self._wake_ups.announce(wanted.name)
+        return topic
+
+    async def get_topic(self, name: str) -> Topic:
+        """Raises NotFound."""
+        async with self._database.transaction() as connection:
+            topic = await topics.find_topic(connection, name=name)
+        if topic is None:
+            raise topic_not_found(name)
+        return topic
+
+    async def update_topic(self, update: Update[Topic]) -> Topic:
+        """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
+        if not update.paths:
+            await self.get_topic(update.name)  # whether it exists comes first, as at Google
+        check_field_mask(update.paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
+        if "message_transforms" in update.fields:
+            wanted = update.wanted(await self.get_topic(update.name))
+            await self._transforms.check(update.name, wanted.transforms)
+        async with self._database.transaction() as connection:
+            current = await topics.lock_topic(connection, name=update.name)
+            if current is None:
+                raise topic_not_found(update.name)
+            topic = current.updated(update.wanted(current), update.fields)
+            check_topic(topic)
+            if topic.kept != current.kept:
+                check_kept(topic.kept)
+            topic = await _with_schema(connection, topic, current.schema_settings)
+            await topics.update_topic(connection, topic=topic)
+            names = await self._add_shards(connection, current, topic.extensions.shards)
+            names = [*names, *await self._add_levels(connection, current, topic.extensions.priorities)]
+            topic = await topics.find_topic(connection, name=topic.name) or topic
+        await self._wake_ups.announce(topic.name, *names)
+        return topic
+
+    async def _add_shards(self, connection: ResourceConnection, topic: Topic, wanted: int | None) -> Sequence[str]:
+        """Of a topic that is locked; returns the subscriptions that have to know.  Raises FailedPrecondition."""
+        there = len(topic.plain_shard_ids)
+        if wanted is None or wanted == there:
+            return ()
+        if wanted < there:
+            raise FailedPrecondition(
+                f"The topic has {there} shards (extensions.shards={wanted}): there may be more, but not fewer, "
+                "since messages, and the order of ordering keys, stay in the shards in which they are."
+            )
+        return await topic_logs.add_shards(connection, topic=topic, count=wanted - there, now=self._clock.now())
+
+    async def _add_levels(
+        self, connection: ResourceConnection, topic: Topic, wanted: Priorities | None
+    ) -> Sequence[str]:
+        """Those that it has not had yet; what is in the shards of others still goes first.
+
+        Returns the subscriptions that have to know of a change.
+        """
+        if wanted == topic.extensions.priorities:
+            return ()
+        levels = set() if wanted is None else set(range(wanted.least)) - set(topic.levels.values())
+        current = await topics.find_topic(connection, name=topic.name) or topic
+        return await topic_logs.add_levels(connection, topic=current, levels=sorted(levels), now=self._clock.now())
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic; its subscriptions stay, with their backlog.  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            topic = await topics.lock_topic(connection, name=name)
+            if topic is None:
+                raise topic_not_found(name)
+            orphaned = await topics.delete_topic(connection, topic=topic)
+            await forget_policy(connection, schema=self._database.schema, resource=name)
+        await self._wake_ups.announce(name, *orphaned)
+
+    async def list_topics(self, project: str, page: Page) -> tuple[Sequence[Topic], str]:
+        """A page of a project's topics by name, and the token of the next page.
+
+        Raises InvalidArgument for a project that cannot be, unless it has topics.
+        """
+        async with self._database.transaction() as connection:
+            page = await topics.cut_page_of_topics(connection, project=project, page=page)
+            found = await topics.list_topics(connection, project=project, page=page)
+        if not found:
+            check_project(project)
+        return cut_page(found, page.size, lambda topic: topic.name)
+
+    async def list_topic_subscriptions(self, name: str, page: Page) -> tuple[Sequence[str], str]:
+        """A page of the names of the subscriptions attached to a topic.  Raises NotFound."""
+        topic = await self.get_topic(name)
+        async with self._database.transaction() as connection:
+            names = await topics.list_topic_subscriptions(connection, topic_id=topic.topic_id, page=page)
+        return cut_page(names, page.size, str)
+
+    async def list_topic_snapshots(self, name: str, page: Page) -> tuple[Sequence[str], str]:
+        """A page of the names of a topic's snapshots.  Raises NotFound."""
+        topic = await self.get_topic(name)
+        async with self._database.transaction() as connection:
+            names = await topics.list_topic_snapshots(connection, topic_id=topic.topic_id, page=page)
+        return cut_page(names, page.size, str)
+
+
+async def _with_schema(connection: ResourceConnection, topic: Topic, current: SchemaSettings | None) -> Topic:
+    """The topic with the id of its schema, which stays until the transaction ends.
+
+    Raises NotFound (no such schema or revision), InvalidArgument (revisions in the wrong order).
+    """
+    settings = topic.schema_settings
+    if settings is None or settings == current:
+        return topic
+    if current is not None and settings.schema == current.schema == DELETED_SCHEMA:
+        return replace(topic, schema_settings=replace(settings, schema_id=current.schema_id))
+    schema_id = await payload_schemas.lock_schema(connection, name=settings.schema, share=True)
+    if schema_id is None:
+        raise NotFound(f"Schema could not be found (schemaSettings.schema={settings.schema[:300]}).")
+    revisions = await payload_schemas.find_revisions(connection, schema_id=schema_id)
+    within(settings, revisions)
+    check_encoding(settings, revisions)
+    return replace(topic, schema_settings=replace(settings, schema_id=schema_id))

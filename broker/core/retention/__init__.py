@@ -1,0 +1,1 @@
+"""Gives space back: partitions, stragglers and rows that nothing needs any more."""

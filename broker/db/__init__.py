@@ -1,0 +1,1 @@
+"""All that knows PostgreSQL: connections, the schema, Citus, the embedded server."""

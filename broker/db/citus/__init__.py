@@ -1,0 +1,1 @@
+"""What differs where Citus distributes the tables over nodes."""

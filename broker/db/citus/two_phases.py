@@ -1,0 +1,51 @@
+"""Transactions that write to the catalog and to shards, where these lie on nodes: all of it is kept, or nothing.
+
+Citus commits what is on one node first, and then what is on the coordinator: one that is killed in between leaves
+the half of it, and whoever goes on does it again.  It commits in two phases (each node prepares, the coordinator's
+own commit decides) once the transaction has written to a table of the coordinator's that Citus knows.  Those of the
+catalog are not such; there is one that is, and an UPDATE of it finds no row: nobody waits, and nothing grows
+(docs/decisions/0058-two-phases.md).
+"""
+
+import re
+from functools import lru_cache
+
+from broker.db.citus.distributed_tables import TABLES, TWO_PHASES
+
+SAY_TWO_PHASES = f"UPDATE {TWO_PHASES} SET said = true"  # noqa: S608
+
+_SHARDS, _CATALOG = 1, 2
+_BOTH = _SHARDS | _CATALOG
+# Neither the lock of FOR UPDATE nor the UPDATE of ON CONFLICT names a table.
+_WRITES = re.compile(r'\b(?:INSERT INTO|DELETE FROM|(?<!FOR )(?<!KEY )(?<!DO )UPDATE)\s+(?:ONLY\s+)?"?(\w+)"?')
+_KNOWN_STATEMENTS = 4_096  # some are of as many texts as lists are long
+
+
+@lru_cache(_KNOWN_STATEMENTS)
+def parts_written(text: str) -> int:
+    """To which of the two a statement writes."""
+    tables = _WRITES.findall(" ".join(text.split()))
+    return (_SHARDS if any(table in TABLES for table in tables) else 0) | (
+        _CATALOG if any(table not in TABLES for table in tables) else 0
+    )
+
+
+class Written:
+    """What the transaction of a connection has written so far."""
+
+    __slots__ = ("_parts", "_said")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """The transaction is over."""
+        self._parts, self._said = 0, False
+
+    def is_to_be_said(self, parts: int) -> bool:
+        """Whether SAY_TWO_PHASES goes before a statement that writes to these: once a transaction."""
+        self._parts |= parts
+        if self._said or self._parts != _BOTH:
+            return False
+        self._said = True
+        return True

@@ -1,0 +1,1 @@
+"""Connections, pools, transactions, prepared statements, notifications."""

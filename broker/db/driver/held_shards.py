@@ -1,0 +1,40 @@
+"""Shards that stay on their node while a transaction of a distributed schema has rows of them locked.
+
+Citus lets a shard move while somebody has locked rows of it: only what writes is waited for.  The locks would stay
+behind, the next one would lock the rows where they are now, and two claims would hand out the same messages
+(docs/decisions/0053-shards-on-nodes.md).
+"""
+
+import re
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from broker.db.driver.statements import Statement
+
+# What a write takes, of the first of the tables that lie together: a move waits for the locks of all of them, and
+# takes that one first.
+_HOLD = (
+    "SELECT pg_catalog.lock_shard_metadata(5, array_agg(pg_catalog.get_shard_id_for_distribution_column("
+    "'shards'::regclass, shard_id) ORDER BY shard_id))"
+)
+HOLD_SHARDS = Statement(
+    b"hold_shards", f"{_HOLD} FROM unnest($1::int8[]) AS s (shard_id)".encode(), (("shard_ids", "int8[]"),)
+)
+HOLD_SHARDS_TEXT = f"{_HOLD} FROM unnest(%(shard_ids)s::int8[]) AS s (shard_id)"  # in a resource transaction
+
+_LOCKS = re.compile(rb"\bFOR (NO KEY )?UPDATE\b")
+_WRITES = re.compile(rb"\b(INSERT INTO|DELETE FROM|UPDATE \w+( AS \w+)?\s+SET)\b")
+
+
+@cache
+def only_locks(statement: Statement) -> bool:
+    """It locks rows and writes none, so a move would not wait for it."""
+    return bool(_LOCKS.search(statement.text)) and not _WRITES.search(statement.text)
+
+
+def shards_locked_by(statement: Statement, given: dict[str, Any]) -> Collection[int]:
+    """Those whose rows a statement locks without writing, by the parameters that name shards."""
+    if not only_locks(statement):
+        return ()
+    return {*given.get("shard_ids", ()), *([given["shard_id"]] if "shard_id" in given else ())}

@@ -1,0 +1,44 @@
+"""Transactions of several hot statements, which a service begins and ends."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+from broker.db.driver.database import Database
+from broker.db.driver.hot_connection import HotConnection
+from broker.db.driver.statements import BEGIN, COMMIT
+from broker.model.errors import Aborted
+
+_TRIES = 5  # of a call that met somebody else
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def hot_transaction(database: Database) -> AsyncIterator[HotConnection]:
+    """One that is committed at the end of the block, and undone by whatever is raised in it.
+
+    Raises a BrokerError for whatever goes wrong on PostgreSQL's side; the outcome of a commit that is not answered
+    is unknown.
+    """
+    async with database.hot() as connection:
+        try:
+            await connection.run((BEGIN, {}))
+            yield connection
+            await connection.run((COMMIT, {}))
+        except BaseException:
+            await connection.close()  # its transaction is open
+            raise
+
+
+async def in_hot_transaction(database: Database, act: Callable[[HotConnection], Awaitable[T]]) -> T:
+    """What `act` makes of a transaction of its own; of up to five, while others are at the same rows (Aborted)."""
+
+    async def once() -> T:
+        async with hot_transaction(database) as connection:
+            return await act(connection)
+
+    for _ in range(_TRIES - 1):
+        with suppress(Aborted):
+            return await once()
+    return await once()

@@ -1,0 +1,71 @@
+"""Commits of several nodes whose end one of them has not heard of: Citus ends them, within a minute (L1)."""
+
+from datetime import datetime
+
+from broker.db.citus.engine import find_engine
+from broker.db.citus.prepared import LONG_SECONDS, READ_PREPARED, WHAT_TO_DO
+from broker.db.driver.database import Connection
+from broker.model.errors import Unavailable
+from broker.observability.state_changes import StateChanges
+
+_LOOKS = 20  # what is merely under way is over by then
+_PATIENT_LOOKS = 100
+_BY_CITUS = "citus_"  # begin the names of what others have not prepared
+_KIND = "commits in doubt"
+
+
+async def is_nothing_in_doubt(connection: Connection) -> bool:
+    """Whether all that was prepared on any node when this was asked can be seen, or is undone.
+
+    What is prepared and not committed is seen by nobody, though whoever sent it has gone, and his locks on the
+    coordinator with him.
+    """
+    if not (await find_engine(connection)).is_distributed:
+        return True
+    left = await _prepared(connection)
+    for _ in range(_LOOKS):
+        if not left:
+            break
+        left &= await _prepared(connection)
+    return not left
+
+
+async def _prepared(connection: Connection) -> set[tuple[str, str]]:
+    """By node, with its name there; what a node that is away has is not known, and counts as one."""
+    found: set[tuple[str, str]] = set()
+    for node, answers, prepared in await (await connection.execute(READ_PREPARED)).fetchall():
+        found |= {(node, gid) for gid, _ in prepared} if answers else {(node, "")}
+    return found
+
+
+async def wait_until_heard(connection: Connection) -> None:
+    """Behind the lock of a row of the catalog: nodes have all that was committed together with it before.
+
+    The coordinator's commit is seen a moment before theirs, or a minute where one was killed in between.  Whoever
+    goes on from such a row to its shards would not find them, or not all of their cursors, and leave them out for
+    ever.  A node that is away is not waited for: whoever needs it fails by himself.  Raises Unavailable.
+    """
+    if not (await find_engine(connection)).is_distributed:
+        return
+    left = {each for each in await _prepared(connection) if each[1].startswith(_BY_CITUS)}
+    for _ in range(_PATIENT_LOOKS):
+        if not left:
+            return
+        left &= await _prepared(connection)
+    raise Unavailable("A node has not heard yet how an earlier change ended; try again.")
+
+
+async def tell_of_doubts(connection: Connection, *, now: datetime, states: StateChanges) -> None:
+    """Tell the operator of nodes that wait for longer than Citus takes: what they have locked nobody gets."""
+    del now  # each node has its own
+    if not (await find_engine(connection)).is_distributed:
+        return
+    for node, answers, prepared in await (await connection.execute(READ_PREPARED)).fetchall():
+        waiting = [(seconds, gid) for gid, seconds in prepared or () if seconds > LONG_SECONDS]
+        if waiting:
+            seconds, gid = max(waiting)
+            why = f"{gid}, and {len(waiting) - 1} more" if len(waiting) > 1 else gid
+            what = f"the node {node} does not hear how a commit ended, and keeps its locks"
+            states.begins(_KIND, node, what, f"{why}; {WHAT_TO_DO}", lasted=seconds)
+        elif answers:
+            states.ends(_KIND, node, f"the node {node} has heard how all commits ended")

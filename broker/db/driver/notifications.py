@@ -1,0 +1,166 @@
+"""Wake-ups between broker processes, over LISTEN and NOTIFY.
+
+Each schema has its own channels. Two have payloads, which are sealed (notification_seal.py): `broker_wake` carries
+what may be claimed now, as words: `s12` (shard 12 has new messages), `r7` (subscription 7 has redeliveries, or
+another time for them). `broker_resources` carries the name of a topic or subscription that changed; nothing if
+that is too long, and then any may have changed. Two have none: `broker_access` means that a credential or a policy
+has changed, `broker_staged` that the transaction of an application has committed something (docs/decisions/0050).
+Any role of the database can send these two. Each costs a process at most a query, and no query while one is under
+way.
+
+A lost notification costs time, never a message: pulls also look for themselves.  So do all, where a database knows
+neither: the function `tell_brokers` (migration 0057) does nothing there, and `listen` says so.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from psycopg import Notify, sql
+from psycopg import errors as pg
+
+from broker.db.driver import statements
+from broker.db.driver.database import Connection, Database
+from broker.db.driver.hot_connection import HotConnection
+from broker.db.driver.notification_seal import MAX_TEXT, NotificationSeal, read_seal
+from broker.db.driver.postgres_errors import translate_errors
+
+_WAKE, _RESOURCES, _STAGED, _ACCESS = "broker_wake", "broker_resources", "broker_staged", "broker_access"
+_SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
+_ANSWER_SECONDS = 5.0
+
+_NOTIFY_WAKE = statements.hot("notify_wake")
+
+
+class NoNotifications(Exception):
+    """The database has no LISTEN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """What another process (or this one) says can be claimed now."""
+
+    shard_ids: list[int] = field(default_factory=list)
+    subscription_ids: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChanged:
+    """A topic or subscription (None: any of them) was created, changed or deleted."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """A credential or a policy has changed (access/versions/version_rows.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction of an application's has, and something is staged (features/outbox/rows.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A notification on this channel that no broker of the schema has sent."""
+
+    channel: str
+
+
+Announcement = Wake | ResourceChanged | AccessChanged | Committed | Unreadable
+
+
+def _texts(words: Iterable[str]) -> list[str]:
+    texts = [""]
+    for word in words:
+        if len(texts[-1]) + len(word) >= MAX_TEXT:
+            texts.append("")
+        texts[-1] += f" {word}" if texts[-1] else word
+    return texts
+
+
+def _channel(name: str, schema: str) -> str:
+    """Channels belong to a database, and each schema has its own."""
+    return f"{name}.{schema}"
+
+
+def access_channel(schema: str) -> str:
+    """Where changes of access are announced, in the transaction that makes them."""
+    return _channel(_ACCESS, schema)
+
+
+async def notify_wake(
+    connection: HotConnection,
+    *,
+    schema: str,
+    seal: NotificationSeal,
+    shard_ids: Iterable[int],
+    subscription_ids: Iterable[int],
+) -> None:
+    """Tell all processes what can be claimed; never part of another transaction (NOTIFY serialises commits)."""
+    words = [f"s{shard_id}" for shard_id in shard_ids] + [f"r{id_}" for id_ in subscription_ids]
+    channel = _channel(_WAKE, schema)
+    for text in _texts(words):
+        await connection.run((_NOTIFY_WAKE, {"channel": channel, "payload": seal.seal(channel, text)}))
+
+
+async def notify_resources_changed(
+    connection: Connection, *, schema: str, seal: NotificationSeal, names: Iterable[str]
+) -> None:
+    """Tell all processes that topics or subscriptions changed, in one transaction however many they are."""
+    channel = _channel(_RESOURCES, schema)
+    payloads = [seal.seal(channel, name if len(name.encode()) <= MAX_TEXT else "") for name in names]
+    await connection.execute(
+        "SELECT tell_brokers(%s, payload) FROM unnest(%s::text[]) AS changed (payload)", [channel, payloads]
+    )
+
+
+async def listen(
+    database: Database, *, silence_seconds: float = _SILENCE_SECONDS, answer_seconds: float = _ANSWER_SECONDS
+) -> AsyncIterator[Announcement | None]:
+    """What other processes (and this one) announce; None first, once the connection listens.
+
+    Raises a BrokerError when the connection is lost, or the server has been silent for both times: the caller
+    listens anew, and must assume that it missed something.  Raises NoNotifications where that would not help.
+    """
+    connection = await database.dedicated_connection()
+    with translate_errors():
+        try:
+            connection.patience = answer_seconds
+            seal = await read_seal(connection)
+            for name in (_WAKE, _RESOURCES, _STAGED, _ACCESS):
+                channel = sql.Identifier(_channel(name, database.schema))
+                await _begin_to_hear(connection, sql.SQL("LISTEN {}").format(channel))
+            yield None
+            while True:
+                async for notification in connection.notifies(timeout=silence_seconds):
+                    yield _announcement(notification, seal)
+                await connection.execute(b"SELECT 1")
+        finally:
+            await connection.close()
+
+
+async def _begin_to_hear(connection: Connection, command: sql.Composed) -> None:
+    try:
+        await connection.execute(command)
+    except (pg.FeatureNotSupported, pg.SyntaxError) as error:
+        raise NoNotifications(str(error)) from error
+
+
+def _announcement(notification: Notify, seal: NotificationSeal) -> Announcement:
+    channel, _, _ = notification.channel.partition(".")
+    if channel == _STAGED:
+        return Committed()
+    if channel == _ACCESS:
+        return AccessChanged()
+    text = seal.open(notification.channel, notification.payload)
+    if text is None:
+        return Unreadable(channel)
+    return ResourceChanged(text or None) if channel == _RESOURCES else _parse_wake(text)
+
+
+def _parse_wake(text: str) -> Wake:
+    wake = Wake()
+    for word in text.split():
+        (wake.shard_ids if word[0] == "s" else wake.subscription_ids).append(int(word[1:]))
+    return wake

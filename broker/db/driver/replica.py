@@ -1,0 +1,57 @@
+"""A standby that reads may go to: connections of its own, and where it is in the primary's log."""
+
+from broker.db.driver.connection_parameters import connection_parameters
+from broker.db.driver.database import HOT, Hot
+from broker.db.driver.hot_connection import HotConnection
+from broker.db.driver.hot_pool import HotPool
+from broker.db.driver.patient_connection import PatientConnection
+from broker.db.driver.statements import Statement
+from broker.db.replica_lag import WalPoint
+
+# Not by files: these are of PostgreSQL's own, and read no table.
+_WRITTEN = Statement(
+    b"written",
+    b"SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::int8, system_identifier, false "
+    b"FROM pg_control_system()",
+)
+_REPLAYED = Statement(
+    b"replayed",
+    b"SELECT coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0)::int8, system_identifier, "
+    b"pg_is_in_recovery() FROM pg_control_system()",
+)
+
+
+async def written(connection: HotConnection) -> WalPoint:
+    """Of a primary: all that it has answered is before it."""
+    [[row]] = await connection.run((_WRITTEN, {}))
+    return WalPoint(*row)
+
+
+async def replayed(connection: HotConnection) -> WalPoint:
+    """Of a standby: what a statement that comes now sees; of a primary it says that it follows nobody."""
+    [[row]] = await connection.run((_REPLAYED, {}))
+    return WalPoint(*row)
+
+
+class Replica:
+    """At most `size` connections, which only read.  Close it after use."""
+
+    def __init__(self, url: str, *, schema: str, size: int) -> None:
+        """Raises ValueError for a URL that cannot be used."""
+        settings = HOT | {"default_transaction_read_only": "on"}
+        self._parameters = connection_parameters(url, schema=schema, settings=settings, target="any")
+        self._pool = HotPool(self._connect, size=size, went=self._went_away)
+        self.why_away = ""
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def hot(self) -> Hot:
+        """A connection for statements that read.  Raises a BrokerError for whatever goes wrong in the block."""
+        return Hot(self._pool, None, lambda _: None)  # who asked reads the primary instead, and tells
+
+    async def _connect(self) -> HotConnection:
+        return HotConnection(await PatientConnection.connect(autocommit=True, **self._parameters))
+
+    def _went_away(self, why: str) -> None:
+        self.why_away = why

@@ -1,0 +1,149 @@
+"""Where calls that only look read: on a replica, if one is given and near enough, else on the primary (L2).
+
+    primary ──a pass finds that it follows, and is near──► replica
+       ▲───it is away, behind, promoted, or no copy────────┘
+
+Nobody sees less on a replica than was answered before the call: the primary says where its log is, and the replica
+is read once it is there, or not at all.  A look that may be `late` does not wait for that: what it gets is as old
+as the last pass allows.  Whatever goes wrong on the replica is tried again on the primary.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TypeVar
+
+from broker.db.driver.database import Database
+from broker.db.driver.hot_connection import HotConnection
+from broker.db.driver.replica import Replica, replayed, written
+from broker.db.replica_lag import ReplicaLag, WalPoint
+from broker.model.errors import BrokerError
+from broker.observability.metrics.counters import Counters
+from broker.observability.metrics.families import LOOKS
+from broker.observability.state_changes import StateChanges
+
+PASS_SECONDS = 1.0
+_ANSWER_SECONDS = 3.0  # of the replica, in a pass
+_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.2)  # seconds, until it has what was answered before
+_TROUBLE = ("replicas", "")
+
+T = TypeVar("T")
+Look = Callable[[HotConnection], Awaitable[T]]
+
+logger = logging.getLogger(__name__)
+
+
+class _NotThereYet(Exception):
+    """The replica has not replayed what the caller may know."""
+
+
+class Looks:
+    """Of one process.  `run_once` is a pass; until the first one all is read on the primary."""
+
+    def __init__(
+        self,
+        database: Database,
+        replica: Replica | None = None,
+        *,
+        most_behind: float = 0.0,
+        states: StateChanges | None = None,
+        counters: Counters | None = None,
+    ) -> None:
+        """`most_behind`: seconds that the replica may be behind to be used."""
+        self._database = database
+        self._replica = replica
+        self._most_behind = most_behind
+        self._states = states or StateChanges()
+        self._counts = (counters or Counters()).process
+        self._lag = ReplicaLag(monotonic())
+        self.in_use = False
+
+    @property
+    def has_replica(self) -> bool:
+        return self._replica is not None
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """How far the replica is behind, at the most; None: there is none."""
+        return None if self._replica is None else self._lag.seconds(monotonic())
+
+    async def read(self, look: Look[T], *, late: bool = False) -> T:
+        """What `look(connection)` gives, which only reads, and may be run a second time.
+
+        Raises what it raises on the primary.
+        """
+        if self._replica is not None and self.in_use:
+            try:
+                found = await self._on_replica(self._replica, look, late=late)
+            except (BrokerError, _NotThereYet) as error:
+                logger.debug("the replica could not be read: %r", error)
+            else:
+                self._counts[LOOKS["replica"]] += 1
+                return found
+        if self._replica is not None:
+            self._counts[LOOKS["primary"]] += 1
+        async with self._database.hot() as connection:
+            return await look(connection)
+
+    async def _on_replica(self, replica: Replica, look: Look[T], *, late: bool) -> T:
+        at = None
+        if not late:
+            async with self._database.hot() as connection:
+                at = await written(connection)
+        async with replica.hot() as connection:
+            if at is not None:
+                await _until_there(connection, at)
+            return await look(connection)
+
+    async def run_once(self) -> None:
+        """Look where both are.  Raises a BrokerError if the primary does not say."""
+        if self._replica is None:
+            return
+        async with self._database.hot() as connection:
+            primary = await written(connection)
+        is_ours = self._lag.primary_is_at(primary.lsn, monotonic())
+        why = await self._why_not(self._replica, primary)
+        if not why and not is_ours:
+            why = "it has been where the primary never was: it follows another server"
+        self.in_use = not why
+        if why:
+            self._states.begins(*_TROUBLE, "calls that look read the primary, for the replica cannot be used", why)
+        else:
+            self._states.ends(*_TROUBLE, "calls that look read the replica again")
+
+    async def _why_not(self, replica: Replica, primary: WalPoint) -> str:
+        """Why the replica cannot be used; "": it can."""
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS), replica.hot() as connection:
+                there = await replayed(connection)
+        except BrokerError:
+            return replica.why_away or "it breaks off"
+        except TimeoutError:
+            return f"it does not answer for {_ANSWER_SECONDS:.0f} s"
+        if there.system != primary.system:
+            return "it is no copy of this database: only a standby that streams from it is one"
+        if not there.follows:
+            return "it follows no primary: it was promoted"
+        self._lag.replica_is_at(there.lsn)
+        behind = self._lag.seconds(monotonic())
+        if behind > self._most_behind:
+            return f"it is {behind:.0f} s behind, and may be {self._most_behind:g}"
+        return ""
+
+    async def close(self) -> None:
+        """The replica's connections; the database is its owner's to close."""
+        if self._replica is not None:
+            await self._replica.close()
+
+
+async def _until_there(connection: HotConnection, at: WalPoint) -> None:
+    """Raises _NotThereYet, unless a statement that comes next sees all that the primary had answered then."""
+    for pause in _PAUSES:
+        await asyncio.sleep(pause)
+        there = await replayed(connection)
+        if there.system != at.system or not there.follows:
+            break
+        if there.lsn >= at.lsn:
+            return
+    raise _NotThereYet

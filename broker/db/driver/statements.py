@@ -1,0 +1,160 @@
+"""The statements that are files: <name>.sql beside the module that runs it, loaded by name at import.
+
+What PostgreSQL logs and prepares is the text without its comments.  A hot statement says the types of its
+parameters in a comment of its own, `-- parameters: shard_id int8, now timestamptz`: they are sent in binary.  What
+its rows are made of it says in another, `-- columns: shard_id, head`: they come as named tuples of these.
+"""
+
+import re
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from broker.db.citus.two_phases import parts_written
+from broker.db.driver.binary import ENCODERS, OIDS
+
+_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+_PARAMETERS = re.compile(r"^-- parameters: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
+_ROW_LOCKS = re.compile(r"^FOR UPDATE(?: OF \w+)?$", re.MULTILINE)
+_COLUMNS = re.compile(r"^-- columns: ((?:.+)(?:\n--     .+)*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A prepared statement: its name, its text with $1, $2, …, and the names and types of those.
+
+    `columns` are the names of what its rows have, in their order; none: its rows are plain tuples.
+    """
+
+    name: bytes
+    text: bytes
+    parameters: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @cached_property
+    def type_oids(self) -> list[int]:
+        return [OIDS[type_name.removeprefix("packed ")] for _, type_name in self.parameters]
+
+    @cached_property
+    def encoders(self) -> Sequence[tuple[str, Callable[[Any], bytes | None] | None]]:
+        """Of each parameter, by name; None: it comes in its binary form."""
+        return [(name, ENCODERS[type_name]) for name, type_name in self.parameters]
+
+    @cached_property
+    def make_row(self) -> Callable[[Sequence[Any]], Any]:
+        """A row from its values."""
+        if not self.columns:
+            return tuple
+        row: Any = namedtuple("Row", self.columns)  # type: ignore[misc]  # of what types, PostgreSQL knows
+        return partial(tuple.__new__, row)  # as its _make, without Python
+
+    @cached_property
+    def parts_written(self) -> int:
+        return parts_written(self.text.decode())
+
+
+@cache
+def _files() -> Mapping[str, Traversable]:
+    """By name, which only one has."""
+    found, folders = {}, [files("broker")]
+    while folders:
+        for each in folders.pop().iterdir():
+            if each.name.endswith(".sql"):
+                found[each.name] = each
+            elif each.is_dir() and each.name not in {"__pycache__", "_shipped"}:
+                folders.append(each)
+    return found
+
+
+def _read(name: str) -> str:
+    file = _files().get(f"{name}.sql")
+    if file is None:
+        raise FileNotFoundError(f"There is no {name}.sql in broker/.")
+    return file.read_text(encoding="utf-8")
+
+
+def _without_comments(text: str) -> str:
+    lines = (line.split("--", 1)[0].rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def load(name: str) -> str:
+    """The text of <name>.sql, with psycopg's placeholders: for what is not hot.
+
+    In a resource transaction it runs by `exec_driver_sql`.  Raises FileNotFoundError for an unknown name.
+    """
+    return _without_comments(_read(name))
+
+
+@cache
+def hot(name: str) -> Statement:
+    """<name>.sql as a statement for HotConnection.run; the same one for every caller.
+
+    Raises FileNotFoundError for an unknown name, ValueError unless exactly the parameters of the text are declared.
+    """
+    return hot_statement(name, _read(name))
+
+
+@cache
+def hot_of(name: str, table: str, other: str) -> Statement:
+    """`hot`, about another table that has the same columns.
+
+    Raises FileNotFoundError for an unknown name, ValueError if the statement is not about `table`.
+    """
+    text = _read(name)
+    if table not in _without_comments(text):
+        raise ValueError(f"{name}.sql says nothing of {table}")
+    return hot_statement(f"{name}_of_{other}", text.replace(table, other))
+
+
+@cache
+def hot_without(name: str, part: str, answer: str) -> Statement:
+    """`hot`, without its last common table expression and with another answer, for where the two cannot be one.
+
+    Raises FileNotFoundError for an unknown name, ValueError if it has no such part.
+    """
+    before, found, _ = _read(name).partition(f",\n{part} AS (")
+    if not found:
+        raise ValueError(f"{name}.sql has no {part}")
+    return hot_statement(f"{name}_without_{part}", f"{before}\n{answer}")
+
+
+@cache
+def hot_unlocked(name: str) -> Statement:
+    """`hot`, without its row locks: what only reads asks the same question.
+
+    Raises FileNotFoundError for an unknown name, ValueError if the statement locks nothing.
+    """
+    text, found = _ROW_LOCKS.subn("", _read(name))
+    if not found:
+        raise ValueError(f"{name}.sql locks no rows")
+    return hot_statement(f"{name}_unlocked", text)
+
+
+def hot_statement(name: str, text: str) -> Statement:
+    """`hot`, from a text."""
+    types = dict(part.split(" ", 1) for part in _listed(_PARAMETERS, text))
+    plain = _without_comments(text)
+    used = set(_PLACEHOLDER.findall(plain))
+    if used != types.keys() or not set(types.values()) <= ENCODERS.keys():
+        raise ValueError(f"{name}.sql uses the parameters {sorted(used)} and declares {types}")
+    numbers = {parameter: number for number, parameter in enumerate(types, 1)}
+    numbered = _PLACEHOLDER.sub(lambda match: f"${numbers[match[1]]}", plain)
+    return Statement(name.encode(), numbered.encode(), tuple(types.items()), tuple(_listed(_COLUMNS, text)))
+
+
+def _listed(comment: re.Pattern[str], text: str) -> list[str]:
+    """What a comment of the text lists, over one line or several."""
+    found = comment.search(text)
+    return [part.strip() for part in found[1].replace("\n--     ", " ").split(",")] if found else []
+
+
+BEGIN = Statement(b"begin", b"BEGIN")
+COMMIT = Statement(b"commit", b"COMMIT")
+ROLLBACK = Statement(b"rollback", b"ROLLBACK")
+# Ends a transaction that has taken locks and changed nothing: a row lock alone makes a commit wait for the disk.
+NO_WAIT = Statement(b"no_wait", b"SET LOCAL synchronous_commit = off")

@@ -1,0 +1,1 @@
+"""The embedded PostgreSQL: a cluster in a data directory, run as a child of the broker."""

@@ -1,0 +1,61 @@
+"""Where the embedded PostgreSQL's socket is: in the data directory, unless that has too long a path for a socket.
+
+Then it is in a directory of its own with a name that nobody can know beforehand, in the directory of temporary
+files; the link `run` in the data directory tells which.
+"""
+
+import os
+import pwd
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from broker.db.embedded.system_user import make_private_directory
+
+_MAX_PATH = 100  # bytes; the kernel's limit is 107
+_LIST_CHARACTERS = frozenset(",\"'")  # mean something in unix_socket_directories, a list of quoted names
+
+
+def socket_directory(directory: Path) -> Path:
+    """The directory of the sockets of a data directory.  Raises OSError if it is elsewhere and was never made."""
+    run = directory / "run"
+    return run if _can_hold_socket(run) else Path(os.readlink(run))
+
+
+def make_socket_directory(directory: Path, user: pwd.struct_passwd | None) -> Path:
+    """Make it, for `user` alone to enter; the one that there is already stays.  Raises OSError."""
+    run = directory / "run"
+    if _can_hold_socket(run):
+        if run.is_symlink():  # the data directory has been moved here
+            run.unlink()
+        make_private_directory(run, user)
+        return run
+    if run.is_symlink():  # of a broker that was killed, or of a PostgreSQL that is started again
+        with suppress(OSError):  # gone since, and somebody else took the name
+            made = Path(os.readlink(run))
+            make_private_directory(made, user)
+            return made
+        run.unlink()
+    shutil.rmtree(run, ignore_errors=True)
+    made = Path(tempfile.mkdtemp(prefix="broker-"))
+    if not _can_hold_socket(made):
+        made.rmdir()
+        raise OSError(f"the path of temporary files {made.parent} is too long for a socket; set TMPDIR to another")
+    make_private_directory(made, user)
+    run.symlink_to(made)
+    return made
+
+
+def remove_socket_directory(directory: Path) -> None:
+    """Leave nothing in the directory of temporary files."""
+    run = directory / "run"
+    if run.is_symlink():
+        with suppress(OSError):
+            os.rmdir(os.readlink(run))
+        run.unlink()
+
+
+def _can_hold_socket(directory: Path) -> bool:
+    path = str(directory / ".s.PGSQL.5432")
+    return len(os.fsencode(path)) <= _MAX_PATH and not _LIST_CHARACTERS & set(path)

@@ -1,0 +1,1 @@
+"""The tables of the broker: definitions, migrations, checks of a database."""

@@ -1,0 +1,41 @@
+"""How many connections all broker processes of a schema may open, beside what the database allows."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from psycopg import sql
+
+from broker.db.schema.fitness import connection_bound
+from broker.db.schema.schema_state import looking_session, saying_why
+
+SPARE = 5  # a migration, a doctor, somebody's psql
+BY_DEFAULT = 18  # connections that a process may open, by default
+_SEEN_WITHIN = "10 seconds"
+
+_LOOK = """
+    SELECT count(*), coalesce(sum(database_connections), 0)::int
+    FROM {processes} WHERE seen_at > clock_timestamp() - %(within)s::interval
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """So many `processes` run, and may open so many `connections`; so many are `allowed`, by `bound`, which is at
+    `bound_at`.
+    """
+
+    processes: int
+    connections: int
+    bound: str
+    bound_at: int
+    allowed: int
+
+
+def read_fleet(database_url: str, schema: str) -> Fleet:
+    """Raises DatabaseUnreachable."""
+    look = sql.SQL(_LOOK).format(processes=sql.Identifier(schema, "processes"))
+    with saying_why("The database cannot be used"), looking_session(database_url) as connection:
+        counted = connection.execute(look, {"within": _SEEN_WITHIN}).fetchone()
+        processes, connections = cast(tuple[int, int], counted)
+        bound = connection_bound(connection)
+        return Fleet(processes, connections, bound.name, bound.value, bound.allowed)

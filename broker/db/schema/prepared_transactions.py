@@ -1,0 +1,30 @@
+"""Commits in two phases whose end a node of a Citus cluster has not heard of: for who looks at a database."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.db.citus.citus import citus_version
+from broker.db.citus.prepared import LONG_SECONDS, READ_PREPARED
+from broker.db.schema.schema_state import looking_session, saying_why
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A transaction that is neither committed nor undone, by its name on a node."""
+
+    node: str
+    name: str
+    seconds: int
+
+
+def look_at_prepared(database_url: str) -> Sequence[Prepared]:
+    """Those that wait for long; none where there is no Citus.  Raises DatabaseUnreachable."""
+    with saying_why("The nodes cannot be looked at"), looking_session(database_url) as connection:
+        if not citus_version(connection):
+            return ()
+        found = [
+            Prepared(node, name, seconds)
+            for node, _, prepared in connection.execute(READ_PREPARED).fetchall()
+            for name, seconds in prepared or ()
+        ]
+    return [each for each in found if each.seconds > LONG_SECONDS]

@@ -1,0 +1,38 @@
+"""What revisions are written with: scripts of several statements, and the SQL functions by name.
+
+Each function is a file, functions/<name>.sql, that creates or replaces it: a revision that changes a function edits
+the file and installs it by name.  PL/pgSQL looks up tables and columns when a function runs, so the baseline may
+install a function whose columns only come with a later revision.
+"""
+
+from importlib.resources import files
+
+import psycopg
+from alembic import op
+
+_DIRECTORY = files("broker.db.schema").joinpath("functions")
+
+# In the order in which they can be created: `unsettled` is inlined SQL and needs the one that it calls.
+SQL_FUNCTIONS = (
+    *("nth_sequence", "unsettled", "body_matches", "message_matches"),
+    *("application_role", "check_staged_message", "check_staged_delay", "check_staged_bounds", "is_first_staged"),
+    *("check_staged_wishes", "stage_message", "stage_acks", "wake_relay", "tell_brokers"),
+    *("try_lock", "lock_name"),
+)
+
+
+def create_functions(*names: str) -> str:
+    """The script that creates or replaces these functions."""
+    return "\n".join(_DIRECTORY.joinpath(f"{name}.sql").read_text(encoding="utf-8") for name in names)
+
+
+def install_functions(*names: str) -> None:
+    """Within a revision: create or replace these functions."""
+    run_script(create_functions(*names))
+
+
+def run_script(*scripts: str) -> None:
+    """Within a revision: run the statements of scripts, which have no parameters, in one round trip."""
+    connection = op.get_bind().connection.driver_connection
+    assert isinstance(connection, psycopg.Connection)
+    connection.execute("\n".join(scripts).encode())

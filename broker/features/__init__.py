@@ -1,0 +1,1 @@
+"""Extensions of the broker, a package for each."""

@@ -1,0 +1,111 @@
+"""Redrive: messages that a subscription gave up come back to it, and to nobody else, or go to a topic (G2)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from broker.core.backlog.outcome import Outcome
+from broker.model.dead_letter import REASON, SOURCE_MESSAGE_ID
+from broker.model.errors import InvalidArgument
+from broker.model.message_id import SEQUENCES_PER_SHARD, message_id, parse_message_ids
+from broker.model.timestamps import EVER
+
+ADDED = (  # attributes of a dead letter that its message had not
+    "CloudPubSubDeadLetterSourceDeliveryCount",
+    "CloudPubSubDeadLetterSourceSubscription",
+    "CloudPubSubDeadLetterSourceSubscriptionProject",
+    "CloudPubSubDeadLetterSourceTopicPublishTime",
+    SOURCE_MESSAGE_ID,
+    REASON,
+)
+MAX_IDS = 1_000
+MAX_REASONS = 100
+MAX_REASON = 100  # characters
+
+# The letter has gone.
+DONE = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE, Outcome.SENT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which dead letters of a subscription: those that were made from `since` to `until`, for one of the `reasons`
+    (none: any), with one of the `ids` (shard and sequence, of the letter or of the message; none: any), whose
+    attributes and body a filter matches.
+    """
+
+    subscription_id: int
+    since: datetime
+    until: datetime
+    reasons: Sequence[str] = ()
+    ids: Sequence[tuple[int, int]] = ()
+    filter_path: str | None = None
+    body_path: str | None = None
+
+    @property
+    def takes_resolved(self) -> bool:
+        """Whether letters that were acknowledged or discarded come back as well: who names a message means it."""
+        return bool(self.ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveOptions:
+    """As it was asked for; times None: any.  `target`: the topic to send to ("": they come back)."""
+
+    target: str = ""
+    filter: str = ""
+    message_ids: Sequence[str] = ()
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    reasons: Sequence[str] = ()
+    max_rate: float | None = None
+    validate_only: bool = False
+
+
+def check_redrive(request: RedriveOptions) -> None:
+    """Raises InvalidArgument."""
+    if len(request.message_ids) > MAX_IDS:
+        raise InvalidArgument(f"messageIds has {len(request.message_ids)} ids, the maximum is {MAX_IDS:,}.")
+    if len(request.reasons) > MAX_REASONS:
+        raise InvalidArgument(f"reasons has {len(request.reasons)} entries, the maximum is {MAX_REASONS}.")
+    parse_message_ids(request.message_ids)
+    for index, reason in enumerate(request.reasons):
+        if "\0" in reason or len(reason) > MAX_REASON:
+            raise InvalidArgument(f"Invalid value at 'reasons[{index}]': {reason[:100]!r} is no reason.")
+    if request.start_time and request.end_time and request.start_time > request.end_time:
+        raise InvalidArgument(
+            f"startTime must not be after endTime (startTime={request.start_time.isoformat()}, "
+            f"endTime={request.end_time.isoformat()})."
+        )
+
+
+def chosen_by(
+    request: RedriveOptions, *, subscription_id: int, paths: tuple[str | None, str | None], now: datetime
+) -> Chosen:
+    """What the request means now: letters that are made later are not meant, or one could redrive for ever.
+
+    `paths`: its filter, of attributes and of bodies.
+    """
+    until = now if request.end_time is None else min(request.end_time, now)
+    return Chosen(
+        subscription_id=subscription_id,
+        since=max(request.start_time or EVER, EVER),
+        until=until,
+        reasons=tuple(request.reasons),
+        ids=tuple(parse_message_ids(request.message_ids)),
+        filter_path=paths[0],
+        body_path=paths[1],
+    )
+
+
+def to_json(chosen: Chosen) -> dict[str, Any]:
+    """As it is stored with its operation."""
+    texts = asdict(chosen) | {"since": chosen.since.isoformat(), "until": chosen.until.isoformat()}
+    return texts | {"ids": [message_id(shard_id, seq) for shard_id, seq in chosen.ids]}
+
+
+def from_json(stored: Mapping[str, Any]) -> Chosen:
+    """The other way."""
+    times = {name: datetime.fromisoformat(stored[name]) for name in ("since", "until")}
+    ids = tuple(divmod(int(text), SEQUENCES_PER_SHARD) for text in stored["ids"])
+    return Chosen(**{**stored, **times, "ids": ids, "reasons": tuple(stored["reasons"])})

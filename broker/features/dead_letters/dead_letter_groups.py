@@ -1,0 +1,343 @@
+"""Groups dead letters by their source message, and decides which of them can be acted on (G2).
+
+Counts, lists, redrives and discards of dead letters all choose them here.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import groupby
+from typing import Any, Protocol
+
+import msgspec
+
+from broker.core.backlog.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
+from broker.core.backlog.outcome import Outcome
+from broker.db.driver import statements
+from broker.db.driver.by_shard import run_by_shard
+from broker.db.driver.hot_connection import HotConnection
+from broker.features.dead_letters.chosen import ADDED, DONE, Chosen
+from broker.features.dead_letters.dead_letter_list import MAX_LETTERS
+from broker.features.dead_letters.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on
+from broker.features.dead_letters.letters_on_nodes import read_on_nodes
+from broker.model.dead_letter import kept_since
+from broker.model.message import NewMessage
+
+_READ_LETTERS = statements.hot("read_letters")
+_READ_LETTER_TOPICS = statements.hot("read_letter_topics")
+_COUNT_LETTERS = statements.hot("count_letters")
+_READ_BODIES = statements.hot("read_bodies")
+
+_MAX_BYTES = 4_000_000  # that a step sends, or one message that is larger
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+_CHUNK = 500  # dead letters that are read at a time
+
+LockedBacklogs = Mapping[int, Sequence[LockedBacklog]]  # by shard
+
+
+class Recipient(Protocol):
+    """A topic to which a redrive sends messages."""
+
+    name: str
+
+    async def take(self, messages: Sequence[NewMessage]) -> Sequence[int]:
+        """Takes messages; called once.  Returns the numbers of those that the topic accepts."""
+
+    async def append(self, connection: HotConnection) -> None:
+        """Publishes what it has taken in the transaction of `connection`, last of all, as it locks heads of shards.
+
+        Raises Aborted.
+        """
+
+
+@dataclass(slots=True)
+class Group:
+    """A message with its dead letters: it has several if it was sought back and failed again.
+
+    `is_open`: it can be acted on (features/dead_letters/dead_letter_state.py).  `is_outstanding`: a consumer has
+    one of its dead letters, or another one of the same response and ordering key, of a subscription from which dead
+    letters may be removed.
+    """
+
+    seq: int
+    letters: Sequence[Any]
+    is_open: bool = False
+    is_outstanding: bool = False
+    letter_count: int = 0  # with those that were edited, which `letters` are without once that is known
+    outcome: Outcome | None = None
+    ordering_key: str | None = None  # known once it is decided what becomes of it
+    again: Any = None  # the message in its subscription's backlog, from which it is removed before it comes back
+    sent: NewMessage | None = None  # what is sent, or put back into the log of another node
+
+    def is_chosen(self, chosen: Chosen) -> bool:
+        """Whether a redrive handles the message: one that is named also if its dead letter was dealt with."""
+        return self.is_open or (chosen.takes_resolved and bool(self.letters))
+
+    @property
+    def goes(self) -> bool:
+        """Whether its dead letters are deleted; known before the recipient has accepted the message."""
+        return self.outcome in DONE or (self.outcome is None and self.sent is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenGroups:
+    """Messages with dead letters that a filter matches.  `next_seq`: where to go on (None: that was all).
+
+    `scanned`: how many dead letters were read.  `backlogs` and `topics`: those of their shards.
+    """
+
+    groups: Sequence[Group]
+    next_seq: int | None
+    scanned: int
+    backlogs: LockedBacklogs
+    topics: Mapping[int, Any]
+
+    @property
+    def left_out(self) -> int:
+        """How many dead letters were read of messages that the filter leaves out."""
+        return self.scanned - sum(group.letter_count for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterCount:
+    """How many messages can be redriven, and how many of these are `outstanding`: a redrive leaves them alone.
+
+    `is_at_most`: only the first MAX_LETTERS dead letters were read, and all later ones are counted.
+    """
+
+    messages: int
+    outstanding: int
+    is_at_most: bool
+
+
+def choice(chosen: Chosen) -> dict[str, Any]:
+    """Returns the parameters that choose dead letters, without the filter."""
+    return {
+        "subscription_id": chosen.subscription_id,
+        "since": chosen.since,
+        "until": chosen.until,
+        "reasons": list(chosen.reasons),
+        "id_shards": [shard_id for shard_id, _ in chosen.ids],
+        "id_seqs": [seq for _, seq in chosen.ids],
+    }
+
+
+def asked_of(chosen: Chosen, *, shard_id: int, from_seq: int, max_scanned: int) -> dict[str, Any]:
+    """Returns the parameters of read_letters.sql."""
+    return {
+        **choice(chosen),
+        "source_shard_id": shard_id,
+        "from_seq": from_seq,
+        "filter_path": chosen.filter_path,
+        "body_path": chosen.body_path,
+        "max_scanned": max_scanned,
+    }
+
+
+async def read_letters(connection: HotConnection, asked: Mapping[str, Any]) -> list[Any]:
+    """Returns the rows of read_letters.sql."""
+    if connection.is_distributed:
+        return await read_on_nodes(connection, asked)
+    [rows] = await connection.run((_READ_LETTERS, dict(asked)))
+    return rows
+
+
+async def read_groups(connection: HotConnection, asked: Mapping[str, Any]) -> tuple[list[Group], int | None]:
+    """Reads the next messages with their dead letters, and where to go on (None: there are no more)."""
+    return grouped(await read_letters(connection, asked), asked["max_scanned"])
+
+
+def grouped(letters: Sequence[Any], max_scanned: int) -> tuple[list[Group], int | None]:
+    """Groups dead letters by message.  Returns where to go on, too (None: there are no more)."""
+    groups = [Group(seq, list(some)) for seq, some in groupby(letters, lambda letter: letter.source_seq)]
+    is_all = len(letters) < max_scanned
+    if not is_all and len(groups) > 1:
+        groups.pop()  # it may have more letters
+    next_seq = None if is_all else groups[-1].seq + 1
+    return [group for group in groups if any(letter.matches for letter in group.letters)], next_seq
+
+
+async def read_letter_topics(connection: HotConnection, shard_ids: Sequence[int]) -> dict[int, Any]:
+    """Returns the topics of shards, as far as they exist."""
+    [rows] = await connection.run((_READ_LETTER_TOPICS, {"shard_ids": list(shard_ids)}))
+    return {row.shard_id: row for row in rows}
+
+
+def resolved_of(letter: Any) -> Resolved | None:
+    """Returns how a dead letter was resolved, according to its record (None: it was not)."""
+    if letter.resolution is None:
+        return None
+    successor = None if letter.successor_shard is None else (letter.successor_shard, letter.successor_seq)
+    return Resolved(
+        resolution=Resolution(letter.resolution),
+        at=letter.resolved_at,
+        by=letter.resolved_by or "",
+        successor=successor,
+    )
+
+
+def dead_letter_state(
+    letter: Any, backlogs: LockedBacklogs, topics: Mapping[int, Any], now: datetime
+) -> DeadLetterState:
+    topic = topics.get(letter.shard_id)
+    since = kept_since(None if topic is None else topic.retention, now)
+    states = [backlog.state(letter, now) for backlog in backlogs.get(letter.shard_id, ())]
+    return DeadLetterState(letter.resolution, letter.publish_time >= since, states)
+
+
+async def judge(
+    connection: HotConnection,
+    groups: Sequence[Group],
+    backlogs: LockedBacklogs,
+    now: datetime,
+    *,
+    locked: bool = True,
+) -> Mapping[int, Any]:
+    """Reads the state of each dead letter in each backlog, and notes which messages can be acted on.  Returns the
+    topics of the shards.
+
+    From then on a group is without the dead letters that were edited.  Not `locked`: only to read.
+    """
+    for shard_id, of_shard in backlogs.items():
+        letters = [letter for group in groups for letter in group.letters if letter.shard_id == shard_id]
+        for backlog in of_shard:
+            if locked and backlog.may_consume:
+                await backlog.look_ahead(connection, letters)
+        await lock_delivery_rows(connection, of_shard, letters, locked=locked)
+        for backlog in of_shard:
+            await backlog.ask_filter(connection, letters)
+    shard_ids = sorted({letter.shard_id for group in groups for letter in group.letters})
+    topics = await read_letter_topics(connection, shard_ids)
+    for group in groups:
+        newest_first = sorted(group.letters, key=lambda letter: letter.publish_time, reverse=True)
+        states = [dead_letter_state(letter, backlogs, topics, now) for letter in newest_first]
+        group.is_open = can_be_acted_on(states)
+        group.letter_count = len(group.letters)
+        group.letters = [letter for letter in group.letters if letter.resolution != Resolution.EDITED]
+        group.is_outstanding = any(
+            backlog.may_consume and backlog.has(letter, now) and not backlog.is_free(letter, now)
+            for letter in group.letters
+            for backlog in backlogs.get(letter.shard_id, ())
+        )
+    return topics
+
+
+async def read_chosen(
+    connection: HotConnection,
+    chosen: Chosen,
+    *,
+    shard_id: int,
+    from_seq: int,
+    now: datetime,
+    consumable: Collection[int] = (),
+    max_scanned: int = _CHUNK,
+) -> ChosenGroups:
+    """Reads the next messages of a shard whose dead letters are chosen, and which can be acted on.  Locks nothing.
+
+    `consumable`: the subscriptions from which dead letters may be removed.
+    """
+    asked = asked_of(chosen, shard_id=shard_id, from_seq=from_seq, max_scanned=max_scanned)
+    letters = await read_letters(connection, asked)
+    groups, next_seq = grouped(letters, max_scanned)
+    shard_ids = sorted({letter.shard_id for group in groups for letter in group.letters})
+    if not shard_ids:
+        return ChosenGroups(groups, next_seq, len(letters), {}, {})
+    backlogs = await lock_backlogs(connection, shard_ids=shard_ids, consumable=consumable, now=now, locked=False)
+    topics = await judge(connection, groups, backlogs, now, locked=False)
+    scanned = len(letters) if next_seq is None else sum(letter.source_seq < next_seq for letter in letters)
+    return ChosenGroups(groups, next_seq, scanned, backlogs, topics)
+
+
+async def count_chosen(
+    connection: HotConnection,
+    chosen: Chosen,
+    *,
+    shard_ids: Sequence[int],
+    consumable: Collection[int],
+    now: datetime,
+) -> LetterCount:
+    """Counts the chosen messages that can be acted on."""
+    messages = outstanding = scanned = 0
+    read = partial(read_chosen, connection, chosen, now=now, consumable=consumable)
+    for number, shard_id in enumerate(sorted(shard_ids)):
+        next_seq: int | None = 0
+        while next_seq is not None:
+            if scanned >= MAX_LETTERS:
+                rest = await count_letters(connection, chosen=chosen, shard_ids=[shard_id], from_seq=next_seq)
+                later = await count_letters(connection, chosen=chosen, shard_ids=sorted(shard_ids)[number + 1 :])
+                more = sum(rest.values()) + sum(later.values())
+                return LetterCount(messages + more, outstanding, is_at_most=more > 0)
+            found = await read(shard_id=shard_id, from_seq=next_seq)
+            messages += sum(group.is_chosen(chosen) for group in found.groups)
+            outstanding += sum(group.is_outstanding for group in found.groups)
+            scanned += found.scanned
+            next_seq = found.next_seq
+    return LetterCount(messages, outstanding, is_at_most=False)
+
+
+async def count_letters(
+    connection: HotConnection, *, chosen: Chosen, shard_ids: Sequence[int], from_seq: int = 0
+) -> dict[str, int]:
+    """Counts chosen messages by reason, without the filter, and whether or not they can be acted on."""
+    asked = {**choice(chosen), "source_shard_ids": list(shard_ids), "from_seq": from_seq}
+    [rows] = await connection.run((_COUNT_LETTERS, asked))
+    return {row.reason: row.messages for row in rows}
+
+
+async def read_messages(
+    connection: HotConnection, shard_id: int, groups: Sequence[Group], wanted: Sequence[Group]
+) -> int:
+    """Reads the `wanted` messages from their dead letters, or else from the log.  Returns how many groups fit into
+    a step.
+    """
+    positions = [_position(shard_id, group) for group in wanted]
+    bodies = await read_letter_bodies(connection, positions)
+    for group, (of_shard, _, seq) in zip(wanted, positions, strict=True):
+        if (of_shard, seq) not in bodies:
+            group.outcome = Outcome.GONE
+        elif bodies[of_shard, seq] is None:
+            return groups.index(group)
+        else:
+            group.sent = bodies[of_shard, seq]
+    return len(groups)
+
+
+async def read_letter_bodies(
+    connection: HotConnection, positions: Sequence[tuple[int, datetime, int]]
+) -> dict[tuple[int, int], NewMessage | None]:
+    """Reads messages as they were before they were given up, by shard and sequence, from positions (shard, publish
+    time, sequence).  None: it does not fit into a step.
+    """
+    if not positions:
+        return {}
+    shard_ids, times, seqs = map(list, zip(*positions, strict=True))
+    asked = {"shard_ids": shard_ids, "publish_times": times, "seqs": seqs, "max_bytes": _MAX_BYTES}
+    if connection.is_distributed:  # each counts its own, and has one that is larger
+        asked["max_bytes"] = _MAX_BYTES // len({*shard_ids})
+    rows = await run_by_shard(connection, _READ_BODIES, asked)
+    return {(row.shard_id, row.seq): _as_it_was(row) if row.fits else None for row in rows}
+
+
+def _as_it_was(row: Any) -> NewMessage:
+    attributes = _decode_attributes(row.attributes)
+    return NewMessage(
+        data=row.data or b"",
+        attributes={key: text for key, text in attributes.items() if key not in ADDED},
+        ordering_key=row.ordering_key or "",
+    )
+
+
+def _position(shard_id: int, group: Group) -> tuple[int, datetime, int]:
+    """Returns the position from which to read a message."""
+    for letter in group.letters:
+        if letter.is_there:
+            return letter.shard_id, letter.publish_time, letter.seq
+    return shard_id, group.letters[0].source_publish_time, group.seq
+
+
+async def offer(recipient: Recipient, groups: Sequence[Group]) -> None:
+    offered = [group for group in groups if group.sent is not None]
+    taken = {*await recipient.take([group.sent for group in offered if group.sent is not None])}
+    for number, group in enumerate(offered):
+        group.outcome = Outcome.SENT if number in taken else Outcome.REFUSED

@@ -1,0 +1,148 @@
+"""What a subscription has given up, in groups and in pages (G2)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from broker.model.dead_letter import SOURCE_MESSAGE_ID
+from broker.model.errors import InvalidArgument
+from broker.model.message_id import message_id
+from broker.model.page import check_page_size, parse_page_token
+from broker.model.refusals import refuse_nul
+
+MAX_LETTERS = 10_000  # that one call looks at
+MAX_GROUPS = 1_000  # that one call tells of
+_PUSH = "push "
+
+By = Literal["reason", "status", "hour", "attribute"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message (`shard_id`, `seq`) that was given up, and where it lies in its dead-letter topic.
+
+    `subscriptions` have it there: they have neither acked it nor let it expire.  `data` None: it was not read.
+    """
+
+    shard_id: int
+    seq: int
+    source_publish_time: datetime
+    letter_shard: int
+    letter_seq: int
+    publish_time: datetime
+    delivery_attempts: int
+    reason: str
+    ordering_key: str | None
+    attributes: Mapping[str, str]
+    attributes_text: str = "{}"
+    data: bytes | None = None
+    topic: str = ""
+    subscriptions: Sequence[str] = ()
+
+    @property
+    def source_message_id(self) -> str:
+        """As the letter says: that of a message that came later is not made of its place."""
+        return self.attributes.get(SOURCE_MESSAGE_ID) or message_id(self.shard_id, self.seq)
+
+    @property
+    def status(self) -> str:
+        """What the endpoint answered; "" of what was not pushed."""
+        return self.reason.removeprefix(_PUSH) if self.reason.startswith(_PUSH) else ""
+
+    @property
+    def hour(self) -> str:
+        """In which it was given up, as 2026-11-23T08."""
+        return self.publish_time.astimezone(UTC).strftime("%Y-%m-%dT%H")
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """What letters are grouped, or chosen, by; `attribute`: the name of one."""
+
+    by: By
+    attribute: str = ""
+
+    def of(self, letter: DeadLetter) -> str:
+        """ "" of a letter that has none."""
+        match self.by:
+            case "reason":
+                return letter.reason
+            case "status":
+                return letter.status
+            case "hour":
+                return letter.hour
+            case "attribute":
+                return letter.attributes.get(self.attribute, "")
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPosition:
+    """From this message on."""
+
+    shard_id: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPage:
+    """At most `size` letters that have all these traits, and match a filter ("": any)."""
+
+    size: int
+    chosen: Mapping[Trait, str] = field(default_factory=dict)
+    filter: str = ""
+    start: LetterPosition | None = None
+
+    def takes(self, letter: DeadLetter) -> bool:
+        return all(trait.of(letter) == value for trait, value in self.chosen.items())
+
+
+@dataclass(frozen=True, slots=True)
+class LetterList:
+    """`scanned` letters were read, of which `resolved` cannot be acted on; `rest`: where to go on, if anywhere."""
+
+    found: Sequence[DeadLetter]
+    scanned: int
+    resolved: int
+    rest: LetterPosition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Letters that have a trait in common, with the first of them by where they were."""
+
+    key: str
+    count: int
+    oldest: datetime
+    newest: datetime
+    first: DeadLetter
+
+
+def grouped(letters: Sequence[DeadLetter], trait: Trait) -> list[Group]:
+    """The largest first."""
+    by_key: dict[str, list[DeadLetter]] = {}
+    for letter in letters:
+        by_key.setdefault(trait.of(letter), []).append(letter)
+    groups = [
+        Group(key, len(of), min(x.publish_time for x in of), max(x.publish_time for x in of), of[0])
+        for key, of in by_key.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.count, group.key))
+
+
+def parse_trait(text: str) -> Trait:
+    """Raises InvalidArgument for anything but reason, status, hour and attribute:NAME."""
+    name, colon, attribute = text.partition(":")
+    if name in ("reason", "status", "hour") and not colon:
+        return Trait(name)  # type: ignore[arg-type]
+    if name == "attribute" and attribute:
+        refuse_nul(attribute, "groupBy")
+        return Trait("attribute", attribute)
+    raise InvalidArgument(f"groupBy must be reason, status, hour or attribute:NAME (groupBy={text[:100]}).")
+
+
+def parse_letter_page(size: int, token: str, *, chosen: Mapping[Trait, str], filter_text: str) -> LetterPage:
+    """Raises InvalidArgument for a negative size, or a token of another list."""
+    size = check_page_size(size)
+    start = LetterPosition(*parse_page_token(token, int, int)) if token else None
+    return LetterPage(size, chosen, filter_text, start)

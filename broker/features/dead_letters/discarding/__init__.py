@@ -1,0 +1,1 @@
+"""Drops dead letters and outstanding messages for good."""

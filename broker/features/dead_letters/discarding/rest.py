@@ -1,0 +1,67 @@
+"""Discarding dead letters, an extension."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.codec.scalars import parse_timestamp
+from broker.features.dead_letters.chosen import RedriveOptions
+from broker.features.dead_letters.discarding.discard import Discarded, DiscardOptions
+from broker.model.page import page_token, parse_page_token
+
+
+async def discard(call: Call) -> bytes:
+    async def may_consume(name: str) -> None:
+        if call.gate is not None:
+            await call.gate.allow(call.caller, call.needs, name)
+
+    done = await call.services.acting.discards.discard(
+        call.name, decode_discard(call.body), by=call.caller.member, may_consume=may_consume
+    )
+    return encode_resource(discarded_json(done))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class DiscardRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    message_ids: list[str] = []
+    filter: str = ""
+    start_time: str = ""
+    end_time: str = ""
+    reasons: list[str] = []
+    page_token: str = ""
+    subscription: object = None  # in the path
+
+
+_discard = msgspec.json.Decoder(DiscardRequest)
+
+
+def decode_discard(body: bytes) -> DiscardOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_discard, body)
+    letters = RedriveOptions(
+        filter=request.filter,
+        message_ids=request.message_ids,
+        start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
+        end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
+        reasons=request.reasons,
+    )
+    if not request.page_token:
+        return DiscardOptions(letters=letters)
+    shard_id, seq = parse_page_token(request.page_token, int, int)
+    return DiscardOptions(letters=letters, start=(shard_id, seq))
+
+
+def discarded_json(done: Discarded) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "results": [{"messageId": id_, "outcome": outcome} for id_, outcome in done.outcomes.items()],
+        "counts": {outcome: str(count) for outcome, count in Counter(done.outcomes.values()).items()},
+    }
+    if done.left_alone:
+        body["leftAlone"] = list(done.left_alone)
+    return body | ({} if done.rest is None else {"nextPageToken": page_token(*done.rest)})

@@ -1,0 +1,1 @@
+"""Moves messages that failed too often to their dead-letter topics."""

@@ -1,0 +1,302 @@
+"""Forwarding dead letters from a subscription to its dead-letter topic, in one transaction (A5)."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from broker.core.log.appending import append_to_shards
+from broker.core.log.messages import EncodedMessages
+from broker.core.log.packing import Part
+from broker.core.records.journal import journal_statement
+from broker.db.driver import statements
+from broker.db.driver.hot_connection import Bound, HotConnection
+from broker.db.driver.loop_steps import Turn, at_once
+from broker.db.driver.statements import BEGIN, COMMIT
+from broker.model.dead_letter import REASON, SOURCE_MESSAGE_ID, UNKNOWN
+from broker.model.delivery import StoredMessage
+from broker.model.due_attempt import DueAttempt, due_attempt, replacements
+from broker.model.journal import Event, Row, ranges_of, rows_of
+from broker.model.message import NewMessage
+from broker.model.message_id import id_of
+from broker.model.sequences import to_multirange
+from broker.model.subscription import Subscription
+
+_MARK_EXHAUSTED_ATTEMPTS = statements.hot("mark_exhausted_attempts")
+_LOCK_EXHAUSTED_ATTEMPTS = statements.hot("lock_exhausted_attempts")
+_RETRY_EXHAUSTED_ATTEMPTS = statements.hot("retry_exhausted_attempts")
+_READ_DUE_MESSAGES = statements.hot("read_due_messages")
+_INSERT_DEAD_LETTERS = statements.hot("insert_dead_letters")
+_REPLACE_ATTEMPTS = statements.hot("replace_attempts")
+
+_MAX_ROWS = 20  # in one transaction, with MAX_LETTERS of their messages
+MAX_LETTERS = 1_000
+AT_ONCE = 100  # dead letters that are prepared in one step
+_COST = 2_500  # of a letter in a step (fairness/loop_turns.py): some 5 µs
+_MAX_BYTES = 10_000_000
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
+
+# Packs messages for the dead-letter topic.
+Prepare = Callable[[Sequence[NewMessage]], Awaitable[Sequence[Part]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """The number of messages by reason (model/dead_letter.py), and their shards; `more` may be waiting."""
+
+    reasons: Mapping[str, int]
+    shard_ids: Sequence[int]
+    more: bool
+
+    @property
+    def count(self) -> int:
+        return sum(self.reasons.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """A message to forward to the dead-letter topic, its number of delivery attempts, and the reason."""
+
+    source: StoredMessage
+    delivery_attempts: int
+    reason: str
+
+
+async def retry_exhausted_attempts(
+    connection: HotConnection, *, subscription: Subscription, shard_id: int, now: datetime
+) -> None:
+    """Let exhausted messages be delivered again, since there is no dead-letter topic for them."""
+    where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
+    await connection.run((_RETRY_EXHAUSTED_ATTEMPTS, {**where, "now": now}))
+
+
+async def forward_dead_letters(
+    connection: HotConnection,
+    *,
+    subscription: Subscription,
+    shard_id: int,
+    prepare: Prepare,
+    now: datetime,
+    part: int = 1,
+    most: int = MAX_LETTERS,
+    but: Collection[int] = (),
+    tried: dict[int, str] | None = None,
+    turn: Turn = at_once,
+) -> Forwarded:
+    """Publish a batch of exhausted messages on the dead-letter topic, and take them out of the subscription.
+
+    `prepare` packs them for that topic.  `part`: a divisor of the size of the batch, which has at most `most`
+    messages; `turn` is awaited before long steps.  Messages with the sequences `but` are left alone.  `tried` gets
+    the sequences and ids of the batch, for a caller who has to find out which of them the database refuses.
+
+    Raises ShardClosed, ShardFrozen (of the dead-letter topic), PartitionMissing.
+    """
+    most_rows, most_letters = max(_MAX_ROWS // part, 1) + len(but), min(max(MAX_LETTERS // part, 1), most)
+    try:
+        rows = await _lock_exhausted(connection, subscription, shard_id, now, most_rows)
+        of_rows = _within(most_letters, rows, but)
+        messages = await _read(connection, shard_id, of_rows)
+        if tried is not None:
+            tried |= {seq: id_of(shard_id, message) for seq, message in messages.items()}
+        letters = _letters(of_rows, messages)
+        for row, given_up in of_rows:
+            _take_out(row, given_up, messages, now)
+        letter_shards = await _write(
+            connection,
+            subscription,
+            shard_id,
+            rows=rows,
+            letters=letters,
+            prepare=prepare,
+            now=now,
+            turn=turn,
+        )
+    except BaseException:
+        await connection.close()  # its transaction is open
+        raise
+    left = any(row.status == "exhausted" and _given_up(row, but) for row in rows) or len(rows) == most_rows
+    return Forwarded(Counter(letter.reason for letter in letters), letter_shards, left)
+
+
+def _letters(
+    of_rows: Sequence[tuple[DueAttempt, list[int]]], messages: Mapping[int, StoredMessage]
+) -> list[_Letter]:
+    return [
+        _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
+        for row, given_up in of_rows
+        for seq in given_up
+        if seq in messages and messages[seq].data is not None
+    ]
+
+
+def _take_out(
+    row: DueAttempt, given_up: Sequence[int], messages: Mapping[int, StoredMessage], now: datetime
+) -> None:
+    """What the log does not hold any more is given up as well; what the budget left out stays."""
+    row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
+    row.changed = True
+    if (
+        row.ordering_key is not None and row.status == "exhausted" and not {*given_up} & row.open.keys()
+    ):  # the next of the key may go out
+        row.status, row.next_delivery_at = "pending", now
+
+
+async def _lock_exhausted(
+    connection: HotConnection, subscription: Subscription, shard_id: int, now: datetime, most: int
+) -> list[DueAttempt]:
+    where = {"shard_id": shard_id, "subscription_id": subscription.subscription_id}
+    assert subscription.dead_letter_policy is not None
+    exhausting = {"now": now, "max_attempts": subscription.dead_letter_policy.max_delivery_attempts}
+    *_, locked = await connection.run(
+        (BEGIN, {}),
+        (_MARK_EXHAUSTED_ATTEMPTS, {**where, **exhausting}),
+        (_LOCK_EXHAUSTED_ATTEMPTS, {**where, "max_rows": most}),
+    )
+    return [due_attempt(row, failure=row.failure) for row in locked]
+
+
+def _given_up(row: DueAttempt, but: Collection[int]) -> list[int]:
+    """What is dead-lettered of a row: of one that holds a key, the first message only; the others wait for it."""
+    given_up = list(row.open)[:1] if row.ordering_key is not None else list(row.open)
+    return [seq for seq in given_up if seq not in but]
+
+
+def _within(most: int, rows: Sequence[DueAttempt], but: Collection[int]) -> list[tuple[DueAttempt, list[int]]]:
+    """The first rows with what is dead-lettered of them, so many messages together; the rest stays exhausted."""
+    found: list[tuple[DueAttempt, list[int]]] = []
+    for row in rows:
+        given_up = _given_up(row, but)[:most]
+        if given_up or not row.open:
+            most -= len(given_up)
+            found.append((row, given_up))
+    return found
+
+
+async def _read(
+    connection: HotConnection, shard_id: int, of_rows: Sequence[tuple[DueAttempt, list[int]]]
+) -> dict[int, StoredMessage]:
+    rows = [row for row, _ in of_rows]
+    wanted = {
+        "shard_id": shard_id,
+        "first_publish_times": [row.first_publish_time for row in rows],
+        "last_publish_times": [row.last_publish_time for row in rows],
+        "seqs": [to_multirange(given_up) for _, given_up in of_rows],
+        "retained_since": _LONG_AGO,
+        "filter_path": None,
+        "body_path": None,
+        "max_bytes": _MAX_BYTES,
+    }
+    [found] = await connection.run((_READ_DUE_MESSAGES, wanted))
+    return {message.seq: message for message in (StoredMessage(*row[:6]) for row in found)}
+
+
+async def _write(
+    connection: HotConnection,
+    subscription: Subscription,
+    shard_id: int,
+    *,
+    rows: Iterable[DueAttempt],
+    letters: Sequence[_Letter],
+    prepare: Prepare,
+    now: datetime,
+    turn: Turn,
+) -> list[int]:
+    """Publish dead letters, write what is left of their attempts, and commit.  Returns the letters' shards."""
+    writes: list[Bound] = []
+    changed = replacements([(subscription.subscription_id, row) for row in rows])
+    if changed:
+        writes.append((_REPLACE_ATTEMPTS, {"shard_id": shard_id, **changed}))
+    if letters:
+        writes.append(journal_statement(shard_id, _journal_rows(letters, subscription), now))
+    source = _Source(subscription, shard_id)
+    batches: dict[int, list[EncodedMessages]] = {}
+    stored: dict[int, list[_Letter]] = {}  # by shard, in the order of `batches`
+    for some in (letters[at : at + AT_ONCE] for at in range(0, len(letters), AT_ONCE)):
+        await turn(sum(_COST + len(letter.source.data) for letter in some))
+        for part in await prepare([source.as_published(letter) for letter in some]):
+            indexes = range(len(some)) if part.indexes is None else part.indexes
+            batches.setdefault(part.shard_id, []).append(part.batch)
+            stored.setdefault(part.shard_id, []).extend(some[index] for index in indexes)
+    await append_to_shards(connection, before=writes, batches=batches, now=now)
+    known = [
+        (_INSERT_DEAD_LETTERS, _known_of(of_shard, letter_shard, subscription, shard_id))
+        for letter_shard, of_shard in sorted(stored.items())
+    ]
+    await connection.run(*known, (COMMIT, {}))
+    return sorted(stored)
+
+
+def _journal_rows(letters: Sequence[_Letter], subscription: Subscription) -> list[Row]:
+    """Whatever the subscription's journal."""
+    alike: dict[tuple[int, str], list[int]] = {}
+    for letter in letters:
+        alike.setdefault((letter.delivery_attempts, letter.reason), []).append(letter.source.seq)
+    return [
+        row
+        for (attempt, reason), seqs in alike.items()
+        for row in rows_of(
+            None,
+            subscription.subscription_id,
+            Event.DEAD_LETTERED,
+            attempt,
+            ranges_of(sorted(seqs)),
+            answer=reason,
+        )
+    ]
+
+
+class _Source:
+    """Makes the attributes that tell where dead letters come from."""
+
+    def __init__(self, subscription: Subscription, shard_id: int) -> None:
+        _, project, _, name = subscription.name.split("/")
+        self._shard_id = shard_id
+        self._names = {
+            "CloudPubSubDeadLetterSourceSubscription": name,
+            "CloudPubSubDeadLetterSourceSubscriptionProject": project,
+        }
+        self._times: dict[datetime, str] = {}  # most are of a few batches
+
+    def as_published(self, letter: _Letter) -> NewMessage:
+        """The message as it is published anew; data, attributes and ordering key are kept.
+
+        Attributes of a publisher that are called like ours, or like Google's, are not: nobody could tell them
+        apart.  There may be some more than the 100 that a publish may have.
+        """
+        message = letter.source
+        publish_time = self._times.get(message.publish_time)
+        if publish_time is None:
+            publish_time = message.publish_time.astimezone(UTC).isoformat(timespec="milliseconds")
+            self._times[message.publish_time] = publish_time
+        attributes = {
+            "CloudPubSubDeadLetterSourceDeliveryCount": str(letter.delivery_attempts),
+            **self._names,
+            "CloudPubSubDeadLetterSourceTopicPublishTime": publish_time,
+            SOURCE_MESSAGE_ID: id_of(self._shard_id, message),
+            REASON: letter.reason,
+        }
+        if message.attributes != "{}":
+            attributes = _decode_attributes(message.attributes) | attributes
+        return NewMessage(data=message.data, attributes=attributes, ordering_key=message.ordering_key or "")
+
+
+def _known_of(
+    letters: Sequence[_Letter], letter_shard: int, subscription: Subscription, shard_id: int
+) -> dict[str, Any]:
+    """The parameters of insert_dead_letters.sql."""
+    return {
+        "shard_id": letter_shard,
+        "count": len(letters),
+        "source_shard_id": shard_id,
+        "source_topic": subscription.topic,
+        "subscription_id": subscription.subscription_id,
+        "subscription": subscription.name,
+        "source_seqs": [letter.source.seq for letter in letters],
+        "source_publish_times": [letter.source.publish_time for letter in letters],
+        "delivery_attempts": [letter.delivery_attempts for letter in letters],
+        "reasons": [letter.reason for letter in letters],
+    }

@@ -1,0 +1,1 @@
+"""Pushes once more what a push subscription gave up or its endpoint never received."""

@@ -1,0 +1,82 @@
+"""Recovering failed pushes, and replaying missing ones, as operations: dead letters first, then one shard after the
+other, in the order of the log (G2).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from broker.core.backlog.outcome import Outcome
+from broker.core.context.core import Core
+from broker.core.log.copying import progress_json
+from broker.core.log.message_ids import id_seqs_at
+from broker.db.driver.hot_connection import HotConnection
+from broker.features.dead_letters.recovery.push_replay import DONE, Meant
+from broker.features.dead_letters.recovery.rows import ReplayStep, replay_pushes
+from broker.features.dead_letters.redriving.operation import RedriveKind
+from broker.features.operations.operation import MAX_TOLD, Operation, Step, step_size
+from broker.model.journal import Author
+from broker.model.message_id import message_id
+from broker.observability.metrics.families import RESENT
+
+
+class PushReplayKind:
+    """`progress`: of a redrive, while there are dead letters (`chosen`); behind that `walk`: the shard and the
+    message that it was read to.  And messages that were left alone (`skipped`).
+    """
+
+    def __init__(self, core: Core, letters: RedriveKind) -> None:
+        self._clock = core.clock
+        self._resources = core.resources
+        self._wake_ups = core.wake_ups
+        self._attempt_ids = core.attempt_ids
+        self._counters = core.counters
+        self._letters = letters
+
+    async def step(self, connection: HotConnection, operation: Operation) -> Step:
+        """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached), Aborted."""
+        if "chosen" in operation.request and "walk" not in operation.progress:
+            step = await self._letters.step(connection, operation)
+            return replace(step, ended=False, progress={**step.progress, "walk": {}}) if step.ended else step
+        meant = Meant.from_json(operation.request["meant"])
+        walked: Mapping[str, Any] = operation.progress.get("walk", {})
+        await self._resources.subscription_meant(operation.target, meant.walk.subscription_id)
+        after = meant.walk.next_look(walked)
+        if after is None:
+            return Step(progress=operation.progress, ended=True)
+        wanted = ReplayStep(
+            meant=meant,
+            after=after,
+            max_messages=step_size(operation),
+            author=Author(principal=operation.started_by),
+            now=self._clock.now(),
+        )
+        done = await replay_pushes(connection, wanted, self._attempt_ids)
+        walked = progress_json(after.shard_id, done.rest)
+        skipped = await _skipped(connection, after.shard_id, done.outcomes)
+        told = [*operation.progress.get("skipped", ()), *skipped][:MAX_TOLD]
+        return Step(
+            progress={"walk": walked, "skipped": told},
+            ended=meant.walk.next_look(walked) is None,
+            done=len(done.outcomes),
+            counts=Counter(done.outcomes.values()),
+            woken=(meant.walk.subscription_id,) if Outcome.REPLAYED in done.outcomes.values() else (),
+        )
+
+    def committed(self, operation: Operation, step: Step) -> None:
+        """The subscription may claim."""
+        if replayed := step.counts.get(Outcome.REPLAYED, 0):
+            self._counters.subscription(operation.target)[RESENT] += replayed
+        self._letters.committed(operation, step)
+
+
+async def _skipped(
+    connection: HotConnection, shard_id: int, outcomes: Mapping[int, Outcome]
+) -> list[dict[str, str]]:
+    """The first of those that are not to come, by their ids."""
+    left = [(shard_id, seq) for seq, outcome in outcomes.items() if outcome not in DONE]
+    names = await id_seqs_at(connection, left[:MAX_TOLD])
+    return [
+        {"messageId": message_id(shard_id, id_seq), "reason": outcomes[seq]} for (_, seq), id_seq in names.items()
+    ]

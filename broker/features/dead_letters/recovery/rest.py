@@ -1,0 +1,70 @@
+"""Recovering failed pushes and replaying missing ones, extensions."""
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.codec.scalars import parse_timestamp
+from broker.features.dead_letters.recovery.push_replay import MissingOptions, RecoverOptions
+from broker.features.dead_letters.redriving.rest import plan_json
+from broker.features.operations.rest import operation_json, validated
+
+
+async def recover(call: Call) -> bytes:
+    async def may_consume(name: str) -> None:
+        if call.gate is not None:
+            await call.gate.allow(call.caller, call.needs, name)
+
+    plan = await call.services.acting.push_replays.recover(
+        call.name, decode_recover(call.body), started_by=call.caller.member, may_consume=may_consume
+    )
+    return encode_resource(plan_json(plan))
+
+
+async def replay_missing(call: Call) -> bytes:
+    options = decode_replay_missing(call.body)
+    operation = await call.services.acting.push_replays.replay_missing(
+        call.name, options, started_by=call.caller.member
+    )
+    body = operation_json(operation)
+    return encode_resource(validated(body) if options.validate_only else body)
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class RecoverRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    start_time: str = ""
+    max_messages_per_second: float | None = None
+    validate_only: bool = False
+    subscription: object = None  # in the path
+
+
+class ReplayMissingRequest(RecoverRequest, rename="camel", forbid_unknown_fields=True):
+    endpoint_time: str = ""
+
+
+_recover = msgspec.json.Decoder(RecoverRequest)
+_replay_missing = msgspec.json.Decoder(ReplayMissingRequest)
+
+
+def decode_recover(body: bytes) -> RecoverOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_recover, body)
+    return RecoverOptions(
+        start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
+        max_rate=request.max_messages_per_second,
+        validate_only=request.validate_only,
+    )
+
+
+def decode_replay_missing(body: bytes) -> MissingOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_replay_missing, body)
+    return MissingOptions(
+        start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
+        endpoint_time=parse_timestamp(request.endpoint_time, "endpointTime") if request.endpoint_time else None,
+        max_rate=request.max_messages_per_second,
+        validate_only=request.validate_only,
+    )

@@ -1,0 +1,161 @@
+"""Pushes that failed, or went to another endpoint, are brought about once more (G2); an extension."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from broker.core.catalog import subscription_rows as subscriptions
+from broker.core.log.copied_messages import read_ends
+from broker.core.log.log_walk import LogWalk
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.resources.permitted import AskPermission
+from broker.core.resources.subscription_service import attached_subscription
+from broker.db.driver.database import Database
+from broker.features.dead_letters.chosen import Chosen, RedriveOptions
+from broker.features.dead_letters.dead_letter_groups import count_letters
+from broker.features.dead_letters.recovery.push_replay import (
+    Meant,
+    Missed,
+    MissingOptions,
+    RecoverOptions,
+    is_of_push,
+    needed,
+)
+from broker.features.dead_letters.recovery.rows import find_expired
+from broker.features.dead_letters.redriving.service import ChosenLetters, RedrivePlan, RedriveService
+from broker.features.operations.operation import Operation, check_rate
+from broker.features.operations.service import OperationService
+from broker.model.errors import FailedPrecondition, InvalidArgument
+from broker.model.names import leaf
+from broker.model.operation_verb import Verb
+from broker.model.subscription import Subscription
+from broker.model.timestamps import END_OF_TIME
+
+
+class PushReplayService:
+    """What it starts is done by features/dead_letters/recovery/operation.py."""
+
+    def __init__(
+        self, database: Database, clock: DatabaseClock, operations: OperationService, redrives: RedriveService
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._operations = operations
+        self._redrives = redrives
+
+    async def recover(
+        self, name: str, options: RecoverOptions, *, started_by: str, may_consume: AskPermission
+    ) -> RedrivePlan:
+        """The operation, as it has begun or (`validate_only`) would begin: what was given up since a time, that is
+        dead-lettered since a push failed, or past the retention.
+
+        `may_consume` raises PermissionDenied of subscriptions that dead letters stay in.  Raises InvalidArgument
+        (the time, the rate), NotFound, FailedPrecondition (detached, or not pushed), QuotaExceeded.
+        """
+        since = needed(options.start_time)
+        check_rate(options.max_rate)
+        subscription, _ = await self._pushed(name)
+        letters = await self._letters(subscription, options, may_consume)
+        meant, expired = await self._expired(subscription, since)
+        begin = self._operations.plan if options.validate_only else self._operations.start
+        operation = await begin(
+            Verb.RECOVER,
+            name,
+            started_by=started_by,
+            request={**letters.request, "meant": meant.to_json(), **_rate(options.max_rate)},
+            total=letters.total + expired,
+            is_estimate=expired > 0,
+        )
+        return RedrivePlan(
+            operation=operation,
+            validate_only=options.validate_only,
+            taken_from=letters.taken_from,
+            left_alone=letters.left_alone,
+        )
+
+    async def replay_missing(self, name: str, options: MissingOptions, *, started_by: str) -> Operation:
+        """The same of what was published since a time and before the endpoint was set, and which it has not taken.
+
+        Raises InvalidArgument (the times, the rate), NotFound, FailedPrecondition (detached, or not pushed),
+        QuotaExceeded.
+        """
+        since = needed(options.start_time)
+        check_rate(options.max_rate)
+        subscription, set_at = await self._pushed(name)
+        endpoint_time = min(options.endpoint_time or set_at, self._clock.now())
+        if since >= endpoint_time:
+            raise InvalidArgument(
+                "startTime must be before endpointTime: what was published since the endpoint was set goes to it "
+                f"anyway (startTime={since.isoformat()}, endpointTime={endpoint_time.isoformat()})."
+            )
+        async with self._database.hot() as hot:
+            ends = await read_ends(hot, shard_ids=subscription.shard_ids, since=since, until=endpoint_time)
+        heads = {shard_id: end.head for shard_id, end in ends.items()}
+        walk = _walk(subscription, dict.fromkeys(ends, since), heads, until=endpoint_time)
+        meant = Meant(missed=Missed.UNSEEN, walk=walk, since=endpoint_time, until=END_OF_TIME)
+        begin = self._operations.plan if options.validate_only else self._operations.start
+        return await begin(
+            Verb.REPLAY_MISSING,
+            name,
+            started_by=started_by,
+            request={"meant": meant.to_json(), **_rate(options.max_rate)},
+            total=sum(end.count for end in ends.values()),
+            is_estimate=True,
+        )
+
+    async def _pushed(self, name: str) -> tuple[Subscription, datetime]:
+        """And since when its endpoint is the one that it has.  Raises NotFound, FailedPrecondition."""
+        async with self._database.transaction() as connection:
+            subscription = await attached_subscription(connection, name)
+            set_at = await subscriptions.read_endpoint_time(
+                connection, subscription_id=subscription.subscription_id
+            )
+        if not subscription.is_push:
+            raise FailedPrecondition(
+                "The subscription has no endpoint: use :redrive, :resend or :seek to have its messages again "
+                f"(resource={leaf(name)})."
+            )
+        return subscription, set_at
+
+    async def _letters(
+        self, subscription: Subscription, options: RecoverOptions, may_consume: AskPermission
+    ) -> ChosenLetters:
+        """As for a redrive of what a push failed for."""
+        since = needed(options.start_time)
+        any_reason = Chosen(subscription_id=subscription.subscription_id, since=since, until=self._clock.now())
+        async with self._database.hot() as hot:
+            counts = await count_letters(hot, chosen=any_reason, shard_ids=subscription.shard_ids)
+        reasons = sorted(filter(is_of_push, counts))
+        if not reasons:  # none would mean any
+            return ChosenLetters(request={}, total=0, is_estimate=False, taken_from=(), left_alone=())
+        wanted = RedriveOptions(
+            start_time=since, end_time=any_reason.until, reasons=reasons, validate_only=options.validate_only
+        )
+        return await self._redrives.choose(subscription.name, wanted, may_consume)
+
+    async def _expired(self, subscription: Subscription, since: datetime) -> tuple[Meant, int]:
+        """What was let go, and about how many messages that is."""
+        until = self._clock.now()
+        async with self._database.hot() as hot:
+            found = await find_expired(hot, subscription=subscription, since=since, until=until)
+        starts = {shard_id: expired.start for shard_id, expired in found.items()}
+        lasts = {shard_id: expired.last_seq for shard_id, expired in found.items()}
+        walk = _walk(subscription, starts, lasts, until=END_OF_TIME)
+        meant = Meant(missed=Missed.EXPIRED, walk=walk, since=since, until=until)
+        return meant, sum(expired.count for expired in found.values())
+
+
+def _walk(
+    subscription: Subscription, starts: Mapping[int, datetime], ends: Mapping[int, int], *, until: datetime
+) -> LogWalk:
+    return LogWalk(
+        subscription_id=subscription.subscription_id,
+        starts=starts,
+        ends=ends,
+        until=until,
+        filter_path=subscription.filter_path,
+        body_path=subscription.body_path,
+    )
+
+
+def _rate(max_rate: float | None) -> dict[str, float]:
+    return {} if max_rate is None else {"maxMessagesPerSecond": max_rate}

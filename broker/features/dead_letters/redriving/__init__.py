@@ -1,0 +1,1 @@
+"""Redrive: dead letters go back to their subscription, or to another topic."""

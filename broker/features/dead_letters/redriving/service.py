@@ -1,0 +1,156 @@
+"""Redrive: dead letters go back to the subscription that gave them up, or to a topic (G2); an extension."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from broker.core.backlog.outcome import Outcome
+from broker.core.context.core import Core
+from broker.core.filtering.changes import compiled
+from broker.core.log.message_ids import located
+from broker.core.resources.permitted import AskPermission, is_permitted
+from broker.core.resources.subscription_service import existing_subscription
+from broker.features.dead_letters.chosen import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
+from broker.features.dead_letters.dead_letter_groups import LetterCount, count_chosen
+from broker.features.dead_letters.redriving.rows import list_dead_letter_subscriptions
+from broker.features.operations.operation import Operation, check_rate
+from broker.features.operations.service import OperationService, open_target
+from broker.model.errors import FailedPrecondition
+from broker.model.message_id import FIRST_ID_SEQ
+from broker.model.names import leaf
+from broker.model.operation_verb import Verb
+from broker.model.subscription import Subscription
+from broker.model.topic import Topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedrivePlan:
+    """What was started, or would be (`validate_only`).  Letters are taken out of the subscriptions `taken_from`;
+    they stay in those that are `left_alone`, which the caller may not consume.
+    """
+
+    operation: Operation
+    validate_only: bool
+    taken_from: Sequence[str]
+    left_alone: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenLetters:
+    """What the operation is to know of the letters, and about how many messages they are of; the rest as above.
+
+    `outstanding` of these somebody has just now; `is_estimate`: there are at most so many.
+    """
+
+    request: Mapping[str, Any]
+    total: int
+    is_estimate: bool
+    outstanding: int = 0
+    taken_from: Sequence[str]
+    left_alone: Sequence[str]
+
+
+class RedriveService:
+    """What it starts is done by features/dead_letters/redriving/operation.py."""
+
+    def __init__(self, core: Core, operations: OperationService) -> None:
+        self._database = core.database
+        self._clock = core.clock
+        self._operations = operations
+
+    async def redrive(
+        self, name: str, request: RedriveOptions, *, started_by: str, may_consume: AskPermission
+    ) -> RedrivePlan:
+        """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
+
+        Raises InvalidArgument (the filter, the rate, ids, times), NotFound, FailedPrecondition (detached; the
+        target is frozen or has transforms), QuotaExceeded (too many operations).
+        """
+        check_redrive(request)
+        check_rate(request.max_rate)
+        letters = await self.choose(name, request, may_consume)
+        begin = self._operations.plan if request.validate_only else self._operations.start
+        operation = await begin(
+            Verb.REDRIVE,
+            name,
+            started_by=started_by,
+            request=letters.request,
+            total=letters.total,
+            is_estimate=letters.is_estimate,
+        )
+        if request.validate_only and letters.outstanding:
+            operation = replace(operation, counts={Outcome.OUTSTANDING: letters.outstanding})
+        return RedrivePlan(
+            operation=operation,
+            validate_only=request.validate_only,
+            taken_from=letters.taken_from,
+            left_alone=letters.left_alone,
+        )
+
+    async def choose(self, name: str, request: RedriveOptions, may_consume: AskPermission) -> ChosenLetters:
+        """What is asked for, as an operation needs to know it.  Raises as `redrive`."""
+        paths = compiled(request.filter)
+        subscription, target = await self._resources(name, request.target)
+        chosen = chosen_by(
+            request,
+            subscription_id=subscription.subscription_id,
+            paths=(paths.filter_path, paths.body_path),
+            now=self._clock.now(),
+        )
+        chosen = await self._located(chosen)
+        found = await self._dead_letter_subscriptions(subscription)
+        allowed = await consumable(found, may_consume)
+        count = await self._count(subscription, chosen, allowed)
+        return ChosenLetters(
+            request=_stored(request, chosen, allowed, target),
+            total=count.messages,
+            is_estimate=count.is_at_most,
+            outstanding=count.outstanding,
+            taken_from=sorted(allowed.values()),
+            left_alone=sorted(name for id_, name in found if id_ not in allowed),
+        )
+
+    async def _resources(self, name: str, target: str) -> tuple[Subscription, Topic | None]:
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+            topic = await open_target(connection, target) if target else None
+        if subscription.detached:
+            raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
+        return subscription, topic
+
+    async def _located(self, chosen: Chosen) -> Chosen:
+        """By sequences: a message that came later has another id."""
+        if not any(seq > FIRST_ID_SEQ for _, seq in chosen.ids):
+            return chosen
+        async with self._database.hot() as hot:
+            return replace(chosen, ids=await located(hot, chosen.ids))
+
+    async def _dead_letter_subscriptions(self, subscription: Subscription) -> Sequence[tuple[int, str]]:
+        """The subscriptions that may have its dead letters."""
+        async with self._database.hot() as hot:
+            return await list_dead_letter_subscriptions(
+                hot, subscription_id=subscription.subscription_id, shard_ids=subscription.shard_ids
+            )
+
+    async def _count(self, subscription: Subscription, chosen: Chosen, allowed: Collection[int]) -> LetterCount:
+        async with self._database.hot() as hot:
+            return await count_chosen(
+                hot, chosen, shard_ids=subscription.shard_ids, consumable=allowed, now=self._clock.now()
+            )
+
+
+def _stored(
+    request: RedriveOptions, chosen: Chosen, allowed: Iterable[int], target: Topic | None
+) -> Mapping[str, Any]:
+    """What the operation is to know."""
+    stored: dict[str, Any] = {"chosen": to_json(chosen), "consumable": sorted(allowed)}
+    if target is not None:
+        stored |= {"targetTopic": target.name, "targetId": target.topic_id}
+    if request.max_rate is not None:
+        stored["maxMessagesPerSecond"] = request.max_rate
+    return stored
+
+
+async def consumable(subscriptions: Iterable[tuple[int, str]], may_consume: AskPermission) -> dict[int, str]:
+    """Those of these subscriptions that letters may be taken out of."""
+    return {id_: name for id_, name in subscriptions if await is_permitted(may_consume, name)}

@@ -1,0 +1,96 @@
+"""The dead letters of a subscription, an extension."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.lists import decode_page_parameters
+from broker.api.rest.codec.resources import encode_resource
+from broker.features.dead_letters.dead_letter_list import (
+    MAX_GROUPS,
+    DeadLetter,
+    Group,
+    LetterList,
+    LetterPage,
+    Trait,
+    parse_letter_page,
+    parse_trait,
+)
+from broker.model.message import PubsubMessage
+from broker.model.message_id import message_id
+from broker.model.page import page_token
+from broker.model.timestamps import format_timestamp
+
+
+async def list_dead_letters(call: Call) -> bytes:
+    page, trait = decode_letters(call.query)
+    looking, hung_up = call.services.looking.dead_letters, call.exchange.hung_up
+    if trait is None:
+        return encode_resource(letters_json(await looking.list_dead_letters(call.name, page, hung_up=hung_up)))
+    groups, found = await looking.group_dead_letters(call.name, page, trait, hung_up=hung_up)
+    return encode_resource(groups_json(groups, found))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+_ATTRIBUTE = "attribute:"
+
+
+def decode_letters(query: Mapping[str, str]) -> tuple[LetterPage, Trait | None]:
+    """Which letters, and what they are grouped by (None: a page of them is wanted).  Raises InvalidArgument."""
+    chosen = {parse_trait(name): query[name] for name in ("reason", "status", "hour") if name in query}
+    chosen |= {parse_trait(name): value for name, value in query.items() if name.startswith(_ATTRIBUTE)}
+    page = parse_letter_page(*decode_page_parameters(query), chosen=chosen, filter_text=query.get("filter", ""))
+    by = query.get("groupBy", query.get("group_by", ""))
+    return page, parse_trait(by) if by else None
+
+
+def letters_json(found: LetterList) -> dict[str, Any]:
+    """A page; the counts of all pages add up."""
+    body = {"deadLetters": [_letter(letter) for letter in found.found], **_looked_at(found)}
+    return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
+
+
+def groups_json(groups: Sequence[Group], found: LetterList) -> dict[str, Any]:
+    body = {"groups": [_group(group) for group in groups[:MAX_GROUPS]], "deadLetterCount": len(found.found)}
+    body |= _looked_at(found)
+    if len(groups) > MAX_GROUPS:
+        body["moreGroups"] = len(groups) - MAX_GROUPS
+    return body | ({} if found.rest is None else {"atLeast": True})
+
+
+def _looked_at(found: LetterList) -> dict[str, Any]:
+    return {"scannedDeadLetterCount": found.scanned, "settledDeadLetterCount": found.resolved}
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "key": group.key,
+        "count": group.count,
+        "oldestTime": format_timestamp(group.oldest),
+        "newestTime": format_timestamp(group.newest),
+        "firstMessageId": group.first.source_message_id,
+    }
+
+
+def _letter(letter: DeadLetter) -> dict[str, Any]:
+    """The message as it lies in the dead-letter topic, and what it was."""
+    return {
+        "message": PubsubMessage(
+            data=letter.data or b"",
+            attributes=None if letter.attributes_text == "{}" else msgspec.Raw(letter.attributes_text.encode()),
+            message_id=message_id(letter.letter_shard, letter.letter_seq),
+            publish_time=format_timestamp(letter.publish_time),
+            ordering_key=letter.ordering_key or "",
+        ),
+        "deadLetterTopic": letter.topic,
+        "subscriptions": list(letter.subscriptions),
+        "sourceMessageId": letter.source_message_id,
+        "sourcePublishTime": format_timestamp(letter.source_publish_time),
+        "deliveryAttempts": letter.delivery_attempts,
+        "reason": letter.reason,
+    }

@@ -1,0 +1,67 @@
+"""What a subscription has given up: in groups, and in pages; an extension (G2)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import astuple, replace
+from functools import partial
+
+from broker.core.filtering.changes import compiled
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.resources.subscription_service import existing_subscription
+from broker.db.driver.database import Database
+from broker.db.driver.replica_reads import Looks
+from broker.fairness.resource_turns import ResourceTurns
+from broker.features.dead_letters.dead_letter_list import MAX_LETTERS, Group, LetterList, LetterPage, Trait, grouped
+from broker.features.dead_letters.rows import AskedLetters, list_dead_letters
+from broker.model.names import project_of
+from broker.model.page import invalid_page_token, page_token
+
+HungUp = Callable[[], Awaitable[None]]
+
+
+class DeadLetterService:
+    """Reading only: nothing is changed, locked or delivered."""
+
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
+        """`turns` are those of calls that look."""
+        self._database = database
+        self._looks = looks
+        self._clock = clock
+        self._turns = turns
+
+    async def list_dead_letters(
+        self, subscription_name: str, page: LetterPage, *, hung_up: HungUp | None = None
+    ) -> LetterList:
+        """A page of the messages that a subscription gave up and that a subscription of their topic still holds.
+
+        One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
+        filter; a page token of another subscription), NotFound, Unavailable (too many such calls).
+        """
+        return await self._list(subscription_name, page, bodies=True, hung_up=hung_up)
+
+    async def group_dead_letters(
+        self, subscription_name: str, page: LetterPage, trait: Trait, *, hung_up: HungUp | None = None
+    ) -> tuple[Sequence[Group], LetterList]:
+        """They, counted by a trait, the largest group first, of the first MAX_LETTERS.  Raises as the list does."""
+        page = replace(page, size=MAX_LETTERS, start=None)
+        found = await self._list(subscription_name, page, bodies=False, hung_up=hung_up)
+        return grouped(found.found, trait), found
+
+    async def _list(
+        self, subscription_name: str, page: LetterPage, *, bodies: bool, hung_up: HungUp | None
+    ) -> LetterList:
+        paths = compiled(page.filter)
+        async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
+            async with self._database.transaction() as connection:
+                subscription = await existing_subscription(connection, subscription_name)
+            if page.start is not None and page.start.shard_id not in subscription.shard_ids:
+                raise invalid_page_token(page_token(*astuple(page.start)))
+            asked = AskedLetters(
+                subscription_id=subscription.subscription_id,
+                shard_ids=subscription.shard_ids,
+                filter_path=paths.filter_path,
+                body_path=paths.body_path,
+                page=page,
+                now=self._clock.now(),
+                bodies=bodies,
+            )
+            return await self._looks.read(partial(list_dead_letters, asked=asked))

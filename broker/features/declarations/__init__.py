@@ -1,0 +1,1 @@
+"""Declares a project in files: `broker apply` and `broker export`."""

@@ -1,0 +1,23 @@
+"""Turns of processes that make projects as files declare them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from broker.db.driver.database import Database
+from broker.db.driver.locks import DECLARING, held
+
+_LOOK_SECONDS = 0.1
+
+
+@asynccontextmanager
+async def turn_to_declare(database: Database) -> AsyncIterator[None]:
+    """One process at a time, so that two that start at once do not do the same twice; the lock goes with the
+    connection if the process dies.  Nothing else in the database waits for it.
+    """
+    while True:
+        async with held(database, DECLARING, wait=False) as lock:
+            if lock is not None:
+                yield
+                return
+        await asyncio.sleep(_LOOK_SECONDS)  # a statement that waits is cancelled after a while

@@ -1,0 +1,1 @@
+"""Stores a message once that is published repeatedly within a window."""

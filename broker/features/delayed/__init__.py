@@ -1,0 +1,1 @@
+"""Messages that come later, at a time that their publisher names."""

@@ -1,0 +1,22 @@
+"""Pages of the messages that wait for their time, the first due first (J1)."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from broker.model.page import check_page_size, parse_page_token
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePage:
+    """At most `size` messages, behind the one that is due at `after`."""
+
+    size: int
+    after: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    id_seq: int = 0
+    shard_id: int = 0
+
+
+def parse_schedule_page(size: int, token: str) -> SchedulePage:
+    """Raises InvalidArgument for a negative size, or a token of another list."""
+    size = check_page_size(size)
+    return SchedulePage(size, *parse_page_token(token, datetime, int, int)) if token else SchedulePage(size)

@@ -1,0 +1,88 @@
+"""Messages that are scheduled for a later time, extensions."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.lists import decode_page_parameters, encode_list
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.features.delayed.delay import ScheduledMessage
+from broker.features.delayed.page import SchedulePage, parse_schedule_page
+from broker.model.errors import InvalidArgument
+from broker.model.field_mask import parse_field_mask, unknown_path
+from broker.model.message_id import message_id
+from broker.model.timestamps import format_timestamp, parse_timestamp
+
+
+async def list_scheduled(call: Call) -> bytes:
+    page = decode_schedule_page(call.query)
+    found, token = await call.services.acting.schedule.list_scheduled(call.name, page)
+    return encode_list("scheduledMessages", scheduled_list_json(found), token)
+
+
+async def get_scheduled(call: Call) -> bytes:
+    topic, _, message_id = call.name.rpartition("/scheduled/")
+    return encode_resource(scheduled_json(await call.services.acting.schedule.get_scheduled(topic, message_id)))
+
+
+async def update_scheduled(call: Call) -> bytes:
+    topic, _, message_id = call.name.rpartition("/scheduled/")
+    due_at = decode_deliver_time(call.body, call.update_mask)
+    moved = await call.services.acting.schedule.move_scheduled(topic, message_id, due_at)
+    return encode_resource(scheduled_json(moved))
+
+
+async def cancel_scheduled(call: Call) -> bytes:
+    topic, _, message_id = call.name.rpartition("/scheduled/")
+    await call.services.acting.schedule.cancel_scheduled(topic, message_id, by=call.caller.member)
+    return encode_resource({})
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class UpdateScheduledRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    deliver_time: str = ""
+
+
+_body = msgspec.json.Decoder(UpdateScheduledRequest)
+
+
+def decode_schedule_page(query: Mapping[str, str]) -> SchedulePage:
+    """Raises InvalidArgument."""
+    return parse_schedule_page(*decode_page_parameters(query))
+
+
+def decode_deliver_time(body: bytes, update_mask: str | None) -> datetime:
+    """When a message is to come instead.  Raises InvalidArgument."""
+    for path in parse_field_mask(update_mask or ""):
+        if path != "deliver_time":
+            raise unknown_path(path, "ScheduledMessage", "Only deliver_time can be changed.")
+    text = decode_request(_body, body).deliver_time
+    if not text:
+        raise InvalidArgument("deliverTime must be given: when the message is to come.")
+    return parse_timestamp(text, "deliverTime")
+
+
+def scheduled_json(message: ScheduledMessage) -> dict[str, Any]:
+    """A message of Google's without its publish time, which it does not have yet."""
+    body: dict[str, Any] = {
+        "messageId": message_id(message.shard_id, message.id_seq),
+        "deliverTime": format_timestamp(message.due_at),
+        "createTime": format_timestamp(message.accepted_at),
+    }
+    if message.ordering_key:
+        body["orderingKey"] = message.ordering_key
+    if message.attributes is not None:
+        body["attributes"] = msgspec.Raw(message.attributes.encode())
+    if message.data:
+        body["data"] = message.data
+    return body
+
+
+def scheduled_list_json(messages: Sequence[ScheduledMessage]) -> list[dict[str, Any]]:
+    return [scheduled_json(message) for message in messages]

@@ -1,0 +1,83 @@
+"""How many messages of a topic may wait for their time: a bound that is kept without a counter (J1).
+
+A process counts what waits, and may take a half of its share of what is left before it counts again; the last
+thousand as they come.  So it counts seldom while there is room, and all processes together pass the bound by what a
+few requests have at the most.  Who does not have messages delayed pays nothing.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from broker.db.driver.database import Database
+from broker.features.delayed.listed_rows import count_scheduled
+from broker.model.errors import QuotaExceeded
+from broker.model.names import leaf
+from broker.model.publish_limits import MAX_MESSAGES
+from broker.model.topic import Topic
+
+KNOWN_SECONDS = 60.0  # how long a look holds: other processes may have come
+FULL_SECONDS = 1.0  # how long a topic without room is taken to be so
+_MOST_KNOWN = 10_000  # topics
+
+
+@dataclass(slots=True)
+class _Look:
+    at: float = float("-inf")
+    room: int = 0  # that there was
+    left: int = 0  # of that which this process may take
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class ScheduledRoom:
+    """One for a process; `most`: that wait of a topic; `processes`: how many run."""
+
+    def __init__(
+        self,
+        database: Database,
+        most: int,
+        processes: Callable[[], int],
+        *,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._most = most
+        self._processes = processes
+        self._ticks = ticks
+        self._known: dict[int, _Look] = {}
+
+    async def take(self, topic: Topic, count: int) -> None:
+        """Room for so many.  Raises QuotaExceeded: nothing has been taken."""
+        look = self._known.get(topic.topic_id)
+        if look is None:
+            look = self._known[topic.topic_id] = _Look()
+        if not self._suffices(look, count):
+            async with look.looking:
+                if not self._suffices(look, count) and not self._is_full(look, count):
+                    await self._count(topic, look)
+        if look.left < count:
+            raise self._refusal(topic)
+        look.left -= count
+
+    def _suffices(self, look: _Look, count: int) -> bool:
+        return look.left >= count and self._ticks() - look.at < KNOWN_SECONDS
+
+    def _is_full(self, look: _Look, count: int) -> bool:
+        return look.room < count and self._ticks() - look.at < FULL_SECONDS
+
+    async def _count(self, topic: Topic, look: _Look) -> None:
+        if len(self._known) > _MOST_KNOWN:
+            self._known = {topic.topic_id: look}
+        async with self._database.hot() as hot:
+            waiting = await count_scheduled(hot, shard_ids=topic.shard_ids, most=self._most)
+        look.at, look.room = self._ticks(), max(self._most - waiting, 0)
+        look.left = max(look.room // (2 * max(self._processes(), 1)), min(look.room, MAX_MESSAGES))
+
+    def _refusal(self, topic: Topic) -> QuotaExceeded:
+        return QuotaExceeded(
+            f"Too many messages of the topic wait for their time: {self._most:,} may (max_scheduled_messages="
+            f"{self._most}, resource={leaf(topic.name)}). Cancel some, or wait until their time has come.",
+            told="Too many messages of a topic wait for their time.",
+            retry_seconds=FULL_SECONDS,
+        )

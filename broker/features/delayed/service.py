@@ -1,0 +1,104 @@
+"""The messages of a topic that wait for their time: looked at, moved, cancelled; extensions (J1)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from broker.core.catalog import topic_rows as topics
+from broker.core.log.message_ids import sequence_of
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.process.next_due import NextDue
+from broker.core.resources.topic_service import topic_not_found
+from broker.db.driver.database import Database
+from broker.features.delayed.delay import ScheduledMessage, check_due
+from broker.features.delayed.listed_rows import list_scheduled, read_scheduled
+from broker.features.delayed.page import SchedulePage
+from broker.features.delayed.rows import cancel_scheduled, move_scheduled
+from broker.model.errors import FailedPrecondition, NotFound
+from broker.model.message_id import FIRST_ID_SEQ, parse_message_id
+from broker.model.page import cut_page
+from broker.model.timestamps import format_timestamp
+from broker.model.topic import Topic
+
+
+class ScheduleService:
+    """Also of topics where the extension was switched off: what waits there still comes."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, next_due: NextDue) -> None:
+        self._database = database
+        self._clock = clock
+        self._next_due = next_due
+
+    async def list_scheduled(self, topic_name: str, page: SchedulePage) -> tuple[Sequence[ScheduledMessage], str]:
+        """A page, the first due first, without data, and the token of the next page.  Raises NotFound."""
+        topic = await self._topic(topic_name)
+        async with self._database.hot() as hot:
+            found = await list_scheduled(hot, shard_ids=topic.shard_ids, page=page)
+        return cut_page(found, page.size, lambda message: (message.due_at, message.id_seq, message.shard_id))
+
+    async def get_scheduled(self, topic_name: str, message_id: str) -> ScheduledMessage:
+        """Raises InvalidArgument, NotFound, FailedPrecondition (it was published)."""
+        shard_id, id_seq = await self._located(topic_name, message_id)
+        async with self._database.hot() as hot:
+            found = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq)
+        if found is None:
+            raise await self._not_waiting(topic_name, message_id)
+        return found
+
+    async def move_scheduled(self, topic_name: str, message_id: str, due_at: datetime) -> ScheduledMessage:
+        """Let it come at another time; one that has passed is now.
+
+        Raises InvalidArgument (the time), NotFound, FailedPrecondition (it was published).
+        """
+        shard_id, id_seq = await self._located(topic_name, message_id)
+        check_due(due_at, self._clock.now(), "deliverTime", format_timestamp(due_at))
+        async with self._database.hot() as hot:
+            moved = await move_scheduled(hot, shard_id=shard_id, id_seq=id_seq, due_at=due_at)
+            found = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq) if moved else None
+        if found is None:
+            raise await self._not_waiting(topic_name, message_id)
+        self._next_due.tell(due_at)
+        return found
+
+    async def cancel_scheduled(self, topic_name: str, message_id: str, *, by: str = "") -> None:
+        """From the answer on it is certain that it is never delivered.  `by`: who cancels it.
+
+        Raises InvalidArgument, NotFound, FailedPrecondition (it was published).
+        """
+        shard_id, id_seq = await self._located(topic_name, message_id)
+        async with self._database.hot() as hot:
+            now = self._clock.now()
+            cancelled = await cancel_scheduled(hot, shard_id=shard_id, id_seq=id_seq, now=now, by=by)
+        if not cancelled:
+            raise await self._not_waiting(topic_name, message_id)
+
+    async def _topic(self, name: str) -> Topic:
+        async with self._database.transaction() as connection:
+            topic = await topics.find_topic(connection, name=name)
+        if topic is None:
+            raise topic_not_found(name)
+        return topic
+
+    async def _located(self, topic_name: str, message_id: str) -> tuple[int, int]:
+        shard_id, id_seq = parse_message_id(message_id)
+        topic = await self._topic(topic_name)
+        if shard_id not in topic.shard_ids or id_seq <= FIRST_ID_SEQ:
+            raise _unknown(topic_name, message_id)
+        return shard_id, id_seq
+
+    async def _not_waiting(self, topic_name: str, message_id: str) -> NotFound | FailedPrecondition:
+        """Why there is nothing to be done about a message.
+
+        The look-up is a statement of its own: whoever waited for the message's row sees what became of it.
+        """
+        shard_id, id_seq = parse_message_id(message_id)
+        async with self._database.hot() as hot:
+            seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
+        if seq is None:
+            return _unknown(topic_name, message_id)
+        return FailedPrecondition(
+            f"Message {message_id} was published: its time has come (messageId={message_id})."
+        )
+
+
+def _unknown(topic_name: str, message_id: str) -> NotFound:
+    return NotFound(f"No message {message_id} of {topic_name} waits for its time (messageId={message_id}).")

@@ -1,0 +1,1 @@
+"""Events: messages that tell operators what has begun or ended, on a topic of the project."""

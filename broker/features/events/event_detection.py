@@ -1,0 +1,113 @@
+"""Detects events, once for each cause (F4): compares conditions with those that events were published about.
+
+An event is published as a message in the manner of CloudEvents
+(https://github.com/google/knative-gcp/blob/main/docs/spec/pubsub-protocol-binding.md).
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from broker.core.context.event import TYPES, Event, Found, Kind, Subject
+from broker.model.message import NewMessage
+from broker.model.timestamps import format_timestamp
+
+LAGS: tuple[Kind, ...] = ("age", "backlog")  # what costs more to find than the others do
+STATES: tuple[Kind, ...] = tuple(kind for kind in TYPES if kind not in LAGS)
+QUIET = timedelta(hours=1)  # without another dead letter: the next one is a first one again
+_LASTING = {"deadLetters": QUIET}  # kinds that are found as they happen: over after so long without another
+
+
+def storage_subject(project: str, limit: Literal["disk", "tables"]) -> Subject:
+    """A storage limit of the installation, as a project is told of it."""
+    return Subject(project, "disk", f"{project}/storage/{limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A condition that began at `since`, was last found at `found_at`, and was of `amount` then.
+
+    `gone`: what it was of does not exist any more; its end is not told.
+    """
+
+    subject: Subject
+    since: datetime
+    found_at: datetime
+    amount: int
+    gone: bool = False
+
+
+class Look(NamedTuple):
+    """What follows from a look: what to tell, what holds now, and what holds no more."""
+
+    events: list[Event]
+    holds: list[Told]
+    over: list[Subject]
+
+
+def compare(told: Iterable[Told], found: Iterable[Found], *, now: datetime) -> Look:
+    """What is new since the last look."""
+    before = {condition.subject: condition for condition in told}
+    look = Look([], [], [])
+    for condition in found:
+        _go_on(look, before.pop(condition.subject, None), condition, now)
+    for left in before.values():
+        _not_found(look, left, now)
+    return look
+
+
+def _go_on(look: Look, told: Told | None, found: Found, now: datetime) -> None:
+    subject = found.subject
+    if told is None:
+        if found.begins:
+            since = found.since or now
+            look.holds.append(Told(subject, since, now, found.amount))
+            look.events.append(Event(subject, "begins", found.why, now, since, found.amount, found.fields))
+        return
+    amount = told.amount + found.amount if subject.kind in _LASTING else max(told.amount, found.amount)
+    look.holds.append(Told(subject, told.since, now, amount))
+    if "grows" in TYPES[subject.kind] and len(str(amount)) > len(str(told.amount)):
+        look.events.append(Event(subject, "grows", found.why, now, told.since, amount, found.fields))
+
+
+def _not_found(look: Look, told: Told, now: datetime) -> None:
+    kind = told.subject.kind
+    if now - told.found_at < _LASTING.get(kind, timedelta(0)) and not told.gone:
+        return
+    look.over.append(told.subject)
+    if "ends" in TYPES[kind] and not told.gone:
+        look.events.append(Event(told.subject, "ends", "", now, told.since, told.amount))
+
+
+def event_json(event: Event) -> dict[str, object]:
+    """Of its message's data, and what is kept until it is published."""
+    body: dict[str, object] = {
+        "type": event.type,
+        "project": event.subject.project,
+        "subject": event.subject.name,
+        "time": format_timestamp(event.occurred_at),
+        "since": format_timestamp(event.since),
+    }
+    if event.why:
+        body["reason"] = event.why
+    if event.subject.kind == "deadLetters":
+        body["count"] = event.amount
+    return body | dict(event.fields)
+
+
+def event_message(event_id: int, body: Mapping[str, object]) -> NewMessage:
+    """The message of an event.  One that comes twice, after a crash, has the same `ce-id`."""
+    return NewMessage(
+        data=json.dumps(body).encode(),
+        attributes={
+            "ce-specversion": "1.0",
+            "ce-id": str(event_id),
+            "ce-type": str(body["type"]),
+            "ce-source": str(body["project"]),
+            "ce-subject": str(body["subject"]),
+            "ce-time": str(body["time"]),
+            "Content-Type": "application/json",
+        },
+    )

@@ -1,0 +1,28 @@
+"""Which subscriptions lag by so much that somebody wants to be told (F4)."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from broker.core.context.event import Found, Subject
+from broker.core.lag.lag import Lag
+from broker.model.names import project_of
+
+_NEARLY = 0.8  # of a threshold: an alert that began does not end above it
+
+
+def lags_to_tell(lag: Lag, now: datetime) -> Iterator[Found]:
+    """What is to be told of a subscription that stands so."""
+    alerts, name = lag.subscription.extensions.alerts, lag.subscription.name
+    project = project_of(name)
+    age = timedelta(0) if lag.oldest is None else now - lag.oldest
+    if alerts.age is not None and age >= _NEARLY * alerts.age:
+        why = f"the oldest message is {_seconds(age)} old, {_seconds(alerts.age)} are the mark. {lag.verdict}"
+        yield Found(Subject(project, "age", name), why, begins=age >= alerts.age)
+    if alerts.backlog is not None and lag.undelivered >= _NEARLY * alerts.backlog:
+        about = "about " if lag.is_estimated else ""
+        why = f"{about}{lag.undelivered} messages are not acked, {alerts.backlog} are the mark. {lag.verdict}"
+        yield Found(Subject(project, "backlog", name), why, begins=lag.undelivered >= alerts.backlog)
+
+
+def _seconds(duration: timedelta) -> str:
+    return f"{round(duration.total_seconds())} s"

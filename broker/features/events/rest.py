@@ -1,0 +1,40 @@
+"""The settings of a project, an extension."""
+
+from typing import Any
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+
+
+async def get_settings(call: Call) -> bytes:
+    return encode_resource(settings_json(call.name, await call.services.events.get_event_topic(call.name)))
+
+
+async def update_settings(call: Call) -> bytes:
+    request = decode_update_settings(call.body)
+    if request.event_topic is not None:
+        await call.services.events.set_event_topic(call.name, request.event_topic)
+    return await get_settings(call)
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class UpdateSettingsRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    event_topic: str | None = None
+
+
+_update = msgspec.json.Decoder(UpdateSettingsRequest)
+
+
+def decode_update_settings(body: bytes) -> UpdateSettingsRequest:
+    """Raises InvalidArgument."""
+    return decode_request(_update, body)
+
+
+def settings_json(project: str, event_topic: str) -> dict[str, Any]:
+    """Without an event topic there is no such field."""
+    return {"name": f"{project}/settings"} | ({"eventTopic": event_topic} if event_topic else {})

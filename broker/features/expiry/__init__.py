@@ -1,0 +1,1 @@
+"""Messages that expire: a time to live that their publisher names."""

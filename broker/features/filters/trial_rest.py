@@ -1,0 +1,54 @@
+"""Testing a filter on retained messages, an extension."""
+
+from dataclasses import astuple
+from typing import Any
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.core.log.log_page import FilterTest, LogPage, parse_log_page
+from broker.core.log.matched_message import matched_message
+from broker.model.api_json import Int32
+from broker.model.page import page_token
+
+
+async def test_filter(call: Call) -> bytes:
+    text, page = decode_test_filter(call.body)
+    tested = await call.services.looking.filters.test_filter(call.name, text, page, hung_up=call.exchange.hung_up)
+    return encode_resource(filter_test_json(tested))
+
+
+async def test_filter_of_subscription(call: Call) -> bytes:
+    text, page = decode_test_filter(call.body)
+    tested = await call.services.looking.filters.test_filter_of_subscription(
+        call.name, text, page, hung_up=call.exchange.hung_up
+    )
+    return encode_resource(filter_test_json(tested))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class TestFilterRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    filter: str = ""
+    page_size: Int32 = 0
+    page_token: str = ""
+    include_data: bool = False
+
+
+_test_filter = msgspec.json.Decoder(TestFilterRequest)
+
+
+def decode_test_filter(body: bytes) -> tuple[str, LogPage]:
+    """The filter and the page that is wanted.  Raises InvalidArgument."""
+    request = decode_request(_test_filter, body)
+    return request.filter, parse_log_page(request.page_size, request.page_token, with_data=request.include_data)
+
+
+def filter_test_json(test: FilterTest) -> dict[str, Any]:
+    """A page of matches; the counts are those of the page, so that those of all pages add up."""
+    body: dict[str, Any] = {"matchedMessages": [matched_message(m) for m in test.matched]} if test.matched else {}
+    body |= {"matchedMessageCount": len(test.matched), "scannedMessageCount": test.scanned}
+    return body | ({} if test.rest is None else {"nextPageToken": page_token(*astuple(test.rest))})

@@ -1,0 +1,1 @@
+"""Service accounts, keys, roles and policies: the calls of Google's IAM."""

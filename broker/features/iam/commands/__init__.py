@@ -1,0 +1,1 @@
+"""`broker auth`: commands about accounts, keys, roles and policies."""

@@ -1,0 +1,49 @@
+"""Access policies: google.iam.v1.Policy and what it means, and the calls of google.iam.v1.IAMPolicy."""
+
+from typing import Any
+
+from broker.access.principals.policy import Binding, Policy, check_version, make_bindings
+from broker.api.generated import messages
+from broker.api.google.call import Answer, ResourceCall
+from broker.model.errors import InvalidArgument
+
+
+def bindings_from(message: Any) -> tuple[Binding, ...]:
+    """The bindings that a call wants.  Raises InvalidArgument."""
+    check_version(message.version)
+    if message.audit_configs:
+        raise InvalidArgument("The field auditConfigs is not supported: what is logged is said by a setting.")
+    for binding in message.bindings:
+        if binding.HasField("condition"):
+            raise InvalidArgument(
+                f"The field bindings.condition is not supported: conditions are not evaluated "
+                f"(bindings.role={binding.role[:200]}, condition.title={binding.condition.title[:100]}). "
+                f"Bind the role on the resource that it is meant for."
+            )
+    return make_bindings((binding.role, list(binding.members)) for binding in message.bindings)
+
+
+def policy_message(policy: Policy) -> Any:
+    message = messages.IamPolicy(version=policy.version, etag=policy.etag)
+    for binding in policy.bindings:
+        message.bindings.add(role=binding.role, members=sorted(binding.members))
+    return message
+
+
+async def get_iam_policy(call: ResourceCall, request: Any) -> Answer:
+    check_version(request.options.requested_policy_version)
+    return Answer(policy_message(await call.services.policies.get_policy(request.resource)))
+
+
+async def set_iam_policy(call: ResourceCall, request: Any) -> Answer:
+    # Of the fields that an update mask can name, bindings and etag, a policy consists: all are replaced.
+    bindings = bindings_from(request.policy)
+    return Answer(
+        policy_message(await call.services.policies.set_policy(request.resource, bindings, request.policy.etag))
+    )
+
+
+async def test_iam_permissions(call: ResourceCall, request: Any) -> Answer:
+    service = call.services.policies
+    permissions = await service.test_permissions(call.caller, request.resource, list(request.permissions))
+    return Answer(messages.TestIamPermissionsResponse(permissions=permissions))

@@ -1,0 +1,1 @@
+"""Exports retained messages, imports messages, copies a topic to another."""

@@ -1,0 +1,57 @@
+"""Copying the retained messages of a topic to another topic, an extension."""
+
+from typing import Any
+
+import msgspec
+
+from broker.api import permissions
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.codec.scalars import parse_timestamp
+from broker.core.log.copying import CopyOptions
+from broker.features.operations.operation import Operation
+from broker.features.operations.rest import operation_json, validated
+
+
+async def copy_topic(call: Call) -> bytes:
+    options = decode_copy(call.body)
+    if call.gate is not None and options.target:
+        await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
+    operation = await call.services.acting.copies.copy(call.name, options, started_by=call.caller.member)
+    return encode_resource(copy_json(operation, validate_only=options.validate_only))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class CopyTopicRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    target_topic: str = ""
+    filter: str = ""
+    start_time: str = ""
+    end_time: str = ""
+    max_messages_per_second: float | None = None
+    validate_only: bool = False
+    topic: object = None  # in the path
+
+
+_decoder = msgspec.json.Decoder(CopyTopicRequest)
+
+
+def decode_copy(body: bytes) -> CopyOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_decoder, body)
+    return CopyOptions(
+        target=request.target_topic,
+        filter=request.filter,
+        start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
+        end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
+        max_rate=request.max_messages_per_second,
+        validate_only=request.validate_only,
+    )
+
+
+def copy_json(operation: Operation, *, validate_only: bool) -> dict[str, Any]:
+    """The operation; one that would only be started has no name, and is done."""
+    body = operation_json(operation)
+    return validated(body) if validate_only else body

@@ -1,0 +1,1 @@
+"""Read-only views of topics and subscriptions: messages, consumers, lag, publishers, tails."""

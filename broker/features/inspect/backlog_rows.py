@@ -1,0 +1,278 @@
+"""The messages that a subscription has, in their states (F3).
+
+Rows of what was handed out come first, with what waits for their ordering keys, then the log from the cursor on;
+shard after shard.  What changes meanwhile may come twice, or not at all: nothing is locked.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from broker.core.backlog.delivery_rows import delivery_row
+from broker.core.backlog.delivery_state import TAKEN, DeliveryRow, DeliveryState
+from broker.core.log.message_ids import id_seqs_at
+from broker.db.driver import statements
+from broker.db.driver.hot_connection import HotConnection
+from broker.features.inspect.backlog_page import (
+    MAX_SCANNED,
+    BacklogList,
+    BacklogMessage,
+    BacklogPage,
+    BacklogPosition,
+)
+from broker.model.delivery import MAX_RESPONSE_BYTES
+from broker.model.sequences import to_multirange
+
+_LIST_ATTEMPTS = statements.hot("list_attempts")
+_LIST_HELD = statements.hot("list_held")
+_LIST_WAITING = statements.hot("list_waiting")
+_READ_DUE_MESSAGES = statements.hot("read_due_messages")
+
+_ROWS = 100  # that are read at a time
+_CHUNK = 200  # messages that are read with their data at a time
+_EVER = datetime.min.replace(tzinfo=UTC)
+_WITH_TIME = frozenset({DeliveryState.OUTSTANDING, DeliveryState.RETRYING})
+_IN_LOG = frozenset({DeliveryState.WAITING, DeliveryState.BLOCKED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Of which subscription, and what: `filter_path` and `body_path` of the list's own filter (None: all), and
+    those of the log with the subscription's (None: all).
+    """
+
+    subscription_id: int
+    shard_ids: Sequence[int]
+    ordered: bool
+    retained_since: datetime
+    filter_path: str | None
+    body_path: str | None = None
+    log_path: str | None
+    log_body_path: str | None = None
+    page: BacklogPage
+    now: datetime
+
+
+async def list_messages(connection: HotConnection, asked: Asked) -> BacklogList:
+    """A page; it ends when it is full, when MAX_SCANNED messages were looked at, or when there are no more."""
+    walk = _Walk(connection, asked)
+    start = asked.page.start
+    shards = sorted(id_ for id_ in asked.shard_ids if start is None or id_ >= start.shard_id)
+    for shard_id in shards:
+        position = start if start is not None and start.shard_id == shard_id else BacklogPosition(shard_id)
+        rest = position if position.in_log else await walk.rows(position)
+        if rest is None:
+            rest = BacklogPosition(shard_id, in_log=True)
+        if rest.in_log and asked.page.states & _IN_LOG:
+            rest = await walk.log(rest)
+        elif rest.in_log:
+            rest = None
+        if rest is not None:
+            return BacklogList(await walk.named(), walk.scanned, rest)
+    return BacklogList(await walk.named(), walk.scanned, None)
+
+
+def with_ids(found: Sequence[BacklogMessage], names: Mapping[tuple[int, int], int]) -> list[BacklogMessage]:
+    """Those that hold others told by what their ids are made of, instead of by their sequences."""
+    return [
+        each if each.held_by is None else replace(each, held_by=names[each.shard_id, each.held_by])
+        for each in found
+    ]
+
+
+@dataclass(slots=True)
+class _Walk:
+    connection: HotConnection
+    asked: Asked
+    found: list[BacklogMessage] = field(default_factory=list)
+    scanned: int = 0
+    room: int = MAX_RESPONSE_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.found) >= self.asked.page.size or self.scanned >= MAX_SCANNED or self.room <= 0
+
+    async def named(self) -> list[BacklogMessage]:
+        """What was found, as it is told."""
+        held = {(each.shard_id, each.held_by) for each in self.found if each.held_by is not None}
+        return with_ids(self.found, await id_seqs_at(self.connection, held))
+
+    async def rows(self, position: BacklogPosition) -> BacklogPosition | None:
+        """What was handed out, from there on; where to go on in this shard, None: there is no more."""
+        while True:
+            where = {"shard_id": position.shard_id, "subscription_id": self.asked.subscription_id}
+            limits = {"attempt_id": position.attempt_id, "part": position.part, "max_rows": _ROWS}
+            [rows] = await self.connection.run((_LIST_ATTEMPTS, where | limits))
+            for row in rows:
+                if (row.attempt_id, row.part) != (position.attempt_id, position.part):
+                    position = BacklogPosition(position.shard_id, False, row.attempt_id, row.part)
+                rest = await self._row(row, position)
+                if rest is not None:
+                    return rest
+            if len(rows) < _ROWS:
+                return None
+            position = replace(position, part=position.part + 1, seq=-1)
+
+    async def _row(self, row: Any, position: BacklogPosition) -> BacklogPosition | None:
+        """One row's messages behind the position; where to go on, if not with the next row."""
+        if self.is_full:
+            return position
+        standing = [m for m in messages_of_row(row, position.shard_id, self.asked.now) if m.seq > position.seq]
+        wanted = [m for m in standing if m.state in self.asked.page.states]
+        if position.seq < 0:
+            self.scanned += max(len(standing) - len(wanted), 1)
+        while not self.is_full:
+            chunk = [message for message in wanted if message.seq > position.seq][:_CHUNK]
+            held = await self._held(row, position)
+            # What waits may be older than what is in the row, if it came back: both in one order.
+            ends = [some[-1].seq for some in (chunk, held) if len(some) == _CHUNK]
+            passed = {message.seq for message in held}
+            both = sorted((*chunk, *held), key=attrgetter("seq"))
+            both = [message for message in both if not ends or message.seq <= min(ends)]
+            for are_passed, some in groupby(both, key=lambda message: message.seq in passed):
+                run = list(some)
+                position = await self._take(run, row, position, are_passed=are_passed)
+                if position.seq < run[-1].seq:
+                    return position
+            if not (ends or self.is_full):
+                return None
+        return position
+
+    async def _held(self, row: Any, position: BacklogPosition) -> list[BacklogMessage]:
+        """The next messages that wait in the log for a row's key."""
+        if not row.waits or DeliveryState.BLOCKED not in self.asked.page.states:
+            return []
+        asked = {
+            "shard_id": position.shard_id,
+            "subscription_id": self.asked.subscription_id,
+            "attempt_id": row.attempt_id,
+            "part": row.part,
+            "publish_time": max(position.publish_time, row.first_publish_time),
+            "seq": position.seq,
+            "retained_since": self._since(row),
+            "max_messages": min(_CHUNK, MAX_SCANNED - self.scanned),
+        }
+        [rows] = await self.connection.run((_LIST_HELD, asked))
+        holder = delivery_row(row).blocker
+        state = DeliveryState.WAITING if holder is None else DeliveryState.BLOCKED
+        return [
+            BacklogMessage(shard_id=position.shard_id, seq=seq, publish_time=time, state=state, held_by=holder)
+            for seq, time in rows
+        ]
+
+    def _is_past(self, publish_time: datetime, expires_at: datetime | None) -> bool:
+        is_expired = expires_at is not None and expires_at <= self.asked.now
+        return is_expired or publish_time < self.asked.retained_since
+
+    def _since(self, row: Any) -> datetime:
+        """From when on a row's messages are delivered: what came back from a dead-letter topic, however old."""
+        return _EVER if row.redriven else self.asked.retained_since
+
+    async def _take(
+        self, wanted: Sequence[BacklogMessage], row: Any, position: BacklogPosition, *, are_passed: bool = False
+    ) -> BacklogPosition:
+        """Read these and take those that match, as far as there is room; the position behind the last.
+
+        `are_passed`: they wait in the log for their key, where the subscription's filter has not been asked.
+        """
+        asked = {
+            "shard_id": position.shard_id,
+            "first_publish_times": [row.first_publish_time],
+            "last_publish_times": [max([row.last_publish_time, *(m.publish_time for m in wanted)])],
+            "seqs": [to_multirange([m.seq for m in wanted])],
+            "retained_since": _EVER,
+            "filter_path": self.asked.log_path if are_passed else self.asked.filter_path,
+            "body_path": self.asked.log_body_path if are_passed else self.asked.body_path,
+            "max_bytes": MAX_RESPONSE_BYTES,
+        }
+        [rows] = await self.connection.run((_READ_DUE_MESSAGES, asked))
+        bodies = {seq: rest for seq, *rest in rows}
+        for message in wanted:
+            body = bodies.get(message.seq)
+            if self.is_full or (body is not None and body[3] is None):
+                return position
+            self.scanned += 1
+            time = message.publish_time if body is None else body[0]
+            position = replace(position, seq=message.seq, publish_time=max(position.publish_time, time))
+            if body is not None:
+                publish_time, key, attributes, data, id_seq, expires_at = body
+                known = {"ordering_key": key, "attributes": attributes, "data": data, "id_seq": id_seq}
+                if message.state in TAKEN or row.redriven or not self._is_past(publish_time, expires_at):
+                    self._match(replace(message, publish_time=publish_time, **known))
+        return position
+
+    async def log(self, position: BacklogPosition) -> BacklogPosition | None:
+        """What was never handed out, from there on; where to go on in this shard, None: there is no more."""
+        while not self.is_full:
+            chunk = min(_CHUNK, MAX_SCANNED - self.scanned)
+            asked = {
+                "shard_id": position.shard_id,
+                "subscription_id": self.asked.subscription_id,
+                "publish_time": position.publish_time,
+                "seq": position.seq,
+                "retained_since": self.asked.retained_since,
+                "filter_path": self.asked.log_path,
+                "body_path": self.asked.log_body_path,
+                "ordered": self.asked.ordered,
+                "now": self.asked.now,
+                "max_scanned": chunk,
+                "max_bytes": MAX_RESPONSE_BYTES,
+            }
+            [rows] = await self.connection.run((_LIST_WAITING, asked))
+            before = self.scanned
+            for row in rows:
+                if self.is_full or (row.matches and row.data is None):
+                    break
+                self.scanned = before + row.scanned
+                position = replace(position, seq=row.seq, publish_time=row.publish_time)
+                if row.matches:
+                    self._match(_waiting(row, position.shard_id))
+            else:
+                if not rows or rows[-1].scanned < chunk:
+                    return None
+        return position
+
+    def _match(self, message: BacklogMessage) -> None:
+        if message.state in self.asked.page.states and self.asked.page.contains.encode() in message.data:
+            self.found.append(message)
+            self.room -= len(message.data) + len(message.attributes)
+
+
+def messages_of_row(row: Any, shard_id: int, now: datetime) -> Iterator[BacklogMessage]:
+    """Yields the messages of a row that are not settled, in order."""
+    parsed = delivery_row(row)
+    for ordinal in parsed.unsettled:
+        yield backlog_message(row, parsed, ordinal, shard_id, now)
+
+
+def backlog_message(row: Any, parsed: DeliveryRow, ordinal: int, shard_id: int, now: datetime) -> BacklogMessage:
+    """Returns a message of a row, which is not settled."""
+    state = parsed.state(ordinal, now)
+    is_blocked = state is DeliveryState.BLOCKED
+    return BacklogMessage(
+        shard_id=shard_id,
+        seq=parsed.seqs[ordinal],
+        ordering_key=parsed.ordering_key,
+        state=state,
+        attempt_number=parsed.attempts(ordinal),
+        delivered_at=None if is_blocked else row.delivered_at,
+        at=parsed.due_at if state in _WITH_TIME else None,
+        held_by=parsed.blocker if is_blocked else None,
+    )
+
+
+def _waiting(row: Any, shard_id: int) -> BacklogMessage:
+    return BacklogMessage(
+        shard_id=shard_id,
+        seq=row.seq,
+        publish_time=row.publish_time,
+        ordering_key=row.ordering_key,
+        attributes=row.attributes,
+        data=row.data,
+        id_seq=row.id_seq,
+        state=DeliveryState.WAITING if row.held_by is None else DeliveryState.BLOCKED,
+        held_by=row.held_by,
+    )

@@ -1,0 +1,63 @@
+"""The messages that a subscription has, in their states (F3); an extension."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import astuple
+from functools import partial
+
+from broker.core.filtering.changes import compiled
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.resources.subscription_service import existing_subscription
+from broker.db.driver.database import Database
+from broker.db.driver.replica_reads import Looks
+from broker.fairness.resource_turns import ResourceTurns
+from broker.features.inspect.backlog_page import BacklogList, BacklogPage
+from broker.features.inspect.backlog_rows import Asked, list_messages
+from broker.model.errors import FailedPrecondition
+from broker.model.names import leaf, project_of
+from broker.model.page import invalid_page_token, page_token
+
+HungUp = Callable[[], Awaitable[None]]
+
+
+class BacklogMessageService:
+    """Reading only: nothing is changed, locked or delivered."""
+
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
+        """`turns` are those of calls that look."""
+        self._database = database
+        self._looks = looks
+        self._clock = clock
+        self._turns = turns
+
+    async def list_messages(
+        self, subscription_name: str, page: BacklogPage, *, hung_up: HungUp | None = None
+    ) -> BacklogList:
+        """A page of what is not acked: what was handed out, then what waits, shard after shard.
+
+        One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
+        filter; a page token of another subscription), NotFound, FailedPrecondition (detached), Unavailable (too
+        many such calls).
+        """
+        own = compiled(page.filter)
+        async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
+            async with self._database.transaction() as connection:
+                subscription = await existing_subscription(connection, subscription_name)
+            if subscription.detached:
+                raise FailedPrecondition(f"Subscription is detached (resource={leaf(subscription_name)}).")
+            if page.start is not None and page.start.shard_id not in subscription.shard_ids:
+                raise invalid_page_token(page_token(*astuple(page.start)))
+            now = self._clock.now()
+            of_log = compiled(page.filter, subscription)
+            asked = Asked(
+                subscription_id=subscription.subscription_id,
+                shard_ids=subscription.shard_ids,
+                ordered=subscription.enable_message_ordering,
+                retained_since=now - subscription.retention,
+                filter_path=own.filter_path,
+                body_path=own.body_path,
+                log_path=of_log.filter_path,
+                log_body_path=of_log.body_path,
+                page=page,
+                now=now,
+            )
+            return await self._looks.read(partial(list_messages, asked=asked))

@@ -1,0 +1,1 @@
+"""Reports the delivery of a message to each subscription of its topic."""

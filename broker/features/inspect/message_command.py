@@ -1,0 +1,122 @@
+"""`broker message`."""
+
+import base64
+
+import click
+
+from broker.client.api import Json
+from broker.client.calling import Session, calling
+from broker.client.command_line import Group
+from broker.client.confirming import YES, confirm, counted
+from broker.client.delays import AT, DELAY, attributes_of, check_delayed
+from broker.client.messages import message_fields
+from broker.client.output import Shown
+from broker.client.words import as_typed, leaf, pairs, short_time
+
+_LATE = {"outstanding": "out just now", "returned": "came back", "settled": "done with"}
+
+
+@calling("show", "broker message show $ID", "broker message show $ID --sub billing")
+@click.argument("message_id", metavar="ID")
+@click.option("--topic", metavar="TOPIC", help="Where it is; without, it is looked for in the project.")
+@click.option("--sub", "subscription", metavar="SUB", help="What happened to it there, by its journal.")
+def show(session: Session, *, message_id: str, topic: str | None, subscription: str | None) -> Shown:
+    """Show a message, and what became of it for each subscription of its topic; needs this broker."""
+    if subscription:
+        return _timeline(session.api.call("GET", f"{session.subscription(subscription)}/messages/{message_id}"))
+    where = session.topic(topic) if topic else session.project
+    found = session.api.call("GET", f"{where}/messages/{message_id}")
+    reports = {leaf(one["subscription"]): _report(one) for one in found["subscriptions"]}
+    fields = {"topic": found["topic"], **message_fields(found["message"])}
+    if "deliverTime" in found:
+        fields["comes"] = found["deliverTime"]
+    return Shown(data=found, fields=fields | {f"for {name}": report for name, report in reports.items()})
+
+
+@calling("retract", "broker message retract reminders $WAITING --yes")
+@click.argument("topic")
+@click.argument("message_ids", metavar="ID...", nargs=-1, required=True)
+@YES
+def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: bool) -> Shown:
+    """Withdraw messages of a topic: nobody is handed them any more; needs this broker."""
+    name = session.topic(topic)
+    confirm(f"Retract {counted(len(message_ids), 'message')} of {leaf(name)}, for good?", yes=yes)
+    done = session.api.call("POST", f"{name}:retract", {"messageIds": list(message_ids)})
+    told = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
+    return Shown(data=done, line=f"Of {leaf(name)}: {told}.{_standings(done)}")
+
+
+@calling("replace", "broker message replace reminders $WAITING 'Write to them.' --delay 1h")
+@click.argument("topic")
+@click.argument("message_id", metavar="ID")
+@click.argument("text")
+@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Of the new one; repeatable.")
+@click.option("--ordering-key", metavar="KEY", help="Of the new one.")
+@DELAY
+@AT
+def replace(
+    session: Session,
+    *,
+    topic: str,
+    message_id: str,
+    text: str,
+    attributes: tuple[str, ...],
+    ordering_key: str | None,
+    **when: str | None,
+) -> Shown:
+    """Withdraw a message and publish TEXT in its place, in one step; needs this broker."""
+    name = session.topic(topic)
+    message: Json = {"data": base64.b64encode(as_typed(text)).decode()}
+    later = attributes_of(**when)
+    if later:
+        check_delayed(session, name)
+    given = pairs(attributes, "--attribute") | later
+    message |= {"attributes": given} if given else {}
+    message |= {"orderingKey": ordering_key} if ordering_key else {}
+    done = session.api.call("POST", f"{name}:replace", {"messageId": message_id, "message": message})
+    told = f"{done['outcome']}; {done['replacementId']} stands in its place.{_standings(done)}"
+    return Shown(data=done, line=told)
+
+
+def _report(one: Json) -> str:
+    cause = f" ({one['deliveryState']})" if "deliveryState" in one else ""
+    return f"{one['state']}{cause}: {one['verdict']}"
+
+
+def _standings(done: Json) -> str:
+    """Where they were not in time."""
+    late = [
+        f"{leaf(one['subscription'])} had {len(one[standing])} ({said})"
+        for one in done.get("subscriptions", ())
+        for standing, said in _LATE.items()
+        if standing in one
+    ]
+    return f" Not in time: {', '.join(late)}." if late else ""
+
+
+def _timeline(found: Json) -> Shown:
+    events = found.get("timeline", [])
+    rows = [
+        [
+            short_time(one["time"]),
+            one["event"],
+            str(one.get("deliveryAttempt", "")),
+            _who(one),
+            one.get("answer", ""),
+        ]
+        for one in events
+    ]
+    columns = ("time", "event", "attempt", "by", "answer")
+    nothing = found.get("verdict", "Nothing is written down of it; `extensions.journal` has that done.")
+    return Shown(data=found, columns=columns, rows=rows, whole=columns[:3], nothing=nothing)
+
+
+def _who(event: Json) -> str:
+    return " ".join(event[name] for name in ("principal", "client") if name in event)
+
+
+COMMANDS = Group(
+    "message",
+    help="One message, and what became of it.",
+    commands=[show, retract, replace],
+)

@@ -1,0 +1,23 @@
+"""What publishes on a topic without a caller (E2)."""
+
+from broker.db.driver import statements
+from broker.db.driver.database import ResourceConnection
+from broker.features.inspect.topic_publisher import PublisherState, TopicPublisher
+from broker.model.page import Page
+
+_LIST_TOPIC_PUBLISHERS = statements.load("list_topic_publishers")
+
+
+async def list_topic_publishers(connection: ResourceConnection, *, topic: str, page: Page) -> list[TopicPublisher]:
+    """A page by name, and one more if there is one; whether they may publish is not looked at."""
+    asked = {"topic": topic, "after": page.after, "size": page.size + 1}
+    rows = await connection.exec_driver_sql(_LIST_TOPIC_PUBLISHERS, asked)
+    return [
+        TopicPublisher(
+            name=row.name,
+            kind=row.kind,
+            created_by=row.created_by,
+            state=PublisherState.PAUSED if row.is_paused else PublisherState.ACTIVE,
+        )
+        for row in rows
+    ]

@@ -1,0 +1,121 @@
+"""Pages of the messages that a topic retains, from all of its shards in one order (F3)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from broker.core.log.log_page import LogPosition, MatchedMessage, parse_log_page
+from broker.model.errors import InvalidArgument
+from broker.model.refusals import refuse_nul
+
+Order = Literal["newest", "oldest"]
+ORDERS: tuple[Order, ...] = ("newest", "oldest")
+
+_STEP = timedelta(microseconds=1)  # the finest that publish times have
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """At most `size` messages that a filter matches, of an ordering key (None: of any), published from `since` on
+    and before `until` (None: no bound), behind a position (None: from the first on).
+    """
+
+    size: int
+    order: Order = "newest"
+    filter: str = ""
+    ordering_key: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    start: LogPosition | None = None
+
+    def rank(self, message: "MatchedMessage | LogPosition") -> tuple[datetime, int, int]:
+        """Which of two comes first: by time, then by shard, then by place; `newest` has it the other way round."""
+        return message.publish_time, message.shard_id, message.seq
+
+    def begin(self, shard_id: int, *, retained_since: datetime) -> LogPosition:
+        """Behind which place a shard is to be read on."""
+        start = self.start
+        if self.order == "newest":
+            if start is None:
+                return LogPosition(shard_id) if self.until is None else LogPosition(shard_id, _earlier(self.until))
+            if shard_id == start.shard_id:
+                return start
+            return LogPosition(
+                shard_id, start.publish_time if shard_id < start.shard_id else _earlier(start.publish_time)
+            )
+        if start is None:
+            return LogPosition(shard_id, max(retained_since, self.since or retained_since), -1)
+        if shard_id == start.shard_id:
+            return start
+        return LogPosition(
+            shard_id, start.publish_time if shard_id > start.shard_id else _later(start.publish_time), -1
+        )
+
+
+def _earlier(moment: datetime) -> datetime:
+    """By a step, where time has one more."""
+    return moment - _STEP if moment > _FIRST else moment
+
+
+def _later(moment: datetime) -> datetime:
+    return moment + _STEP if moment < _LAST else moment
+
+
+@dataclass(frozen=True, slots=True)
+class ShardScan:
+    """What was found of a shard; `rest`: what it was read to, None if there is no more."""
+
+    found: Sequence[MatchedMessage]
+    scanned: int
+    rest: LogPosition | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMessages:
+    """A page, among so many messages (`scanned`); `rest`: where to go on, if anywhere."""
+
+    found: Sequence[MatchedMessage]
+    scanned: int
+    rest: LogPosition | None
+
+
+def merged(page: TopicPage, scans: Iterable[ShardScan]) -> TopicMessages:
+    """Of all shards, as far as each was read: what a shard has behind that may come before what another has."""
+    scans = list(scans)
+    newest = page.order == "newest"
+    ends = sorted((scan.rest for scan in scans if scan.rest is not None), key=page.rank, reverse=newest)
+    found = sorted((each for scan in scans for each in scan.found), key=page.rank, reverse=newest)
+    if ends:
+        end = page.rank(ends[0])
+        found = [each for each in found if (page.rank(each) >= end if newest else page.rank(each) <= end)]
+    rest = ends[0] if ends else None
+    if len(found) > page.size:
+        found = found[: page.size]
+        last = found[-1]
+        rest = LogPosition(last.shard_id, last.publish_time, last.seq)
+    return TopicMessages(found, sum(scan.scanned for scan in scans), rest)
+
+
+def parse_topic_page(
+    size: int,
+    token: str,
+    *,
+    order: str,
+    filter_text: str,
+    ordering_key: str | None,
+    since: datetime | None,
+    until: datetime | None,
+) -> TopicPage:
+    """Raises InvalidArgument for another order, a negative size, a token that is not of a LogPosition, an empty
+    span of time, or a key that no message can have.
+    """
+    page = parse_log_page(size, token)
+    if order not in ("", *ORDERS):
+        raise InvalidArgument(f"order must be one of {', '.join(ORDERS)} (order={order[:100]}).")
+    refuse_nul(ordering_key or "", "orderingKey")
+    if since is not None and until is not None and since >= until:
+        raise InvalidArgument(f"startTime must be before endTime (startTime={since}, endTime={until}).")
+    chosen: Order = "oldest" if order == "oldest" else "newest"
+    return TopicPage(page.size, chosen, filter_text, ordering_key, since, until, page.before)

@@ -1,0 +1,48 @@
+"""The retained messages of a topic, an extension."""
+
+from collections.abc import Mapping
+from dataclasses import astuple
+from typing import Any
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.lists import decode_page_parameters
+from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.codec.scalars import parse_timestamp
+from broker.core.log.matched_message import matched_message
+from broker.features.inspect.topic_page import TopicMessages, TopicPage, parse_topic_page
+from broker.model.page import page_token
+
+
+async def list_messages(call: Call) -> bytes:
+    page = decode_topic_page(call.query)
+    found = await call.services.looking.topic_messages.list_messages(call.name, page, hung_up=call.exchange.hung_up)
+    return encode_resource(topic_messages_json(found))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+_NAMES = {"startTime": "start_time", "endTime": "end_time", "orderingKey": "ordering_key"}  # either spelling
+
+
+def decode_topic_page(query: Mapping[str, str]) -> TopicPage:
+    """Raises InvalidArgument."""
+    given = {name: query.get(name, query.get(other, "")) for name, other in _NAMES.items()}
+    times = {name: parse_timestamp(given[name], name) for name in ("startTime", "endTime") if given[name]}
+    return parse_topic_page(
+        *decode_page_parameters(query),
+        order=query.get("order", ""),
+        filter_text=query.get("filter", ""),
+        ordering_key=given["orderingKey"] or None,
+        since=times.get("startTime"),
+        until=times.get("endTime"),
+    )
+
+
+def topic_messages_json(page: TopicMessages) -> dict[str, Any]:
+    """A page; the counts of all pages add up."""
+    body: dict[str, Any] = {
+        "messages": [matched_message(m) for m in page.found],
+        "scannedMessageCount": page.scanned,
+    }
+    return body | ({} if page.rest is None else {"nextPageToken": page_token(*astuple(page.rest))})

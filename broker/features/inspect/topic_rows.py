@@ -1,0 +1,70 @@
+"""The messages that a topic retains (F3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.core.filtering.comparing import most_compared
+from broker.core.log.log_page import LogPosition, MatchedMessage
+from broker.db.driver import statements
+from broker.db.driver.hot_connection import Bound, HotConnection
+from broker.features.inspect.topic_page import ShardScan, TopicMessages, TopicPage, merged
+from broker.model.delivery import MAX_RESPONSE_BYTES
+
+_SCAN_NEWEST = statements.hot("scan_newest")
+_SCAN_OLDEST = statements.hot("scan_oldest")
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+
+MAX_SCANNED = 10_000  # messages that one call looks at, in all shards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`filter_path`: None matches everything.  Nothing from before `retained_since` is shown."""
+
+    shard_ids: Sequence[int]
+    filter_path: str | None
+    body_path: str | None = None
+    retained_since: datetime
+    page: TopicPage
+
+
+async def list_topic_messages(connection: HotConnection, asked: Asked) -> TopicMessages:
+    """A page, of all shards together: each is read as far as its part of MAX_SCANNED goes, in one round trip."""
+    begins = [asked.page.begin(shard_id, retained_since=asked.retained_since) for shard_id in asked.shard_ids]
+    part = max(most_compared(MAX_SCANNED, asked.body_path) // len(begins), 1)
+    answers = await connection.run(*[_scan(asked, begin, part, len(begins)) for begin in begins])
+    scans = [_read(begin, rows, part) for begin, rows in zip(begins, answers, strict=True)]
+    return merged(asked.page, scans)
+
+
+def _scan(asked: Asked, begin: LogPosition, part: int, shards: int) -> Bound:
+    page = asked.page
+    common: dict[str, Any] = {
+        "shard_id": begin.shard_id,
+        "filter_path": asked.filter_path,
+        "body_path": asked.body_path,
+        "ordering_key": page.ordering_key or "",
+        "max_scanned": part,
+        "max_matched": page.size,
+        "max_bytes": MAX_RESPONSE_BYTES // shards,
+    }
+    if page.order == "oldest":
+        after = {"after_publish_time": begin.publish_time, "after_seq": begin.seq}
+        return _SCAN_OLDEST, common | after | {"until": page.until or _END_OF_TIME}
+    return _SCAN_NEWEST, common | {
+        "before_publish_time": begin.publish_time,
+        "before_seq": begin.seq,
+        "retained_since": max(asked.retained_since, page.since or asked.retained_since),
+        "with_data": True,
+    }
+
+
+def _read(begin: LogPosition, rows: Sequence[Sequence[Any]], part: int) -> ShardScan:
+    found = [MatchedMessage(begin.shard_id, *columns) for *columns, matches, _, _ in rows if matches]
+    if not rows:
+        return ShardScan(found, 0, None)
+    seq, publish_time, *_, scanned, is_last = rows[-1]
+    more = not is_last or scanned == part
+    return ShardScan(found, scanned, LogPosition(begin.shard_id, publish_time, seq) if more else None)

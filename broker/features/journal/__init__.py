@@ -1,0 +1,1 @@
+"""Follows the journal of a subscription as it is written."""

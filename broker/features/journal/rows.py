@@ -1,0 +1,68 @@
+"""What is written into the journal of a subscription, as it comes (F3).
+
+Its numbers are given out in the order in which rows are written, and not in that in which transactions end: of what
+is read, all before it must have ended (features/journal/journal_tail.py).
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from broker.db.driver import statements
+from broker.db.driver.hot_connection import HotConnection
+from broker.features.journal.journal_tail import Ends, Written
+from broker.model.errors import Unavailable
+from broker.model.journal import Author, Entry, Event
+from broker.model.sequences import bounds_of
+
+_READ_JOURNAL_END = statements.hot("read_journal_end")
+_READ_TRANSACTIONS = statements.hot("read_transactions")
+_READ_TRANSACTIONS_ON_NODES = statements.hot("read_transactions_on_nodes")
+_LIST_WRITTEN = statements.hot("list_written")
+_FIND_WRITTEN_SINCE = statements.hot("find_written_since")
+
+MAX_ROWS = 200  # that a look reads: of 128 ranges each at the most
+_MAX_MIXED = 10_000
+
+
+async def read_ends(connection: HotConnection) -> Ends:
+    """How far the journal is written, and by whom it may be written still.  Raises Unavailable."""
+    read = _READ_TRANSACTIONS_ON_NODES if connection.is_distributed else _READ_TRANSACTIONS
+    [end], transactions = await connection.run((_READ_JOURNAL_END, {}), (read, {}))
+    if any(of_node.oldest is None for of_node in transactions):
+        raise Unavailable("A node of the database went away; try again.")
+    return Ends(
+        end.number,
+        {of_node.node: of_node.oldest for of_node in transactions},
+        {of_node.node: of_node.next for of_node in transactions},
+    )
+
+
+async def find_written_since(connection: HotConnection, *, subscription_id: int, since: datetime) -> int | None:
+    """The number before what was written since then; None: nothing was."""
+    asked = {"subscription_id": subscription_id, "since": since, "max_mixed": _MAX_MIXED}
+    [rows] = await connection.run((_FIND_WRITTEN_SINCE, asked))
+    number: int | None = rows[0].number
+    return number
+
+
+async def list_written(
+    connection: HotConnection, *, subscription_id: int, after: int, until: int, since: datetime
+) -> Sequence[Written]:
+    """What was written with these numbers, and not before `since`: the first MAX_ROWS."""
+    asked = {
+        "subscription_id": subscription_id,
+        "after": after,
+        "until": until,
+        "since": since,
+        "limit": MAX_ROWS,
+    }
+    [rows] = await connection.run((_LIST_WRITTEN, asked))
+    return [
+        Written(
+            row.number,
+            row.shard_id,
+            bounds_of(row.seqs),
+            Entry(row.time, Event(row.event), row.attempt, Author(row.principal, row.client), row.answer),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,1 @@
+"""Backlog gauges for Prometheus: what topics and subscriptions have waiting, read for a scrape."""

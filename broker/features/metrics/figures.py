@@ -1,0 +1,109 @@
+"""What waits, as the database knows it: read for a scrape, and kept for a few seconds for all that ask (F1)."""
+
+import asyncio
+from functools import partial
+from itertools import islice
+from time import monotonic
+
+from broker.core.catalog import push_state_rows as push_states
+from broker.core.catalog import subscription_rows as subscriptions
+from broker.core.lag.lag import Lag
+from broker.core.lag.lags import AT_A_TIME, read_lags
+from broker.core.process.database_clock import DatabaseClock
+from broker.db.driver.database import Database
+from broker.db.driver.replica_reads import Looks
+from broker.features.metrics.rows import (
+    count_beyond,
+    count_operations,
+    count_scheduled,
+    count_staged,
+    list_frozen,
+    read_retained,
+)
+from broker.model.errors import BrokerError
+from broker.model.push_state import PushState
+from broker.model.subscription import Subscription
+from broker.observability.metrics.book import CounterBook
+from broker.observability.metrics.standings import Standing, Standings, UnderWay
+
+KEPT_SECONDS = 5.0
+_BREAKERS = {"closed": 0, "half_open": 1, "open": 2}
+
+
+class Figures:
+    """Of the oldest topics and subscriptions, as many as the book counts apart."""
+
+    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, book: CounterBook) -> None:
+        self._database = database
+        self._looks = looks
+        self._clock = clock
+        self._capacity = book.capacity
+        self._kept = Standings(complete=False)
+        self._until = 0.0
+        self._reading = asyncio.Lock()
+
+    async def read(self) -> Standings:
+        """As they are, or were KEPT_SECONDS ago; without any while the database is away."""
+        async with self._reading:
+            if monotonic() >= self._until:
+                try:
+                    self._kept = await self._read()
+                except BrokerError:
+                    self._kept = Standings(complete=False)
+                self._until = monotonic() + KEPT_SECONDS
+            return self._kept
+
+    async def _read(self) -> Standings:
+        capacity = self._capacity
+        async with self._database.transaction() as connection:
+            unread = await count_beyond(connection, most=capacity)
+            frozen = await list_frozen(connection, limit=capacity)
+            operations = await count_operations(connection)
+            staged, first_staged_at = await count_staged(connection)
+            scheduled = await count_scheduled(connection)
+        retained = await self._looks.read(partial(read_retained, max_topics=capacity), late=True)
+        now = self._clock.now()
+        under_way = {
+            project: UnderWay(count, max((now - updated_at).total_seconds(), 0.0))
+            for project, (count, updated_at) in islice(operations.items(), capacity)
+        }
+        standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, staged=staged)
+        standings.scheduled = scheduled
+        standings.replica_lag, standings.replica_in_use = self._looks.lag_seconds, self._looks.in_use
+        if first_staged_at is not None:
+            standings.staged_age = max((now - first_staged_at).total_seconds(), 0.0)
+        after = 0
+        while len(standings.subscriptions) < capacity:
+            async with self._database.transaction() as connection:
+                some = await subscriptions.list_all_subscriptions(connection, after=after, limit=AT_A_TIME)
+            if not some:
+                break
+            after = some[-1].subscription_id
+            standings.subscriptions.update(await self._stand([each for each in some if not each.detached]))
+        return standings
+
+    async def _stand(self, some: list[Subscription]) -> dict[str, Standing]:
+        pushed = [each.subscription_id for each in some if each.is_push]
+        async with self._database.transaction() as connection:
+            states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
+        return {
+            lag.subscription.name: self._standing(lag, states.get(lag.subscription.subscription_id))
+            for lag in await read_lags(self._database, self._looks, self._clock, some, late=True)
+        }
+
+    def _standing(self, lag: Lag, state: PushState | None) -> Standing:
+        age = 0.0 if lag.oldest is None else max((self._clock.now() - lag.oldest).total_seconds(), 0.0)
+        is_push = lag.subscription.is_push
+        failures = None if state is None else state.failures
+        messages = 0 if state is None else len(state.failing_messages)
+        return Standing(
+            undelivered=lag.undelivered,
+            is_estimated=lag.is_estimated,
+            backlog_bytes=lag.undelivered_bytes,
+            outstanding=lag.outstanding,
+            oldest_age=age,
+            breaker=_BREAKERS[state.breaker if state else "closed"] if is_push else None,
+            paused=lag.subscription.pause is not None,
+            failing=(failures is not None and failures.is_reported) if is_push else None,
+            failing_messages=messages if is_push else None,
+        )

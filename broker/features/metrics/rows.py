@@ -1,0 +1,91 @@
+"""What a scrape reads of all topics and subscriptions at once (F1)."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Text, any_, func, literal, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from broker.db.driver import statements
+from broker.db.driver.database import ResourceConnection
+from broker.db.driver.hot_connection import HotConnection
+from broker.db.schema.tables import operations, scheduled_messages, staged, subscriptions, topics
+
+_LIST_OLDEST_TOPICS = statements.hot("list_oldest_topics")
+_READ_RETAINED = statements.hot("read_retained")
+
+MOST_SCHEDULED = 100_000
+MOST_STAGED = 10_000
+MOST_BEYOND = 100_000
+
+_PROJECTS = text("""
+    SELECT p.name FROM unnest(CAST(:names AS text[])) AS p (name)
+    WHERE EXISTS (
+        SELECT FROM topics AS t
+        WHERE t.name > p.name || '/topics/' COLLATE "C" AND t.name < p.name || '/topics0' COLLATE "C"
+    ) OR EXISTS (
+        SELECT FROM subscriptions AS s
+        WHERE s.name > p.name || '/subscriptions/' COLLATE "C" AND s.name < p.name || '/subscriptions0' COLLATE "C"
+    )
+""")
+
+
+async def read_retained(connection: HotConnection, *, max_topics: int) -> Mapping[str, int]:
+    """Bytes that the log of each topic takes, about, by the topic's name; of the `max_topics` oldest topics."""
+    [shards] = await connection.run((_LIST_OLDEST_TOPICS, {"max_topics": max_topics}))
+    names = {row.shard_id: row.name for row in shards}
+    found = dict.fromkeys(names.values(), 0)
+    [rows] = await connection.run((_READ_RETAINED, {"shard_ids": sorted(names)}))
+    for row in rows:
+        found[names[row.shard_id]] += row.retained_bytes
+    return found
+
+
+async def list_frozen(connection: ResourceConnection, *, limit: int) -> list[str]:
+    """The names of topics that are frozen."""
+    frozen = select(topics.c.name).where(topics.c.frozen.is_not(None)).order_by(topics.c.topic_id).limit(limit)
+    return list(await connection.scalars(frozen))
+
+
+async def count_operations(connection: ResourceConnection) -> Mapping[str, tuple[int, datetime]]:
+    """How many operations of each project are under way, and when the one that waits longest had its last step."""
+    columns = operations.c.project, func.count(), func.min(operations.c.updated_at)
+    counted = select(*columns).where(operations.c.ended_at.is_(None)).group_by(operations.c.project)
+    return {project: (count, updated_at) for project, count, updated_at in await connection.execute(counted)}
+
+
+async def count_staged(connection: ResourceConnection) -> tuple[int, datetime | None]:
+    """How much is staged and committed, up to MOST_STAGED, and since when the first of it waits."""
+    first = select(staged.c.staged_at).order_by(staged.c.n).limit(MOST_STAGED).subquery()
+    row = (await connection.execute(select(func.count(), func.min(first.c.staged_at)).select_from(first))).one()
+    return row[0], row[1]
+
+
+async def count_scheduled(connection: ResourceConnection) -> int:
+    """How many messages wait for their time, up to MOST_SCHEDULED."""
+    waiting = scheduled_messages.c
+    some = select(waiting.due_at).order_by(waiting.shard_id, waiting.due_at).limit(MOST_SCHEDULED).subquery()
+    return int(await connection.scalar(select(func.count()).select_from(some)) or 0)
+
+
+async def find_names(connection: ResourceConnection, *, kind: str, names: Sequence[str]) -> set[str]:
+    """Those of these full names of a kind ("topic", "subscription", "project") that have series: all that exist,
+    but not subscriptions that are detached, nor projects that have neither a topic nor a subscription.
+    """
+    names = [
+        name for name in names if "\0" not in name
+    ]  # callers name what cannot exist, and PostgreSQL refuses it
+    if kind == "project":
+        return set(await connection.scalars(_PROJECTS, {"names": names}))
+    table = topics if kind == "topic" else subscriptions
+    found = select(table.c.name).where(table.c.name == any_(literal(names, ARRAY(Text))))
+    if kind == "subscription":
+        found = found.where(~subscriptions.c.detached)
+    return set(await connection.scalars(found))
+
+
+async def count_beyond(connection: ResourceConnection, *, most: int) -> int:
+    """How many subscriptions there are beyond the first `most`; up to MOST_BEYOND."""
+    beyond = select(subscriptions.c.subscription_id).order_by(subscriptions.c.subscription_id)
+    counted = select(func.count()).select_from(beyond.offset(most).limit(MOST_BEYOND).subquery())
+    return (await connection.execute(counted)).scalar_one()

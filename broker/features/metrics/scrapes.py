@@ -1,0 +1,58 @@
+"""What a scrape of the broker reads."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from broker.core.context.storage_alarm import StorageAlarm
+from broker.features.metrics.figures import Figures
+from broker.observability.metrics.book import CounterBook, project_of
+from broker.observability.metrics.counters import Counters
+from broker.observability.metrics.standings import Standings, Storage
+
+
+class Scrapes:
+    """Of all processes of this broker, whichever is asked."""
+
+    def __init__(self, counters: Counters, figures: Figures, storage: StorageAlarm) -> None:
+        self._counters = counters
+        self._book = counters.book
+        self._figures = figures
+        self._storage = storage
+
+    async def projects(self) -> set[str]:
+        """Those that have series."""
+        standings = await self._figures.read()
+        counted = (name for kind in ("topic", "subscription") for name, _ in self._book.names(kind))
+        return {project_of(name) for name in (*counted, *standings.subscriptions, *standings.retained)} - {""}
+
+    async def scrape(self, accept: str, may_read: Callable[[str], bool]) -> tuple[bytes, str]:
+        """The body in a format that is accepted, and its Content-Type; see BookCollector for `may_read`."""
+        # In a thread: with a thousand subscriptions it takes longer than calls should wait.
+        standings = replace(
+            await self._figures.read(),
+            storage=_storage(self._storage),
+            certificate=self._counters.certificate(),
+        )
+        return await asyncio.to_thread(_expose, self._book, standings, may_read, accept)
+
+
+def _storage(alarm: StorageAlarm) -> Storage:
+    """Also while the database is away: a full disk is a reason for that."""
+    disk, tables = alarm.disk, alarm.tables
+    return Storage(
+        disk_free=disk.free if disk else None,
+        disk_min_free=disk.min_free if disk else None,
+        tables=tables.size if tables else None,
+        tables_max=tables.max_size if tables else None,
+        paused=bool(alarm.lows),
+    )
+
+
+def _expose(
+    book: CounterBook, standings: Standings, may_read: Callable[[str], bool], accept: str
+) -> tuple[bytes, str]:
+    # A broker that nobody scrapes need not hold what makes texts of numbers.
+    from broker.observability.metrics.exposition import BookCollector, expose
+
+    return expose(BookCollector(book, may_read, standings), accept)

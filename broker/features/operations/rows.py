@@ -1,0 +1,134 @@
+"""Rows of `operations` (G1)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import delete, func, insert, select, update
+
+from broker.db.driver import statements
+from broker.db.driver.database import Connection, ResourceConnection
+from broker.db.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
+from broker.db.driver.locks import lock_name
+from broker.db.driver.statements import BEGIN
+from broker.db.schema.tables import operations
+from broker.features.operations.operation import Operation, Step, added, next_step_at
+from broker.model.operation_verb import Verb, known_verb
+from broker.model.page import Page
+
+_LOCK_OPERATION = statements.hot("lock_operation")
+_WRITE_OPERATION = statements.hot("write_operation")
+_READ_NEXT_STEP = statements.hot("read_next_step")
+_DELETE_OLD = "DELETE FROM operations WHERE ended_at < %(before)s"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+async def lock_operation(connection: HotConnection, *, verbs: Collection[Verb], now: datetime) -> Operation | None:
+    """Begin a transaction and lock an operation of these verbs whose next step is due; None: there is none, nor a
+    transaction.
+    """
+    _, rows = await connection.run((BEGIN, {}), (_LOCK_OPERATION, {"now": now, "verbs": list(verbs)}))
+    if not rows:
+        await connection.run(*NOTHING_CHANGED)
+        return None
+    values = rows[0]._asdict()
+    texts = {name: _decode(values[name]) for name in ("request", "progress", "counts")}
+    return Operation(**{**values, **texts, "verb": known_verb(values["verb"])})
+
+
+def step_written(operation: Operation, step: Step, now: datetime) -> Bound:
+    """Writes down how far a step has brought its operation, in the transaction of that."""
+    done = operation.done + step.done
+    return _WRITE_OPERATION, {
+        "name": operation.name,
+        "progress": _encode(step.progress).decode(),
+        "counts": _encode(added(operation.counts, step.counts)).decode(),
+        "done": done,
+        "total": operation.total,
+        "now": now,
+        "next_step_at": next_step_at(operation, step.done, now),
+        "ended": step.ended,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """When the next step of any operation is due (None: there is none under way); and an operation under way of
+    another verb, by its name and that verb.
+    """
+
+    next_step_at: datetime | None = None
+    unknown: tuple[str, str] | None = None
+
+
+async def read_next_step(connection: HotConnection, *, verbs: Collection[Verb]) -> Ahead:
+    """Of operations of these verbs."""
+    [rows] = await connection.run((_READ_NEXT_STEP, {"verbs": list(verbs)}))
+    due = next((row.next_step_at for row in rows if row.next_step_at is not None), None)
+    return Ahead(due, next(((row.name, row.verb) for row in rows if row.name is not None), None))
+
+
+async def insert_operation(connection: ResourceConnection, *, operation: Operation) -> None:
+    values = {
+        column.name: getattr(operation, column.name)
+        for column in operations.columns
+        if column.name not in ("error_code", "error_message")
+    }
+    await connection.execute(insert(operations).values(**values))
+
+
+async def count_running(connection: ResourceConnection, *, project: str) -> int:
+    """How many operations of a project are under way; until the transaction ends nobody else counts them."""
+    await lock_name(connection, f"{project}/operations")
+    ours = (operations.c.project == project) & operations.c.ended_at.is_(None)
+    return await connection.scalar(select(func.count()).select_from(operations).where(ours)) or 0
+
+
+async def find_operation(connection: ResourceConnection, *, name: str) -> Operation | None:
+    row = (await connection.execute(select(operations).where(operations.c.name == name))).one_or_none()
+    return None if row is None else _operation(row._mapping)
+
+
+async def list_operations(connection: ResourceConnection, *, project: str, page: Page) -> list[Operation]:
+    """A page of a project's, by name, and one more if there is one."""
+    prefix = f"{project}/operations/"
+    query = select(operations).where(
+        operations.c.name > max(page.after, prefix), operations.c.name < f"{prefix[:-1]}0"
+    )  # the 0 comes after the slash
+    rows = await connection.execute(query.order_by(operations.c.name).limit(page.size + 1))
+    return [_operation(row._mapping) for row in rows]
+
+
+async def end_operation(
+    connection: ResourceConnection, *, name: str, code: str, message: str, now: datetime
+) -> bool:
+    """End one that is under way, after the step that may be; False: there is none, or it has ended."""
+    ended = {"ended_at": now, "updated_at": now, "error_code": code, "error_message": message}
+    running = (operations.c.name == name) & operations.c.ended_at.is_(None)
+    return bool((await connection.execute(update(operations).where(running).values(**ended))).rowcount)
+
+
+async def put_off(connection: ResourceConnection, *, name: str, until: datetime) -> None:
+    """No step before then."""
+    running = (operations.c.name == name) & operations.c.ended_at.is_(None)
+    await connection.execute(update(operations).where(running).values(next_step_at=until))
+
+
+async def delete_operation(connection: ResourceConnection, *, name: str) -> bool:
+    """Delete one that has ended."""
+    ended = (operations.c.name == name) & operations.c.ended_at.is_not(None)
+    return bool((await connection.execute(delete(operations).where(ended))).rowcount)
+
+
+async def delete_old_operations(connection: Connection, *, now: datetime, days: int) -> None:
+    """Those that ended so long ago."""
+    await connection.execute(_DELETE_OLD, {"before": now - timedelta(days=days)})
+
+
+def _operation(row: Mapping[Any, Any]) -> Operation:
+    values = dict(row) | {"verb": known_verb(row["verb"])}
+    return Operation(**values | {name: row[name] or "" for name in ("error_code", "error_message")})

@@ -1,0 +1,151 @@
+"""Long work that calls have started: looked at, waited for, cancelled (G1)."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from secrets import randbits
+from typing import Any
+
+from broker.core.context.core import Core
+from broker.core.process.attempt_ids import microseconds
+from broker.core.publishing.publishing_rules import COPY, check_accepts
+from broker.core.resources.topic_service import existing_topic
+from broker.db.driver.database import ResourceConnection
+from broker.features.operations import rows as store
+from broker.features.operations.operation import Operation
+from broker.features.operations.operation_news import OperationNews
+from broker.model.errors import FailedPrecondition, InvalidArgument, NotFound, QuotaExceeded
+from broker.model.names import check_project, leaf, project_of
+from broker.model.operation_verb import Verb
+from broker.model.page import Page, cut_page
+from broker.model.topic import Topic
+from broker.observability.metrics.families import OPERATIONS_ENDED
+
+MAX_WAIT_SECONDS = 60.0
+_LOOK_SECONDS = 1.0  # should the news be lost
+_RANDOM_BITS = 24
+
+
+class OperationService:
+    """google.longrunning's calls."""
+
+    def __init__(self, core: Core, news: OperationNews, *, at_once: int) -> None:
+        """`at_once`: so many of a project may be under way."""
+        self._database = core.database
+        self._clock = core.clock
+        self._wake_ups = core.wake_ups
+        self._news = news
+        self._counts = core.counters.process
+        self._at_once = at_once
+
+    async def start(
+        self,
+        verb: Verb,
+        target: str,
+        *,
+        started_by: str,
+        request: Mapping[str, Any],
+        total: int,
+        is_estimate: bool = False,
+    ) -> Operation:
+        """It begins within a moment, in any process.  Raises QuotaExceeded."""
+        what = {"started_by": started_by, "request": request, "total": total, "is_estimate": is_estimate}
+        operation = await self.plan(verb, target, **what)
+        async with self._database.transaction() as connection:
+            running = await store.count_running(connection, project=operation.project)
+            if running >= self._at_once:
+                raise _too_many(operation.project, running)
+            await store.insert_operation(connection, operation=operation)
+        await self._wake_ups.announce(operation.name)
+        return operation
+
+    async def plan(self, verb: Verb, target: str, **what: Any) -> Operation:
+        """As `start` would begin it now; nothing is begun.  Names ascend in time."""
+        now = self._clock.now()
+        project = project_of(target)
+        what |= {"created_at": now, "updated_at": now, "next_step_at": now}
+        name = f"{project}/operations/{microseconds(now):014x}{randbits(_RANDOM_BITS):06x}"
+        return Operation(name=name, project=project, verb=verb, target=target, **what)
+
+    async def get_operation(self, name: str) -> Operation:
+        """Raises NotFound."""
+        async with self._database.transaction() as connection:
+            operation = await store.find_operation(connection, name=name)
+        if operation is None:
+            raise operation_not_found(name)
+        return operation
+
+    async def list_operations(self, project: str, page: Page) -> tuple[Sequence[Operation], str]:
+        """A page, the oldest first, and the token of the next.  Raises InvalidArgument."""
+        check_project(project)
+        async with self._database.transaction() as connection:
+            found = await store.list_operations(connection, project=project, page=page)
+        return cut_page(found, page.size, lambda operation: operation.name)
+
+    async def wait_operation(self, name: str, at_most: timedelta | None) -> Operation:
+        """The operation once it has ended, or as it is after that time (None: the longest).
+
+        Raises NotFound, InvalidArgument (a time below 0).
+        """
+        seconds = MAX_WAIT_SECONDS if at_most is None else at_most.total_seconds()
+        if seconds < 0:
+            raise InvalidArgument(f"timeout must not be negative (timeout={seconds:g}s).")
+        loop = asyncio.get_running_loop()
+        until = loop.time() + min(seconds, MAX_WAIT_SECONDS)
+        while True:
+            with self._news.heard(name) as something:
+                operation = await self.get_operation(name)
+                left = until - loop.time()
+                if operation.ended_at is not None or left <= 0:
+                    return operation
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                        await something.wait()
+
+    async def cancel_operation(self, name: str) -> None:
+        """No step begins after this; what was done stays done.  One that has ended is left alone.
+
+        Raises NotFound.
+        """
+        operation = await self.get_operation(name)
+        async with self._database.transaction() as connection:
+            message = f"It was cancelled; {operation.done:,} messages had been seen to when that was asked for."
+            cancelled = await store.end_operation(
+                connection, name=name, code="CANCELLED", message=message, now=self._clock.now()
+            )
+        if cancelled:
+            self._counts[OPERATIONS_ENDED["cancelled"]] += 1
+            await self._wake_ups.announce(name)
+
+    async def delete_operation(self, name: str) -> None:
+        """Forget one that has ended.  Raises NotFound, FailedPrecondition (it is under way)."""
+        async with self._database.transaction() as connection:
+            deleted = await store.delete_operation(connection, name=name)
+        if not deleted:
+            await self.get_operation(name)
+            raise FailedPrecondition(f"The operation is under way: cancel it first (resource={leaf(name)}).")
+
+
+def operation_not_found(name: str) -> NotFound:
+    return NotFound(f"There is no such operation, or it is not kept any more (resource={leaf(name)}).")
+
+
+def _too_many(project: str, running: int) -> QuotaExceeded:
+    return QuotaExceeded(
+        f"{running} operations of {project} are under way, as many as may be at once: wait for one "
+        f"(POST /v1/{project}/operations/…:wait) or cancel one (…:cancel); --operations-at-once sets how many "
+        f"may be (operationsAtOnce={running}).",
+        told="A project has as many operations under way as may be.",
+        retry_seconds=None,
+    )
+
+
+async def open_target(connection: ResourceConnection, name: str) -> Topic:
+    """A topic that an operation publishes messages on as they are.
+
+    Raises NotFound, FailedPrecondition (it is frozen, or has transforms).
+    """
+    topic = await existing_topic(connection, name)
+    check_accepts(topic, COPY, may_wait=False)
+    return topic

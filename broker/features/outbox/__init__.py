@@ -1,0 +1,1 @@
+"""Publishes and acknowledges in an application's own transaction, through SQL functions."""

@@ -1,0 +1,32 @@
+"""Takes up what applications have committed in their own transactions (J7)."""
+
+import asyncio
+from contextlib import suppress
+
+from broker.features.outbox.relay import Relay
+
+_LOOK_SECONDS = 1.0  # how soon a process sees what nobody told it of
+_POLL_SECONDS = 0.004  # between two looks while something comes
+
+
+class RelayWorker:
+    """Every process has one."""
+
+    healthy_seconds = 30.0
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+
+    async def run(self) -> None:
+        """Until an error, which is the supervisor's."""
+        self._relay.forget()  # whatever was seen before an error, there may be another server now
+        while True:
+            self._relay.committed.clear()
+            if not await self._relay.run_once():
+                await self._wait()
+
+    async def _wait(self) -> None:
+        seconds = _POLL_SECONDS if self._relay.is_awake else _LOOK_SECONDS
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._relay.committed.wait()

@@ -1,0 +1,1 @@
+"""Urgent messages first, on topics that have levels of priority."""

@@ -1,0 +1,96 @@
+"""Which of a consumer's shards go first, where its topic has levels of urgency (docs/decisions/0052)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from broker.core.claiming.transaction.request import Quiet, Rest
+from broker.db.driver.database import Database
+from broker.features.priorities.waiting import read_waiting_since
+from broker.model.priorities import MAX_LEVELS, Priorities
+from broker.model.subscription import Subscription
+
+_MAX_SUBSCRIPTIONS = 10_000  # that are remembered
+
+Rank = tuple[float, int]
+
+
+@dataclass(slots=True)
+class Levels:
+    """Of one subscription.  `shares`: what each level has had, by its weight; `empty`: where nothing more was when
+    it was looked at last.  `old`: levels of which something has waited too long, which take turns with those before
+    them; `turns`: when each had its last one; `waits_since`: nothing in a shard has waited for longer, as far as is
+    known.
+    """
+
+    shares: dict[int, float] = field(default_factory=dict)
+    empty: set[int] = field(default_factory=set)
+    old: set[int] = field(default_factory=set)
+    turns: dict[int, int] = field(default_factory=dict)
+    waits_since: dict[int, datetime] = field(default_factory=dict)
+
+    def rank(self, level: int, priorities: Priorities | None) -> Rank:
+        """Who has the least goes first.  What was noted of an age, or weights, counts while the topic has them."""
+        if priorities is None or priorities.age is None or not self.old:
+            weighed = priorities is not None and priorities.weights
+            return (self.shares.get(level, 0.0) if weighed else 0.0), level
+        if level in self.old:
+            return self.turns.get(level, 0), level
+        # What is not old passes nothing that is more urgent, whoever else takes turns.
+        return max((turn for other, turn in self.turns.items() if other <= level), default=0), level
+
+    def took(self, level: int, count: int, rest: Rest, priorities: Priorities | None) -> None:
+        """A claim has brought so many messages of a level, and there is more or not."""
+        self.turns[level] = max(self.turns.values(), default=0) + 1
+        self.old.discard(level)  # until it has been asked anew
+        if priorities is None or not priorities.weights:
+            self.shares.clear()
+            return
+        share = self.shares.get(level, 0.0)
+        if count and level in self.empty:  # what it has not had meanwhile it is not owed
+            there = [had for other, had in self.shares.items() if other != level and other not in self.empty]
+            share = max(share, min(there, default=share))
+        self.shares[level] = share + count / priorities.weights[min(level, priorities.least)]
+        if isinstance(rest, Quiet):
+            self.empty.add(level)
+        else:
+            self.empty.discard(level)
+
+    def old_at(self, shard_id: int, level: int, priorities: Priorities | None, now: datetime) -> datetime | None:
+        """When what waits there may have waited too long, if that is not known; None: that is nothing to ask."""
+        if priorities is None or priorities.age is None:
+            return None
+        since = self.waits_since.get(shard_id)
+        return None if level in self.old else now if since is None else since + priorities.age
+
+    def waits(self, shard_id: int, level: int, since: datetime, age: timedelta, now: datetime) -> None:
+        """It is known since when."""
+        self.waits_since[shard_id] = since
+        if since + age <= now:
+            self.old.add(level)
+
+
+class AllLevels:
+    """The levels of the subscriptions of a process, which are also remembered while nobody pulls."""
+
+    def __init__(self) -> None:
+        self._levels: dict[int, Levels] = {}
+
+    def of(self, subscription: Subscription) -> Levels:
+        if len(self._levels) >= _MAX_SUBSCRIPTIONS:
+            self._levels.clear()
+        return self._levels.setdefault(subscription.subscription_id, Levels())
+
+
+async def read_ages(
+    database: Database, shard_id: int, waiting: Sequence[tuple[Subscription, Levels]], now: datetime
+) -> None:
+    """Read how long the messages of a shard have waited, for each of these subscriptions."""
+    retained_since: Mapping[int, datetime] = {each.subscription_id: now - each.retention for each, _ in waiting}
+    async with database.at_any_node(shard_id) as connection:
+        since = await read_waiting_since(connection, shard_id=shard_id, retained_since=retained_since, now=now)
+    for subscription, levels in waiting:
+        known = subscription.priorities
+        if known is not None and known.age is not None:
+            level = subscription.levels.get(shard_id, MAX_LEVELS)
+            levels.waits(shard_id, level, since.get(subscription.subscription_id, now), known.age, now)

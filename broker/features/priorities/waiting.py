@@ -1,0 +1,21 @@
+"""How long messages have waited to be claimed, for those that give way to more urgent ones (J4)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from broker.db.driver import statements
+from broker.db.driver.hot_connection import HotConnection
+
+_READ_WAITING_SINCE = statements.hot("read_waiting_since")
+
+
+async def read_waiting_since(
+    connection: HotConnection, *, shard_id: int, retained_since: Mapping[int, datetime], now: datetime
+) -> dict[int, datetime]:
+    """Since when the message waits that waits longest, by subscription; of none where nothing waits.
+
+    `retained_since`: of each subscription that is asked for, when the oldest that it gets was published.
+    """
+    asked = {"subscription_ids": list(retained_since), "sinces": list(retained_since.values())}
+    [rows] = await connection.run((_READ_WAITING_SINCE, {"shard_id": shard_id, "now": now, **asked}))
+    return {row.subscription_id: row.waiting_since for row in rows}

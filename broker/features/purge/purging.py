@@ -1,0 +1,28 @@
+"""Purges by a filter: what a subscription has of a kind is dropped, step by step (G2)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from broker.model.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeOptions:
+    """As it was asked for; `before` None: whenever it was published."""
+
+    before: datetime | None = None
+    undoable: bool = False
+    filter: str = ""
+    max_rate: float | None = None
+    validate_only: bool = False
+
+
+def check_purge(options: PurgeOptions) -> None:
+    """Raises InvalidArgument."""
+    if options.filter and options.undoable:
+        raise InvalidArgument("undoable is for a purge without a filter: one with a filter cannot be undone.")
+    if not options.filter and (options.validate_only or options.max_rate is not None):
+        raise InvalidArgument(
+            "validateOnly and maxMessagesPerSecond are for a purge with a filter, which is an operation; "
+            "previewSeek says what one without would skip."
+        )

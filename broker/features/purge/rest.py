@@ -1,0 +1,56 @@
+"""Purging subscriptions and topics; extensions."""
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.codec.scalars import parse_timestamp
+from broker.features.operations.rest import operation_json, validated
+from broker.features.purge.purging import PurgeOptions, check_purge
+
+
+async def purge_subscription(call: Call) -> bytes:
+    options = decode_purge(call.body)
+    check_purge(options)
+    if options.filter:
+        operation = await call.services.acting.purges.purge_matching(
+            call.name, options, started_by=call.caller.member
+        )
+        body = operation_json(operation)
+        return encode_resource(validated(body) if options.validate_only else body)
+    purged = await call.services.acting.seeks.purge(
+        call.name, before=options.before, undoable=options.undoable, by=call.caller.member
+    )
+    return encode_resource({"undoSnapshot": purged.undo_snapshot} if options.undoable else {})
+
+
+async def purge_topic(call: Call) -> bytes:
+    await call.services.acting.purges.purge_topic(call.name, by=call.caller.member)
+    return encode_resource({})
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class PurgeSubscriptionRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    before: str | None = None
+    undoable: bool = False
+    filter: str = ""
+    max_messages_per_second: float | None = None
+    validate_only: bool = False
+
+
+_purge = msgspec.json.Decoder(PurgeSubscriptionRequest)
+
+
+def decode_purge(body: bytes) -> PurgeOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_purge, body)
+    return PurgeOptions(
+        before=None if request.before is None else parse_timestamp(request.before, "before"),
+        undoable=request.undoable,
+        filter=request.filter,
+        max_rate=request.max_messages_per_second,
+        validate_only=request.validate_only,
+    )

@@ -1,0 +1,1 @@
+"""How pushes of a subscription go, and what failed: status, failures, a test push."""

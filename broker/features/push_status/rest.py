@@ -1,0 +1,138 @@
+"""Push status, push failures and pausing pushes; extensions."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.lists import decode_page_parameters, encode_list
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.core.lag.lag import LagState
+from broker.core.pushing.endpoint_failure import (
+    describe_failing_endpoint,
+    endpoint_failure_fields,
+    failing_message_fields,
+)
+from broker.core.resources.pause_rest import decode_pause, pause_json
+from broker.model.durations import format_duration
+from broker.model.message import NewMessage
+from broker.model.pause import Pause
+from broker.model.push_config import without_query
+from broker.model.push_state import PushFailure, PushFailurePage, PushState, PushTest, parse_push_failure_page
+from broker.model.subscription import Subscription
+from broker.model.timestamps import format_timestamp
+
+
+async def get_push_status(call: Call) -> bytes:
+    return encode_resource(push_status_json(*await call.services.pushes.get_push_status(call.name)))
+
+
+async def list_push_failures(call: Call) -> bytes:
+    page = decode_push_failure_page(call.query)
+    failures, token = await call.services.pushes.list_push_failures(call.name, page)
+    return encode_list("pushFailures", [push_failure_json(failure) for failure in failures], token)
+
+
+async def test_push(call: Call) -> bytes:
+    test = await call.services.pushes.test_push(call.name, decode_test_push(call.body))
+    return encode_resource(push_test_json(test))
+
+
+async def pause_push(call: Call) -> bytes:
+    await call.services.acting.pauses.pause(call.name, decode_pause(call.body), by=call.caller.member, pushed=True)
+    return encode_resource({})
+
+
+async def resume_push(call: Call) -> bytes:
+    await call.services.acting.pauses.resume(call.name, by=call.caller.member, pushed=True)
+    return encode_resource({})
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+_TEST = NewMessage(data=b"This is a test.", attributes={"test": "true"})
+
+
+class TestPushRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    message: NewMessage | None = None
+
+
+_test_push = msgspec.json.Decoder(TestPushRequest)
+
+
+def decode_test_push(body: bytes) -> NewMessage:
+    """The message to send; one of our own if there is none.  Raises InvalidArgument."""
+    return decode_request(_test_push, body).message or _TEST
+
+
+def push_test_json(test: PushTest) -> dict[str, Any]:
+    """Without `status` if the endpoint did not answer."""
+    status = {} if test.status is None else {"status": test.status}
+    return {
+        "delivered": test.delivered,
+        "endpoint": without_query(test.endpoint),
+        **status,
+        "latency": format_duration(test.latency),
+        "detail": test.detail,
+    }
+
+
+def decode_push_failure_page(query: Mapping[str, str]) -> PushFailurePage:
+    """Raises InvalidArgument."""
+    message_id = query.get("messageId", query.get("message_id", ""))
+    return parse_push_failure_page(*decode_page_parameters(query), message_id)
+
+
+def push_status_json(subscription: Subscription, state: PushState | None, now: datetime) -> dict[str, Any]:
+    """Everything that is known about a push subscription's endpoint as of now, zeros included; of another
+    subscription just how it is delivered.
+    """
+    if not subscription.is_push:
+        other = "EXPORT" if subscription.export else "PULL"
+        return {"state": "DETACHED" if subscription.detached else other}
+    if state is None:
+        return {"state": "ACTIVE", "circuitBreaker": {"state": "CLOSED", "consecutiveFailures": 0}}
+    body: dict[str, Any] = {"state": "ACTIVE"}
+    if state.paused_reason:
+        body = {"state": "PAUSED", **pause_json(subscription.pause or Pause(state.paused_reason))}
+    elif state.is_failing(now):
+        body = {"state": "FAILING", **endpoint_failure_json(state)}
+    body["circuitBreaker"] = {
+        "state": state.breaker.upper(),
+        "consecutiveFailures": state.consecutive_failures,
+        "changeTime": format_timestamp(state.changed_at),
+    }
+    body |= {"window": state.window, "outstandingRequests": state.outstanding_requests}
+    if state.retry_at is not None:
+        body["retryTime"] = format_timestamp(state.retry_at)
+    if state.waits_since is not None and not state.paused_reason:
+        body["waitsForSlotsSince"] = format_timestamp(state.waits_since)
+    if state.failing_messages:
+        body["failingMessages"] = [failing_message_fields(message) for message in state.failing_messages]
+    return body
+
+
+def endpoint_failure_json(state: PushState) -> dict[str, Any]:
+    """Why an endpoint that fails holds its messages, alike wherever it is shown."""
+    return {
+        "deliveryState": LagState.ENDPOINT_FAILING,
+        "verdict": describe_failing_endpoint(state),
+        "endpointFailure": endpoint_failure_fields(state),
+    }
+
+
+def push_failure_json(failure: PushFailure) -> dict[str, Any]:
+    """Without `status` if the endpoint did not answer."""
+    body: dict[str, Any] = {
+        "failTime": format_timestamp(failure.failed_at),
+        "messageId": failure.message_id,
+        "deliveryAttempt": failure.delivery_attempt,
+        "endpoint": without_query(failure.endpoint),
+    }
+    if failure.status is not None:
+        body["status"] = failure.status
+    return body | {"latency": format_duration(failure.latency), "detail": failure.detail}

@@ -1,0 +1,70 @@
+"""Pushing: how it goes, and what failed; extensions (A8, C6)."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from broker.core.catalog import push_state_rows as push_states
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.pushing import push_failure_rows as push_failures
+from broker.core.resources.subscription_service import existing_subscription
+from broker.db.driver.database import Database
+from broker.model.delivery import StoredMessage
+from broker.model.errors import FailedPrecondition
+from broker.model.message import NewMessage
+from broker.model.names import leaf
+from broker.model.page import cut_page
+from broker.model.publish_limits import check_messages
+from broker.model.push_state import PushFailure, PushFailurePage, PushState, PushTest
+from broker.model.subscription import Subscription
+
+
+class Tester(Protocol):
+    """Who sends a message to see what an endpoint answers."""
+
+    async def test(self, subscription: Subscription, message: StoredMessage) -> PushTest:
+        """Raises FailedPrecondition, ResourceExhausted."""
+
+
+class PushService:
+    """What an operator of push subscriptions sees and does."""
+
+    def __init__(self, database: Database, clock: DatabaseClock, tester: Tester) -> None:
+        self._tester = tester
+        self._database = database
+        self._clock = clock
+
+    async def get_push_status(self, name: str) -> tuple[Subscription, PushState | None, datetime]:
+        """A subscription, what is known of its endpoint (None: nothing yet), and as of when.  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+            state = await push_states.read_push_state(connection, subscription_id=subscription.subscription_id)
+        now = self._clock.now()
+        return subscription, state and state.as_of(now), now
+
+    async def list_push_failures(self, name: str, page: PushFailurePage) -> tuple[Sequence[PushFailure], str]:
+        """A page of the last failed attempts, newest first, and the token of the next page.  Raises NotFound."""
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+            found = await push_failures.list_push_failures(
+                connection, subscription_id=subscription.subscription_id, page=page
+            )
+        return cut_page(found, page.size, lambda failure: failure.failure_id)
+
+    async def test_push(self, name: str, message: NewMessage) -> PushTest:
+        """Send a message to the endpoint, also while it is paused; the log and the deliveries do not know of it.
+
+        Raises NotFound, FailedPrecondition (nothing is pushed), InvalidArgument (no message can be so),
+        ResourceExhausted (one is being sent).
+        """
+        check_messages([message])
+        async with self._database.transaction() as connection:
+            subscription = await existing_subscription(connection, name)
+        if not subscription.is_push:
+            raise FailedPrecondition(f"Nothing is pushed for this subscription (resource={leaf(name)}).")
+        attributes = json.dumps(message.attributes)
+        key = message.ordering_key or None
+        return await self._tester.test(
+            subscription, StoredMessage(0, self._clock.now(), key, attributes, message.data)
+        )

@@ -1,0 +1,1 @@
+"""Limits of rates, connections and retained bytes, for projects and principals."""

@@ -1,0 +1,105 @@
+"""How many connections projects have: streams that are open, and pulls that wait for messages (E4).
+
+A stream stays with one process, so all processes count together: with its heartbeat each says how many it has of
+the projects that have a limit, and hears of the others.  Until the next heartbeat it opens no more than its part of
+what was left then: all of it if it is alone.  Whoever comes for more waits for the next ones, while there is room.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+from broker.fairness.refusal_pace import RefusalPace
+from broker.features.quotas.quota import exceeded
+
+_NEWS_SECONDS = 2.5  # without a heartbeat in it nothing is known, and nothing is refused: the database is away
+_PATIENCE_SECONDS = 5.0  # by then the parts of what is left have come to all of it
+_RETRY_SECONDS = 1.0  # something may have been closed
+
+
+class Connection:
+    """One that is counted until it is closed, which may be done again."""
+
+    __slots__ = ("_of", "_project")
+
+    def __init__(self, of: "Connections", project: str) -> None:
+        self._of: Connections | None = of
+        self._project = project
+
+    def close(self) -> None:
+        if self._of is not None:
+            self._of.closed(self._project)
+            self._of = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: type[BaseException] | None, _error: object, _traceback: TracebackType | None) -> None:
+        self.close()
+
+
+class Connections:
+    """Of this process, and what it knows of the others."""
+
+    def __init__(self, limit_of: Callable[[str], int | None], *, refusals: RefusalPace | None = None) -> None:
+        """`limit_of`: how many connections a project may have (None: any number)."""
+        self._limit_of = limit_of
+        self._refusals = refusals or RefusalPace()
+        self._open: Counter[str] = Counter()  # of every project: a limit may be set while they are open
+        self._told: Mapping[str, int] = {}
+        self._others: Counter[str] = Counter()
+        self._processes = 1
+        self._heard = asyncio.Event()  # another one after each heartbeat
+
+    async def open(self, project: str) -> Connection:
+        """Count one more; the caller closes it.  Raises QuotaExceeded, soon if there are as many as may be."""
+        limit = self._limit_of(project)
+        if limit is not None:
+            await self._wait_for_room(project, limit)
+        self._open[project] += 1
+        return Connection(self, project)
+
+    def closed(self, project: str) -> None:
+        self._open[project] -= 1
+        if not self._open[project]:
+            del self._open[project]
+
+    def count(self, project: str) -> int:
+        """Here and, if they are limited, in other processes, as of the last heartbeat."""
+        return self._open[project] + self._others[project]
+
+    async def _wait_for_room(self, project: str, limit: int) -> None:
+        deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+        while self._open[project] >= self._part(project, limit):
+            used = self.count(project)
+            if used >= limit or asyncio.get_running_loop().time() > deadline:
+                await self._refusals.wait(project)
+                raise exceeded(
+                    "connections", project=project, limit=limit, usage=used, retry_seconds=_RETRY_SECONDS
+                )
+            try:
+                async with asyncio.timeout(_NEWS_SECONDS):
+                    await self._heard.wait()
+            except TimeoutError:
+                return
+
+    def _part(self, project: str, limit: int) -> int:
+        """How many this process may have until the next heartbeat."""
+        told = self._told.get(project, 0)
+        left = limit - self._others[project] - told
+        return told + max(0, -(-left // self._processes))
+
+    # --- heartbeats --------------------------------------------------------------------------------------
+
+    def tell(self) -> dict[str, int]:
+        """What the others must know."""
+        return {project: count for project, count in self._open.items() if self._limit_of(project) is not None}
+
+    def heard(self, told: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
+        """A heartbeat told them this, and each of the others has told so much."""
+        self._told = told
+        self._others = sum((Counter(other) for other in others), Counter())
+        self._processes = 1 + len(others)
+        self._heard.set()
+        self._heard = asyncio.Event()

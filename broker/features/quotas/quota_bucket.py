@@ -1,0 +1,182 @@
+"""Rates that several processes keep together, as pure arithmetic on times: seconds of a monotonic clock.
+
+There is one bucket for all processes, in the database: it holds a second's worth, fills at the rate, and may be in
+debt.  Between two looks at it (`balanced`) a process goes by its part: the n-th of what the bucket held and of what
+it gains.  Whatever is taken is told at the next look, so that the sum is exact whoever took it, and a process that
+is alone in being busy is soon given all (docs/decisions/0024-quotas.md).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.features.quotas.quota import exceeded
+
+_ROUNDING = 1e-6  # what the sums of times may be off, as a part of the rate
+_LITTLE = 0.05  # as a part of what a process may take in a second
+SELDOM_SECONDS = 1.0  # until then little is told
+LATER_SECONDS = 0.1  # than it is worth: by then what others took is known, and clocks are not that far apart
+NEVER_SECONDS = 60.0  # when to try again what a limit of 0 refuses: somebody may have raised it
+
+
+class QuotaBucket:
+    """This process's part of a bucket.  It may be taken from while it holds anything: what a request takes beyond
+    is paid back before the next, so that no request is too large, and over s seconds all processes together take
+    rate * (s + 1), and what their largest requests exceed it by.
+    """
+
+    __slots__ = ("_at", "_level", "_pace", "_telling", "_told_at", "_untold", "rate")
+
+    def __init__(self, rate: int, *, processes: int, now: float) -> None:
+        """`rate`: a second; `processes`: how many share it."""
+        self.rate = rate
+        self._pace = rate / processes
+        self._level = rate / processes
+        self._at = now  # of `_level`; in the future while the debt of all is paid
+        self._untold = self._telling = 0.0
+        self._told_at = now
+
+    def wait(self, now: float) -> float:
+        """Seconds until it may be taken from; 0: now."""
+        if self._level > 0 and self._at <= now:  # there was something left already
+            return 0.0
+        if not self.rate:
+            return NEVER_SECONDS
+        self._advance(now)
+        if self._level >= -self.rate * _ROUNDING:
+            return max(self._at - now, 0.0)
+        return max(self._at - now, 0.0) - self._level / self._pace
+
+    def left(self, now: float) -> float:
+        """What can be taken without a debt; less than 0 while there is one."""
+        self._advance(now)
+        return self._level if self._at <= now else self._level - (self._at - now) * self.rate
+
+    def take(self, amount: float, now: float) -> None:
+        self._advance(now)
+        self._level -= amount
+        self._untold += amount
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was taken that the others do not know of."""
+        return self._untold > 0
+
+    def has_much_news(self, now: float) -> bool:
+        """Whether it is so much, or so old, that the others must know: who is far from the limit tells seldom."""
+        return self._untold > self._pace * _LITTLE or (self._untold > 0 and now - self._told_at >= SELDOM_SECONDS)
+
+    def tell(self) -> float:
+        """What was taken, to be told to the others; `balanced` or `untold` follows."""
+        self._telling, self._untold = self._untold, 0.0
+        return self._telling
+
+    def untold(self) -> None:
+        """They could not be told."""
+        self._untold, self._telling = self._untold + self._telling, 0.0
+
+    def balanced(self, held: float, *, processes: int, now: float) -> None:
+        """They are told; the bucket of all held so much then."""
+        self._telling = 0.0
+        self._told_at = now
+        self._pace = self.rate / processes
+        self._at = now + (max(0.0, -held) / self.rate if self.rate else 0.0)
+        self._level = max(0.0, held) / processes - self._untold
+
+    def _advance(self, now: float) -> None:
+        if now > self._at:
+            self._level = min(float(self.rate), self._level + (now - self._at) * self._pace)
+            self._at = now
+
+
+class Metered(NamedTuple):
+    """A bucket, the quota that it is of, and whose: of a project, or of a principal in it."""
+
+    quota: str
+    project: str
+    principal: str
+    unit: int  # 0: requests, 1: messages, 2: bytes
+    bucket: QuotaBucket
+
+
+class Level:
+    """How much a project keeps, as was last looked at, and what this process has added to it since."""
+
+    __slots__ = ("kept", "looked_at")
+
+    def __init__(self) -> None:
+        self.kept = self.looked_at = 0
+
+    def look(self, kept: int) -> None:
+        """It was looked at: so much is kept."""
+        self.kept = self.looked_at = kept
+
+    def is_pressing(self, limit: int, *, processes: int) -> bool:
+        """Whether half of what was left may be gone, if all processes add as much as this one."""
+        added = self.kept - self.looked_at
+        return added > 0 and 2 * added * processes >= limit - self.looked_at
+
+
+class Ceiling(NamedTuple):
+    """A level of bytes that is not to be passed, the quota that it is of, and whose."""
+
+    quota: str
+    project: str
+    limit: int
+    level: Level
+
+
+class Gauge:
+    """What publishing, or subscribing, of a principal in a project is measured by: buckets, perhaps a ceiling."""
+
+    __slots__ = ("_buckets", "_ceiling")
+
+    def __init__(self, buckets: Sequence[Metered], ceiling: Ceiling | None = None) -> None:
+        self._buckets = buckets
+        self._ceiling = ceiling
+
+    def check(self, now: float, *, requests_alone: bool = False) -> None:
+        """Raises QuotaExceeded, with the longest wait, if something must wait; takes nothing.
+
+        `requests_alone`: for a call that moves no messages.
+        """
+        ceiling = self._ceiling
+        if ceiling is not None and ceiling.level.kept >= ceiling.limit:
+            raise exceeded(ceiling.quota, project=ceiling.project, limit=ceiling.limit, usage=ceiling.level.kept)
+        seconds, metered = 0.0, None
+        for each in self._buckets:
+            if not (requests_alone and each.unit) and (wait := each.bucket.wait(now)) > seconds:
+                seconds, metered = wait, each
+        if metered is not None:
+            bucket = metered.bucket
+            raise exceeded(
+                metered.quota,
+                project=metered.project,
+                principal=metered.principal,
+                limit=bucket.rate,
+                usage=bucket.rate - bucket.left(now),
+                retry_seconds=seconds + LATER_SECONDS,
+            )
+
+    def take(self, now: float, *, requests: int = 0, messages: int = 0, size: int = 0) -> None:
+        """It was done, whether or not there was anything left.  `size`: bytes."""
+        amounts = requests, messages, size
+        for metered in self._buckets:
+            if amount := amounts[metered.unit]:
+                metered.bucket.take(amount, now)
+        if self._ceiling is not None:
+            self._ceiling.level.kept += size
+
+    def wait(self, now: float) -> float:
+        """Seconds until messages may be handed out; requests are not looked at."""
+        return max((m.bucket.wait(now) for m in self._buckets if m.unit), default=0.0)
+
+    def left(self, now: float, *, messages: int, size: int) -> tuple[int, int]:
+        """At most so many messages and bytes, as far as there are any left; one message at least."""
+        left = [messages, size]
+        for metered in self._buckets:
+            if metered.unit:
+                left[metered.unit - 1] = min(left[metered.unit - 1], max(1, int(metered.bucket.left(now))))
+        return left[0], left[1]
+
+
+NO_GAUGE = Gauge(())

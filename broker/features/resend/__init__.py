@@ -1,0 +1,1 @@
+"""Delivers retained messages once more to one subscription."""

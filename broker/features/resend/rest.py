@@ -1,0 +1,48 @@
+"""Resending acknowledged messages, an extension."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.core.backlog.outcome import Outcome
+from broker.features.resend.resend import ResendOptions
+from broker.model.errors import InvalidArgument
+
+
+async def resend(call: Call) -> bytes:
+    done = await call.services.acting.resends.resend(call.name, decode_resend(call.body), by=call.caller.member)
+    return encode_resource(resent_json(done))
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class ResendRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    message_id: str = ""
+    message_ids: list[str] = []
+    subscription: object = None  # in the path
+
+
+_resend = msgspec.json.Decoder(ResendRequest)
+
+
+def decode_resend(body: bytes) -> ResendOptions:
+    """Raises InvalidArgument."""
+    request = decode_request(_resend, body)
+    if bool(request.message_id) == bool(request.message_ids):
+        raise InvalidArgument("Say what is to be resent: either messageId, or messageIds.")
+    if request.message_id:
+        return ResendOptions(message_ids=[request.message_id], one=True)
+    return ResendOptions(message_ids=request.message_ids)
+
+
+def resent_json(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    return {
+        "results": [{"messageId": id_, "outcome": outcome} for id_, outcome in outcomes.items()],
+        "counts": {outcome: str(count) for outcome, count in Counter(outcomes.values()).items()},
+    }

@@ -1,0 +1,1 @@
+"""Deletes all that a project has, for tests."""

@@ -1,0 +1,133 @@
+"""All that a project has, deleted at once (G2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Table, delete, select, update
+
+from broker.core.catalog.cursor_locks import lock_cursors_of
+from broker.db.driver.database import ResourceConnection
+from broker.db.schema.tables import (
+    cursors,
+    event_conditions,
+    held_claims,
+    known_shards,
+    operations,
+    payload_schema_revisions,
+    payload_schemas,
+    push_failures,
+    push_states,
+    schedule_ticks,
+    schedules,
+    shards,
+    snapshot_outstanding,
+    snapshot_positions,
+    snapshots,
+    subscriptions,
+    topics,
+    waiting_events,
+)
+from broker.model.topic import DELETED_TOPIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emptied:
+    """The names of what was deleted; `touched`: of what other projects had of it."""
+
+    topics: Sequence[str]
+    subscriptions: Sequence[str]
+    snapshots: Sequence[str]
+    schemas: Sequence[str]
+    operations: Sequence[str]
+    schedules: Sequence[str]
+    touched: Sequence[str]
+
+    @property
+    def deleted(self) -> list[str]:
+        """All of them."""
+        return [
+            *(*self.topics, *self.subscriptions, *self.snapshots),
+            *(*self.schemas, *self.operations, *self.schedules),
+        ]
+
+
+async def empty_project(connection: ResourceConnection, *, project: str) -> Emptied:
+    """Delete its topics, subscriptions, snapshots, schemas, operations,
+    schedules and events; their policies are the caller's.
+
+    As if each were deleted by itself: its messages and delivery attempts are left to the janitor, so the cost is by
+    the resources alone.  Locks rows in the one lock order: schedules,
+    topics, subscriptions, cursors, snapshots, shards.
+    """
+    ticking = await _delete_schedules(connection, project)
+    topic_ids = await _locked(connection, topics, "topic_id", project)
+    subscription_ids = await _locked(connection, subscriptions, "subscription_id", project)
+    orphaned = await _orphan(connection, list(topic_ids), project)
+    await _delete_subscriptions(connection, list(subscription_ids))
+    snapshot_ids = await _locked(connection, snapshots, "snapshot_id", project)
+    for table in (snapshots, snapshot_positions, snapshot_outstanding):
+        await connection.execute(delete(table).where(table.c.snapshot_id.in_(snapshot_ids)))
+    await _delete_topics(connection, list(topic_ids))
+    schema_ids = await _locked(connection, payload_schemas, "schema_id", project)
+    for table in (payload_schemas, payload_schema_revisions):
+        await connection.execute(delete(table).where(table.c.schema_id.in_(schema_ids)))
+    users = await connection.scalars(select(topics.c.name).where(topics.c.schema_id.in_(schema_ids)))
+    ended = await connection.scalars(
+        delete(operations).where(_is_of(operations, project)).returning(operations.c.name)
+    )
+    for table in (event_conditions, waiting_events):
+        await connection.execute(delete(table).where(table.c.project == project))
+    return Emptied(
+        topics=list(topic_ids.values()),
+        subscriptions=list(subscription_ids.values()),
+        snapshots=list(snapshot_ids.values()),
+        schemas=list(schema_ids.values()),
+        operations=ended.all(),
+        schedules=ticking,
+        touched=[*orphaned, *users.all()],
+    )
+
+
+def _is_of(table: Table, project: str) -> Any:
+    """Its names begin so; the 0 comes after the slash."""
+    kind = "schemas" if table is payload_schemas else table.name
+    return (table.c.name > f"{project}/{kind}/") & (table.c.name < f"{project}/{kind}0")
+
+
+async def _locked(connection: ResourceConnection, table: Table, key: str, project: str) -> dict[int, str]:
+    """Its rows, which nobody else changes from now on: names by their keys."""
+    query = select(table.c[key], table.c.name).where(_is_of(table, project)).order_by(table.c[key])
+    return {row[0]: row[1] for row in await connection.execute(query.with_for_update())}
+
+
+async def _delete_schedules(connection: ResourceConnection, project: str) -> Sequence[str]:
+    """Before all else: a tick has the row of its schedule when it takes a shard's.  Returns their names."""
+    deleted = delete(schedules).where(_is_of(schedules, project)).returning(schedules.c.name)
+    names = (await connection.scalars(deleted)).all()
+    name = schedule_ticks.c.schedule
+    ours = (name > f"{project}/schedules/") & (name < f"{project}/schedules0")
+    await connection.execute(delete(schedule_ticks).where(ours))
+    return names
+
+
+async def _delete_subscriptions(connection: ResourceConnection, subscription_ids: Sequence[int]) -> None:
+    await lock_cursors_of(connection, *subscription_ids)
+    for table in (subscriptions, cursors, push_states, push_failures, held_claims):
+        await connection.execute(delete(table).where(table.c.subscription_id.in_(subscription_ids)))
+
+
+async def _orphan(connection: ResourceConnection, topic_ids: Sequence[int], project: str) -> Sequence[str]:
+    """The names of the subscriptions of other projects that have one of them."""
+    theirs = subscriptions.c.topic_id.in_(topic_ids) & ~_is_of(subscriptions, project)
+    orphaned = update(subscriptions).where(theirs).values(topic=DELETED_TOPIC)
+    return (await connection.scalars(orphaned.returning(subscriptions.c.name))).all()
+
+
+async def _delete_topics(connection: ResourceConnection, topic_ids: Sequence[int]) -> None:
+    of_these = snapshots.c.topic_id.in_(topic_ids)
+    await connection.execute(update(snapshots).where(of_these).values(topic=DELETED_TOPIC))
+    closed = select(known_shards.c.shard_id).where(known_shards.c.topic_id.in_(topic_ids))
+    for shard_id in sorted((await connection.scalars(closed)).all()):
+        await connection.execute(update(shards).where(shards.c.shard_id == shard_id).values(open=False))
+    await connection.execute(delete(topics).where(topics.c.topic_id.in_(topic_ids)))

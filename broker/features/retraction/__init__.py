@@ -1,0 +1,1 @@
+"""Withdraws messages from a topic, and publishes others in their place."""

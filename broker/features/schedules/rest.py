@@ -1,0 +1,183 @@
+"""Schedules, which publish a message again and again; extensions."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from broker.api import permissions
+from broker.api.rest.call import Call
+from broker.api.rest.codec.lists import decode_list_size, decode_page_parameters, encode_list
+from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.codec.scalars import parse_duration
+from broker.features.schedules.schedule import KEPT_TICKS, MAX_TOLD_TICKS, Definition, Missed, Schedule, TickRecord
+from broker.model.durations import format_duration
+from broker.model.errors import InvalidArgument
+from broker.model.message import NewMessage
+from broker.model.page import parse_page
+from broker.model.timestamps import format_timestamp, parse_timestamp
+
+
+async def put_schedule(call: Call) -> bytes:
+    definition = decode_schedule(call.body)
+    if call.gate is not None:  # the schedule publishes for whoever makes it
+        await call.gate.allow(call.caller, permissions.PUBLISH, definition.topic)
+    schedules = call.services.acting.schedules
+    return encode_resource(
+        schedule_json(await schedules.put_schedule(call.name, definition, created_by=call.caller.member))
+    )
+
+
+async def get_schedule(call: Call) -> bytes:
+    return encode_resource(schedule_json(await call.services.acting.schedules.get_schedule(call.name)))
+
+
+async def list_schedules(call: Call) -> bytes:
+    page = parse_page(*decode_page_parameters(call.query))
+    schedules, token = await call.services.acting.schedules.list_schedules(call.name, page)
+    return encode_list("schedules", [schedule_json(schedule) for schedule in schedules], token)
+
+
+async def delete_schedule(call: Call) -> bytes:
+    await call.services.acting.schedules.delete_schedule(call.name)
+    return encode_resource({})
+
+
+async def pause_schedule(call: Call) -> bytes:
+    return encode_resource(schedule_json(await call.services.acting.schedules.pause_schedule(call.name)))
+
+
+async def resume_schedule(call: Call) -> bytes:
+    return encode_resource(schedule_json(await call.services.acting.schedules.resume_schedule(call.name)))
+
+
+async def run_schedule(call: Call) -> bytes:
+    return encode_resource(tick_json(await call.services.acting.schedules.run_schedule(call.name)))
+
+
+async def list_next_ticks(call: Call) -> bytes:
+    count = decode_tick_count(call.query)
+    return encode_list("times", times_json(await call.services.acting.schedules.next_ticks(call.name, count)), "")
+
+
+async def list_schedule_ticks(call: Call) -> bytes:
+    size = decode_history_size(call.query)
+    records = await call.services.acting.schedules.list_ticks(call.name, size)
+    return encode_list("ticks", [tick_json(record) for record in records], "")
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+class PutScheduleRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    topic: str = ""
+    message: NewMessage | None = None
+    template: NewMessage | None = None
+    schedule: str = ""
+    interval: str = ""
+    time_zone: str = "UTC"
+    start: str = ""
+    end: str = ""
+    missed: str = "ONE"
+    name: object = None  # in the path
+
+
+_decoder = msgspec.json.Decoder(PutScheduleRequest)
+
+
+def decode_schedule(body: bytes) -> Definition:
+    """Raises InvalidArgument."""
+    request = decode_request(_decoder, body)
+    if (request.message is None) == (request.template is None):
+        raise InvalidArgument("One of message and template must be given.")
+    message = request.message or request.template or NewMessage()
+    if request.schedule and request.interval:
+        raise InvalidArgument("Only one of schedule and interval can be given.")
+    if request.missed not in Missed.__members__:
+        raise InvalidArgument(f"missed must be one of {', '.join(Missed)} (missed={request.missed[:100]!r}).")
+    return Definition(
+        topic=request.topic,
+        data=message.data,
+        attributes=message.attributes,
+        ordering_key=message.ordering_key,
+        is_template=request.template is not None,
+        cron=request.schedule,
+        interval_seconds=_seconds(request.interval) if request.interval else 0,
+        time_zone=request.time_zone,
+        start=parse_timestamp(request.start, "start") if request.start else None,
+        end=parse_timestamp(request.end, "end") if request.end else None,
+        missed=Missed(request.missed),
+    )
+
+
+def _seconds(text: str) -> int:
+    interval = parse_duration(text, "interval")
+    if interval <= timedelta(0) or interval % timedelta(seconds=1):
+        raise InvalidArgument(f"interval must be whole seconds, at least one (interval={text[:100]!r}).")
+    return interval // timedelta(seconds=1)
+
+
+def decode_tick_count(query: Mapping[str, str]) -> int:
+    """How many times of ticks to come are wanted.  Raises InvalidArgument."""
+    return min(decode_list_size(query), MAX_TOLD_TICKS)
+
+
+def decode_history_size(query: Mapping[str, str]) -> int:
+    """How many entries of a history are wanted.  Raises InvalidArgument."""
+    return min(decode_list_size(query), KEPT_TICKS)
+
+
+def schedule_json(schedule: Schedule) -> dict[str, Any]:
+    """As it was put, and how it does."""
+    definition = schedule.definition
+    message: dict[str, Any] = {"data": definition.data} if definition.data else {}
+    if definition.attributes:
+        message["attributes"] = definition.attributes
+    if definition.ordering_key:
+        message["orderingKey"] = definition.ordering_key
+    body: dict[str, Any] = {
+        "name": schedule.name,
+        "topic": definition.topic,
+        "template" if definition.is_template else "message": message,
+    }
+    if definition.cron:
+        body |= {"schedule": definition.cron, "timeZone": definition.time_zone}
+    else:
+        body["interval"] = format_duration(timedelta(seconds=definition.interval_seconds))
+    times = {
+        "start": definition.start,
+        "end": definition.end,
+        "nextTime": schedule.next_at,
+        "createTime": schedule.created_at,
+        "updateTime": schedule.updated_at,
+    }
+    body |= {"missed": definition.missed, "state": schedule.state, "ticks": str(schedule.ticks)}
+    body |= {name: format_timestamp(moment) for name, moment in times.items() if moment is not None}
+    if schedule.last_outcome:
+        body["lastOutcome"] = schedule.last_outcome
+    if schedule.created_by:
+        body["createdBy"] = schedule.created_by
+    return body
+
+
+def tick_json(record: TickRecord) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "number": str(record.number),
+        "runTime": format_timestamp(record.ran_at),
+        "outcome": record.outcome,
+    }
+    if record.planned_at is None:
+        body["byHand"] = True
+    else:
+        body["tickTime"] = format_timestamp(record.planned_at)
+    if record.reason:
+        body["reason"] = record.reason
+    if record.message_id:
+        body["messageId"] = record.message_id
+    return body
+
+
+def times_json(times: Sequence[datetime]) -> list[str]:
+    return [format_timestamp(moment) for moment in times]

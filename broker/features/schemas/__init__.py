@@ -1,0 +1,1 @@
+"""Schemas that the messages of a topic must satisfy."""

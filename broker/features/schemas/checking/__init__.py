@@ -1,0 +1,1 @@
+"""Avro, protobuf and JSON Schema: reads definitions and checks messages."""

@@ -1,0 +1,178 @@
+"""Whether what is published is as its topic's schema says, and by which revision (A11).
+
+Revisions never change, so that each is compiled once in a process.  Messages that take little to read are read
+here, a few milliseconds at a time, and others in processes that projects share (schema_processes.py).
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from time import perf_counter
+
+import msgspec
+
+from broker.core.catalog.resource_cache import ResourceCache
+from broker.features.schemas.checking.apart import Check, Compare, Compile
+from broker.features.schemas.checking.compiled import CompiledSchema, compile_schema
+from broker.features.schemas.checking.mismatch import Mismatch, TooLarge
+from broker.features.schemas.checking.protobuf import root_of
+from broker.features.schemas.schema import JSON, PROTOCOL_BUFFER, Schema, within
+from broker.features.schemas.schema_processes import TOO_LONG, SchemaProcesses
+from broker.model.errors import InvalidArgument, NotFound, ResourceExhausted
+from broker.model.message import NewMessage
+from broker.model.schema_settings import Compatibility, SchemaSettings
+from broker.observability.metrics.counters import Counters
+
+MAX_COMPILED = 200  # of 300 KB at most, which compiled are some MB
+_PARTS = 100, 10  # how many messages are read together: the most that take little time
+_AT_ONCE_SECONDS = 0.005  # then others have their turn
+
+
+class SchemaChecks:
+    """One for a process.  `project` ("projects/p"): whose turns the checks take in processes that are shared."""
+
+    def __init__(self, resources: ResourceCache, counters: Counters | None = None) -> None:
+        self._resources = resources
+        self._processes = SchemaProcesses(counters=counters)
+        self._compiled: OrderedDict[int, CompiledSchema] = OrderedDict()  # by the number of the revision
+
+    async def check(
+        self, project: str, settings: SchemaSettings, messages: Sequence[NewMessage], *, seconds: float = inf
+    ) -> list[str]:
+        """Of each message the attributes that say which revision it is like: the newest one that it is like.
+
+        As a JSON object, the same for the same revision.  Raises InvalidArgument that names the message that is
+        like none, and what is wrong with it by the newest; NotFound (the schema is deleted), ResourceExhausted
+        (after `seconds` not all are checked), Unavailable.
+        """
+        revisions = await self._resources.schema(settings.schema)
+        if not revisions or revisions[0].schema_id != settings.schema_id:
+            raise NotFound(f"Schema associated with topic deleted (schemaSettings.schema={settings.schema}).")
+        candidates = within(settings, revisions)
+        told = {revision.number: _attributes(revision, settings.encoding) for revision in candidates}
+        found: list[str] = []
+        asked = began = perf_counter()
+        while len(found) < len(messages):
+            part, is_quick = self._part(
+                candidates[0], messages[len(found) : len(found) + _PARTS[0]], settings.encoding
+            )
+            if is_quick and self._compile(candidates[0]).are_all_like(part, settings.encoding):
+                found += [told[candidates[0].number]] * len(part)
+            else:
+                for data in part:
+                    if perf_counter() - asked > seconds:
+                        raise ResourceExhausted(
+                            f"The topic's schema takes too long: {len(found)} of {len(messages)} messages were "
+                            f"checked within {seconds:g} s; publish fewer at a time."
+                        )
+                    accepting = await self._accepting(project, candidates, data, settings.encoding, len(found))
+                    found.append(told[accepting.number])
+                    began = await _after_a_while(began)
+            began = await _after_a_while(began)
+        return found
+
+    def _part(
+        self, revision: Schema, messages: Sequence[NewMessage], encoding: str
+    ) -> tuple[Sequence[bytes], bool]:
+        """The data of the first messages, and whether they can be read together and at once."""
+        compiled = self._compile(revision)
+        data = [message.data for message in messages]
+        for most in _PARTS:
+            part = data[:most]
+            if compiled.is_quick(sum(map(len, part)), encoding, len(part)):
+                return part, True
+        return data[: _PARTS[-1]], False
+
+    async def prepare(self, project: str, schema: Schema) -> Schema:
+        """The schema as it is stored: compiled, where it can be.  Raises InvalidArgument, Unavailable."""
+        if schema.type == PROTOCOL_BUFFER and schema.definition:
+            compiled = await self._compile_apart(project, schema)
+            schema = replace(schema, compiled=compiled, root_message=root_of(compiled))
+        compile_schema(schema)
+        if schema.type == JSON:
+            await self._compile_apart(project, schema)
+        return schema
+
+    async def _compile_apart(self, project: str, schema: Schema) -> bytes:
+        """Raises InvalidArgument, Unavailable."""
+        answer = await self._processes.run(project, Compile(schema.definition, schema.type))
+        if answer.error:
+            what = f"schema.type={schema.type}, schema.definition"
+            raise InvalidArgument(f"Could not parse schema definition ({what}): {answer.error}")
+        return answer.data
+
+    async def check_compatible(
+        self, project: str, schema: Schema, revisions: Sequence[Schema], compatibility: Compatibility
+    ) -> None:
+        """Raises InvalidArgument unless the revisions and the schema can read each other's messages, as they must.
+
+        `revisions`: the newest first.
+        """
+        compared = compatibility.compared(revisions)
+        if not compared:
+            return
+        answer = await self._processes.run(project, Compare(schema, list(compared), compatibility))
+        if answer.error:
+            cannot = "The revisions cannot be compared: " if answer.error == TOO_LONG else ""
+            raise InvalidArgument(f"{cannot}{answer.error}")
+
+    async def check_message(self, project: str, schema: Schema, data: bytes, encoding: str) -> None:
+        """Raises Mismatch, InvalidArgument (there is no such schema), Unavailable."""
+        compiled = self._compile(schema)
+        if compiled.is_quick(len(data), encoding):
+            compiled.check(data, encoding)
+            return
+        answer = await self._processes.run(project, Check(schema, data, encoding))
+        if answer.error:
+            raise (TooLarge if answer.error == TOO_LONG else Mismatch)(answer.error)
+
+    async def close(self) -> None:
+        await self._processes.close()
+
+    async def _accepting(
+        self, project: str, candidates: Sequence[Schema], data: bytes, encoding: str, index: int
+    ) -> Schema:
+        first: Mismatch | None = None
+        for revision in candidates:
+            try:
+                await self.check_message(project, revision, data, encoding)
+            except Mismatch as mismatch:
+                first = first or mismatch
+                if isinstance(mismatch, TooLarge):
+                    break
+            else:
+                return revision
+        raise InvalidArgument(
+            f"Invalid data in message: Message failed schema validation: messages[{index}].data is not "
+            f"{candidates[0].revision_name} in {encoding} ({first})."
+        )
+
+    def _compile(self, schema: Schema) -> CompiledSchema:
+        """Raises InvalidArgument."""
+        compiled = self._compiled.get(schema.number) or compile_schema(schema)
+        if schema.number:
+            self._compiled[schema.number] = compiled
+            self._compiled.move_to_end(schema.number)
+            if len(self._compiled) > MAX_COMPILED:
+                self._compiled.popitem(last=False)
+        return compiled
+
+
+async def _after_a_while(began: float) -> float:
+    """Others have their turn if it has been long since; returns since when this one's lasts."""
+    if perf_counter() - began <= _AT_ONCE_SECONDS:
+        return began
+    await asyncio.sleep(0)
+    return perf_counter()
+
+
+def _attributes(revision: Schema, encoding: str) -> str:
+    """As Google calls them."""
+    named = {
+        "googclient_schemaencoding": encoding,
+        "googclient_schemaname": revision.name,
+        "googclient_schemarevisionid": revision.revision_id,
+    }
+    return msgspec.json.encode(named).decode()

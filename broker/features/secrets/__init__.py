@@ -1,0 +1,1 @@
+"""Encrypts secrets in the database anew when there is a new key."""

@@ -1,0 +1,1 @@
+"""The child process that runs transforms in QuickJS."""

@@ -1,0 +1,80 @@
+"""The filters that a subscription had before its filter was changed: earlier messages keep their verdict."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from broker.model.timestamps import whole_milliseconds
+
+MAX_EARLIER = 20  # filters that a subscription keeps, of times from which the log still has messages
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierFilter:
+    """A filter ("": all messages match) that decides about messages published before `until`, except those that an
+    even earlier one decides about.
+    """
+
+    filter: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewestFilter:
+    """What decides about all messages published at or after `since`, compiled (core/filtering/jsonpath.py)."""
+
+    since: datetime
+    filter_path: str | None = None
+    body_path: str | None = None
+
+
+def filter_at(newest: str, earlier: Sequence[EarlierFilter], publish_time: datetime) -> str:
+    """The filter that decides about a message published at this time; `earlier` is in the order of time."""
+    return next((each.filter for each in earlier if publish_time < each.until), newest)
+
+
+def change_time(last_publish_times: Iterable[datetime], now: datetime) -> datetime:
+    """When a new filter begins to hold: later than the last message of each shard, and no earlier than now.
+
+    It is a whole millisecond, as publish times are.
+    """
+    behind = (whole_milliseconds(last) + timedelta(milliseconds=1) for last in last_publish_times)
+    return max([whole_milliseconds(now), *behind])
+
+
+@dataclass(frozen=True, slots=True)
+class FilterComparison:
+    """How many of the newest `scanned` messages of a topic the present filter matches (`before`), the wanted one
+    (`after`), and `both`.
+    """
+
+    scanned: int = 0
+    before: int = 0
+    after: int = 0
+    both: int = 0
+
+    def __add__(self, other: "FilterComparison") -> "FilterComparison":
+        return FilterComparison(
+            self.scanned + other.scanned,
+            self.before + other.before,
+            self.after + other.after,
+            self.both + other.both,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterChange:
+    """What a change of a subscription's filter does, or (with a `comparison`) would do.
+
+    `effective_time`: messages published then or later are decided by `filter`; None: nothing was changed.
+    """
+
+    filter: str
+    previous: str
+    effective_time: datetime | None = None
+    comparison: FilterComparison | None = None
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the filter is not what it was."""
+        return self.filter != self.previous

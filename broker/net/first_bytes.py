@@ -1,0 +1,211 @@
+"""HTTP/1.1 and HTTP/2 on one port: the first bytes of a connection decide, or what TLS has agreed on before them.
+
+Clients of HTTP/2 in cleartext begin with its preface at once ("prior knowledge"; there is no upgrade).  Whatever is
+no part of it is HTTP/1.1.  From then on the connection belongs to the protocol that was chosen: neither pays for
+the other.  gRPC needs HTTP/2; REST, and what surrounds it, can have either: over HTTP/2 the head of each request
+says which of them it is for.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, cast
+
+from broker.net.http1.asgi import Application
+from broker.net.http1.connection import Http1Connection, Http1Server
+from broker.net.http1.responses import closing_answer
+from broker.net.http1.web_pages import WebPages
+from broker.net.http2.connection import Http2Connection, Registry
+from broker.net.http2.exchange import Http2Requests
+from broker.net.http2.frames import PREFACE
+from broker.net.limits.open_connections import OpenConnections, address_in
+from broker.net.tls.handshake import HandshakeTurns, TlsHandshake
+from broker.net.tls.material import ServerTls
+
+LOOK_SECONDS = 30.0  # between two looks at a connection without a request; for the rest of the first bytes
+KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, which are then the ones to close it
+CROWDED_SECONDS = 75.0  # for an idle connection while more than half of those that may be are open
+# Keys in the state of the ASGI lifespan:
+HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls of REST
+HTTP2_DOOR = "http2_door"  # an Http2Door: what serves gRPC
+WEB_PAGES = "web_pages"  # the WebPages that say which pages may call
+STATES = "states"  # the StateChanges that are to be told of connections that are refused
+STOP_WAITING = "stop_waiting"  # called before the server stops, so that waiting calls are answered
+METRICS = "metrics"  # an application for a port of its own, which needs no authentication
+
+CLEARTEXT_ANSWER = closing_answer(400, "This port speaks TLS: use https:// (for gRPC a secure channel).")
+
+
+class Http2Door(Protocol):
+    """Serves gRPC over HTTP/2."""
+
+    def connection(
+        self,
+        connections: Registry,
+        tasks: set[asyncio.Task[Any]],
+        others: Callable[[Http2Connection], Http2Requests],
+    ) -> asyncio.Protocol:
+        """The protocol of a new connection; it keeps itself and its tasks in the sets for as long as they last.
+
+        `others` accept the requests that are not gRPC.
+        """
+
+
+class FirstBytes(asyncio.Protocol):
+    """A connection that has not said yet what it speaks.
+
+    One that says nothing is idle, and closed as such; one that says too little at once is closed at the next look.
+    """
+
+    def __init__(
+        self,
+        connections: OpenConnections,
+        make_http1: Callable[[], asyncio.Protocol],
+        make_http2: Callable[[], asyncio.Protocol],
+        *,
+        keep_alive: Callable[[], float],
+        agreed: str | None = None,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """It keeps itself among `connections`, which the server shuts down when it stops, until it knows.
+
+        `keep_alive()`: for how many seconds an idle connection is kept.
+        `agreed`: the protocol that TLS has agreed on, "h2" or "http/1.1" (None: none); nothing else is taken then.
+        """
+        self._connections = connections
+        self._keep_alive, self._look_seconds = keep_alive, look_seconds
+        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._make_http1 = make_http1
+        self._make_http2 = make_http2
+        self._agreed = agreed
+        self._heard = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.address = address_in(transport.get_extra_info("peername"))
+        if not self._connections.has_room(self.address):
+            self._transport.abort()
+            return
+        self._connections.add(self)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._look_seconds, self._look)
+
+    def _look(self) -> None:
+        self._looks += 1
+        if self._heard or self._looks * self._look_seconds >= self._keep_alive():
+            self._transport.close()
+        else:
+            self._look_later()
+
+    def data_received(self, data: bytes) -> None:
+        if self._heard:
+            data = self._heard + data
+        if self._agreed == "http/1.1":
+            self._hand_over(self._make_http1(), data)
+        elif data.startswith(PREFACE):
+            self._hand_over(self._make_http2(), data)
+        elif PREFACE.startswith(data):
+            self._heard = data
+        elif self._agreed == "h2":
+            self._transport.abort()
+        else:
+            self._hand_over(self._make_http1(), data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+
+    def shutdown(self) -> None:
+        self._transport.close()
+
+    def _leave(self) -> None:
+        self._connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _hand_over(self, protocol: asyncio.Protocol, data: bytes) -> None:
+        self._leave()
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        protocol.data_received(data)
+
+
+class MakeProtocol:
+    """Makes the protocol of each new connection.
+
+    With `tls` connections begin with a handshake, except those of a `cleartext` call.
+    """
+
+    def __init__(
+        self, *, most_connections: int, tls: ServerTls | None = None, keep_alive_seconds: float = KEEP_ALIVE_SECONDS
+    ) -> None:
+        self._most = most_connections
+        self._keep_alive_seconds = keep_alive_seconds
+        self._tls = tls
+        self._turns = HandshakeTurns()
+        self._connections: OpenConnections | None = None
+        self._http1: Http1Server | None = None
+
+    def __call__(
+        self,
+        *,
+        app: Application,
+        state: dict[str, Any],
+        connections: set[Any],
+        tasks: set[asyncio.Task[Any]],
+        cleartext: bool = False,
+    ) -> asyncio.Protocol:
+        """Returns the protocol of a new connection.
+
+        `app` serves what surrounds the API; `state` is what its lifespan gave, with the keys above.  Open
+        connections and running calls are kept in the two sets, which are the same ones in each call.
+        """
+        opened = self._open(connections, state)
+        http2: Http2Door = state[HTTP2_DOOR]
+        server = self._server(app, state, opened, tasks)
+
+        def first_bytes(agreed: str | None = None) -> FirstBytes:
+            return FirstBytes(
+                opened,
+                lambda: Http1Connection(server),
+                lambda: http2.connection(opened, tasks, partial(Http2Requests, server)),
+                keep_alive=lambda: self._keep_alive(opened),
+                agreed=agreed,
+            )
+
+        if self._tls is None or cleartext:
+            return first_bytes()
+        return TlsHandshake(self._tls.context, self._turns, opened, first_bytes, cleartext_answer=CLEARTEXT_ANSWER)
+
+    def http1(
+        self, *, app: Application, state: dict[str, Any], connections: set[Any], tasks: set[asyncio.Task[Any]]
+    ) -> Http1Connection:
+        """Returns the protocol of a connection that is known to speak HTTP/1.1."""
+        return Http1Connection(self._server(app, state, self._open(connections, state), tasks))
+
+    def _server(
+        self, app: Application, state: dict[str, Any], connections: OpenConnections, tasks: set[asyncio.Task[Any]]
+    ) -> Http1Server:
+        if self._http1 is None:
+            self._http1 = Http1Server(
+                state[HTTP1_DOOR],
+                app,
+                state,
+                pages=cast(WebPages, state[WEB_PAGES]),
+                connections=connections,
+                tasks=tasks,
+                keep_alive=lambda: self._keep_alive(connections),
+            )
+        return self._http1
+
+    def _open(self, connections: set[Any], state: dict[str, Any]) -> OpenConnections:
+        if self._connections is None:
+            self._connections = OpenConnections(connections, self._most, state[STATES])
+        return self._connections
+
+    def _keep_alive(self, connections: OpenConnections) -> float:
+        return (
+            min(self._keep_alive_seconds, CROWDED_SECONDS) if connections.are_crowded else self._keep_alive_seconds
+        )

@@ -1,0 +1,1 @@
+"""HTTP/2: frames, streams, flow control windows and header blocks."""

@@ -1,0 +1,47 @@
+"""How much a connection puts up with of what moves no call forward: control frames, resets, calls that are faulty.
+
+Each such frame costs something like what it costs this process; time and answers give it back.  A client that has
+spent all of it floods, and is told to calm down.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from broker.net.http2.frames import Code, ConnectionFault
+
+PATIENCE = 20_000
+EARNED_EACH_SECOND = 2_000
+EARNED_BY_ANSWER = 4  # by each frame of one: clients widen windows and measure round trips by pings as they read
+
+
+class Cost(IntEnum):
+    FRAME = 1
+    RESET = 5
+    FAULT = 10  # of a stream
+    SETTINGS = 50  # all windows may move; and one more for each setting
+
+
+class Patience:
+    """`answered` counts frames of answers; whoever sends them adds to it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.answered = 0
+        self._left = float(PATIENCE)
+        self._clock = clock
+        self._earned_at = clock()
+        self._paid_for = 0  # of `answered`
+
+    def spend(self, cost: int) -> None:
+        """Raises ConnectionFault when there is nothing left."""
+        self._left -= cost
+        if self._left < 0:
+            self._earn()
+            if self._left < 0:
+                raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many frames that are no part of a call")
+
+    def _earn(self) -> None:
+        now = self._clock()
+        seconds, self._earned_at = now - self._earned_at, now
+        frames, self._paid_for = self.answered - self._paid_for, self.answered
+        earned = seconds * EARNED_EACH_SECOND + frames * EARNED_BY_ANSWER
+        self._left += min(earned, PATIENCE)

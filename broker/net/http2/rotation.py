@@ -1,0 +1,38 @@
+"""Turns of connections that have sent more than is handled at once (M1).
+
+Each is served for a turn's worth of work when its turn of the event loop has come, among all that has the loop for
+long (fairness/loop_turns.py): however many there are, whoever else waits for the loop hardly waits for more than
+one of them.  Who has sent little is served when it comes, and never stands here.
+"""
+
+from collections.abc import Callable, Hashable
+
+TURN = 512  # work: 1 for each frame, and what a frame's handler adds; some milliseconds
+SHORT_TURN = TURN // 4  # where several wait
+_COST = 4_000  # of a work, as the turns of the loop are counted: bytes that are read or written
+
+# Has a step called when whoever it is of has a turn, and counts what it costs.
+TurnOf = Callable[[Hashable, int, Callable[[], object]], None]
+
+
+class Rotation:
+    """Of one process."""
+
+    def __init__(self, turn_of: TurnOf) -> None:
+        self._turn_of = turn_of
+        self._waiting = 0
+
+    @property
+    def turn(self) -> int:
+        """How much work one has at once, who comes now."""
+        return SHORT_TURN if self._waiting else TURN
+
+    def wait(self, connection: Hashable, go_on: Callable[[int], None]) -> None:
+        """`go_on(turn)` is called when the connection's turn has come, once."""
+        self._waiting += 1
+
+        def step() -> None:
+            self._waiting -= 1
+            go_on(self.turn)
+
+        self._turn_of(connection, self.turn * _COST, step)

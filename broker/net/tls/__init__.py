@@ -1,0 +1,1 @@
+"""TLS over the transports of the event loop, and the certificates it shows and trusts."""

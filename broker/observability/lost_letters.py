@@ -1,0 +1,24 @@
+"""What is told of dead letters that are gone though nobody has dealt with them."""
+
+import logging
+from collections.abc import Mapping
+
+from broker.observability.metrics.counters import Counters
+from broker.observability.metrics.families import LOST_DEAD_LETTERS
+from broker.observability.state_changes import StateChanges
+
+
+class LostLetters:
+    """Counts them, and writes a line for each subscription that gave them up."""
+
+    def __init__(self, states: StateChanges, counters: Counters) -> None:
+        self._states = states
+        self._counters = counters
+
+    def tell(self, lost: Mapping[str, int], why: str) -> None:
+        """So many of each subscription, by name; `why`: a few words."""
+        for name, count in sorted(lost.items()):
+            if count:
+                self._counters.subscription(name)[LOST_DEAD_LETTERS] += count
+                what = f"{count:,} dead letters of {name} are lost, and nobody had dealt with them: {why}"
+                self._states.tell("lost dead letters", what, level=logging.WARNING)

@@ -1,0 +1,1 @@
+"""Counters in shared memory, and how they are exposed."""

@@ -1,0 +1,227 @@
+"""The memory in which all processes of a broker count, each in a part of its own.
+
+It belongs to the parent, so what a worker has counted is there when it was killed; the worker that is started in
+its stead goes on in the same part.  Whoever is asked reads all parts: one scrape speaks for the whole broker.
+
+    names:   by kind, how many were ever taken, how often one of these changed; then `capacity` entries:
+             state, length, name                                  (changed under a lock on the file)
+    blocks:  by kind, process and entry: the slots of its layout  (written by that process alone, without a lock)
+
+Entry 0 of each kind is OTHER: what has no entry of its own because all are taken.  An entry whose resource is gone
+is emptied REUSE_SECONDS after that was first seen: processes have forgotten where it was by then.
+"""
+
+import fcntl
+import mmap
+import os
+import struct
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import reduction
+from typing import Any
+
+from broker.observability.metrics.layout import Layout
+
+OTHER = "other"
+REUSE_SECONDS = 120.0
+_ENTRY = struct.Struct("=dI")  # when it was first seen to be gone (0: it is there), length of the name (0: free)
+_HEAD = struct.Struct("=QQ")  # entries ever taken, which are the first ones; how often any of them changed
+_ENTRY_BYTES = 512  # no name that follows the rules is longer; what is, is OTHER
+_SLOT_BYTES = 8
+
+
+@dataclass(slots=True)
+class _Index:
+    """What a process knows of the names of a kind: looking for one of a thousand took half a millisecond."""
+
+    entries: dict[str, int] = field(default_factory=dict)
+    free: list[int] = field(default_factory=list)  # those that were emptied
+    taken: int = 0  # the entries up to this one have been read
+    changed: int = 0
+
+
+class CounterBook:
+    """Counters of `processes` that are started from one parent, by name.  Picklable for those alone."""
+
+    def __init__(
+        self, layouts: Mapping[str, Layout], *, processes: int = 1, capacity: int = 1_000, _file: int | None = None
+    ) -> None:
+        """`capacity`: names of each kind that have counters of their own."""
+        self._layouts = layouts
+        self.processes = processes
+        self.capacity = capacity
+        self._entries = capacity + 1
+        self._names_at: dict[str, int] = {}
+        self._blocks_at: dict[str, int] = {}
+        size = 0
+        for kind, layout in layouts.items():
+            self._names_at[kind] = size
+            size += _HEAD.size + self._entries * _ENTRY_BYTES
+            self._blocks_at[kind] = size
+            size += processes * self._entries * layout.slots * _SLOT_BYTES
+        self._file = _new_file(size) if _file is None else _file
+        weakref.finalize(self, os.close, self._file)
+        self._map = mmap.mmap(self._file, size)
+        self._lock = threading.Lock()
+        self._indexes = {kind: _Index() for kind in layouts}
+        if _file is None:
+            for kind in layouts:
+                self._write_name(kind, 0, OTHER)
+
+    def __reduce__(self) -> Any:
+        return _opened, (
+            self._layouts,
+            self.processes,
+            self.capacity,
+            reduction.DupFd(self._file),
+        )
+
+    def block(self, kind: str, process: int, entry: int) -> memoryview:
+        """The slots of an entry that this process writes."""
+        slots = self._layouts[kind].slots
+        start = self._blocks_at[kind] + (process * self._entries + entry) * slots * _SLOT_BYTES
+        return memoryview(self._map)[start : start + slots * _SLOT_BYTES].cast("Q")
+
+    def entry(self, kind: str, name: str) -> int:
+        """Where `name` is counted, from now on; 0 if there is no more room."""
+        if len(name.encode()) > _ENTRY_BYTES - _ENTRY.size:
+            return 0
+        index = self._indexes[kind]
+        if self._is_full_without(kind, name, index):
+            return 0
+        with self._locked():
+            self._read_news(kind, index)
+            entry = index.entries.get(name, 0)
+            if entry:
+                self._mark(kind, entry, 0.0)
+                return entry
+            if index.free:
+                entry = index.free.pop()
+                index.changed += 1
+            elif index.taken < self.capacity:
+                entry = index.taken = index.taken + 1
+            else:
+                return 0
+            self._write_name(kind, entry, name)
+            _HEAD.pack_into(self._map, self._names_at[kind], index.taken, index.changed)
+            index.entries[name] = entry
+            return entry
+
+    def _is_full_without(self, kind: str, name: str, index: "_Index") -> bool:
+        """Without the lock: it costs a lone publish nothing that ten thousand others have no room."""
+        if index.free or index.taken < self.capacity or name in index.entries:
+            return False
+        return _HEAD.unpack_from(self._map, self._names_at[kind]) == (index.taken, index.changed)
+
+    def _read_news(self, kind: str, index: "_Index") -> None:
+        """What other processes have named or emptied since."""
+        taken, changed = _HEAD.unpack_from(self._map, self._names_at[kind])
+        if changed != index.changed:
+            index.entries.clear()
+            index.free.clear()
+            index.taken, index.changed = 0, changed
+        for entry in range(index.taken + 1, taken + 1):
+            _, name = self._read_name(kind, entry)
+            if name:
+                index.entries[name] = entry
+            else:
+                index.free.append(entry)
+        index.taken = taken
+
+    def names(self, kind: str) -> Iterator[tuple[str, int]]:
+        """All that are counted, with their entries."""
+        for entry in range(self._entries):
+            _, name = self._read_name(kind, entry)
+            if name:
+                yield name, entry
+
+    def totals(self, kind: str, entry: int) -> list[int]:
+        """The slots of an entry, of all processes together."""
+        blocks = [self.block(kind, process, entry) for process in range(self.processes)]
+        return blocks[0].tolist() if len(blocks) == 1 else [sum(slots) for slots in zip(*blocks, strict=True)]
+
+    def keep_only(self, kind: str, names: Collection[str]) -> None:
+        """Empty the entries of what is not among these, and was not a while ago."""
+        now = time.monotonic()  # the same in all processes
+        emptied = 0
+        with self._locked():
+            for entry in range(1, self._entries):
+                gone_since, name = self._read_name(kind, entry)
+                if not name:
+                    continue
+                if name in names:
+                    if gone_since:
+                        self._mark(kind, entry, 0.0)
+                elif not gone_since:
+                    self._mark(kind, entry, now)
+                elif now - gone_since > REUSE_SECONDS:
+                    self._empty(kind, entry)
+                    emptied += 1
+            if emptied:
+                taken, before = _HEAD.unpack_from(self._map, self._names_at[kind])
+                _HEAD.pack_into(self._map, self._names_at[kind], taken, before + 1)
+
+    def clear_gauges(self, process: int) -> None:
+        """A process begins: nothing is open in it yet."""
+        for kind, layout in self._layouts.items():
+            gauges = [family.offset for family in layout.families if family.kind == "gauge"]
+            for _, entry in self.names(kind) if gauges else ():
+                block = self.block(kind, process, entry)
+                for slot in gauges:
+                    block[slot] = 0
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            fcntl.lockf(self._file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def _offset(self, kind: str, entry: int) -> int:
+        return self._names_at[kind] + _HEAD.size + entry * _ENTRY_BYTES
+
+    def _read_name(self, kind: str, entry: int) -> tuple[float, str]:
+        at = self._offset(kind, entry)
+        gone_since, length = _ENTRY.unpack_from(self._map, at)
+        return gone_since, self._map[at + _ENTRY.size : at + _ENTRY.size + length].decode() if length else ""
+
+    def _write_name(self, kind: str, entry: int, name: str) -> None:
+        at, raw = self._offset(kind, entry), name.encode()
+        self._map[at + _ENTRY.size : at + _ENTRY.size + len(raw)] = raw  # its length last: then it is there
+        _ENTRY.pack_into(self._map, at, 0.0, len(raw))
+
+    def _mark(self, kind: str, entry: int, gone_since: float) -> None:
+        at = self._offset(kind, entry)
+        _, length = _ENTRY.unpack_from(self._map, at)
+        _ENTRY.pack_into(self._map, at, gone_since, length)
+
+    def _empty(self, kind: str, entry: int) -> None:
+        _ENTRY.pack_into(self._map, self._offset(kind, entry), 0.0, 0)
+        for process in range(self.processes):
+            block = self.block(kind, process, entry)
+            for slot in range(len(block)):
+                block[slot] = 0
+
+
+def project_of(name: str) -> str:
+    """Of the full name of a resource; "" of OTHER."""
+    return "" if name == OTHER else name.split("/")[1]
+
+
+def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, handle: Any) -> CounterBook:
+    """In a child."""
+    return CounterBook(layouts, processes=processes, capacity=capacity, _file=handle.detach())
+
+
+def _new_file(size: int) -> int:
+    """One without a name; what of it is not used takes no room."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(size)
+        return os.dup(file.fileno())

@@ -1,0 +1,49 @@
+"""What `broker doctor` says of the disk of PostgreSQL."""
+
+import shutil
+from typing import NamedTuple
+
+import psycopg
+import pytest
+
+from broker.cli.maintenance import database_doctor
+from broker.cli.maintenance.database_doctor import look_at_database
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+def _said(url: str) -> tuple[str, str, str]:
+    [found] = [
+        (state, found, command) for check, state, found, _, command in look_at_database(url) if check == "disk"
+    ]
+    return found
+
+
+@pytest.mark.parametrize(("free", "state"), [(15, "ok"), (14, "warning"), (5, "warning"), (4, "error")])
+def test_how_much_is_free_is_said_of_a_database_on_this_machine(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, free: int, state: str
+) -> None:
+    asked: list[str] = []
+
+    def usage(path: str) -> Usage:
+        asked.append(path)
+        return Usage(100 * 10**9, (100 - free) * 10**9, free * 10**9)
+
+    monkeypatch.setattr(database_doctor.shutil, "disk_usage", usage)
+    said, found, command = _said(database_url)
+    with psycopg.connect(database_url) as connection:
+        [directory] = connection.execute("SHOW data_directory").fetchone() or ("",)
+    assert (said, found) == (state, f"{free}.0 GB of 100.0 GB are free at {directory}")
+    assert (asked, bool(command)) == ([directory], state != "ok")
+
+
+def test_where_it_cannot_be_seen_the_doctor_says_so(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def usage(path: str) -> Usage:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    assert _said(database_url)[:2] == ("warning", "cannot be measured from here")
