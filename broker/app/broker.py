@@ -36,7 +36,6 @@ from broker.core.pushing.pusher import GRACE_SECONDS, Pusher
 from broker.core.pushing.request.oidc_token import TokenSigner
 from broker.db.driver.replica import Replica
 from broker.db.driver.replica_reads import Looks
-from broker.features.dead_letters.dead_letter_news import DeadLetterNews
 from broker.model.errors import BrokerError
 from broker.net.http1.web_pages import WebPages
 from broker.observability.metrics.counters import Counters
@@ -211,7 +210,7 @@ def _make_pusher(config: AppConfig, core: Core, *, guard: Guard, messages: Messa
         scheduler=messages.claiming.pushes,
         coalescer=messages.acking.coalescer,
         signer=signer,
-        news=EndpointNews(core.states, DeadLetterNews(core.states), excused=excused),
+        news=EndpointNews(core.states, core.resources, excused=excused),
         access=guard.access,
         secrets=guard.secrets,
         make_client=partial(_make_push_client, config),

@@ -67,7 +67,7 @@ def make_core(
         storage=storage,
         processes=processes,
         quotas=quotas,
-        resources=ResourceCache(database, tasks, DeadLetterNews(states), counters),
+        resources=ResourceCache(database, tasks, counters=counters, listeners=(DeadLetterNews(states),)),
         wake_ups=WakeUps(
             database,
             wake=reactions.messages_claimable,
