@@ -78,7 +78,7 @@ class SubscriptionService:
         self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._secrets = secrets
-        self._quotas = core.quotas
+        self._admission = core.admission
         self._transforms = transforms
         self._resources = core.resources
         self._min_delivery_attempts = min_delivery_attempts
@@ -109,7 +109,7 @@ class SubscriptionService:
                 now=self._clock.now(),
             )
             if subscription is not None:
-                await self._quotas.check_count(connection, project_of(wanted.name), "subscriptions")
+                await self._admission.check_count(connection, project_of(wanted.name), "subscriptions")
                 await forget_policy(connection, schema=self._database.schema, resource=wanted.name)
         if subscription is None:
             raise AlreadyExists(f"Subscription already exists (resource={leaf(wanted.name)}).")
