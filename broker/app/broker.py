@@ -37,6 +37,7 @@ from broker.core.pushing.pusher import GRACE_SECONDS, Pusher
 from broker.core.pushing.request.oidc_token import TokenSigner
 from broker.db.driver.replica import Replica
 from broker.db.driver.replica_reads import Looks
+from broker.features.events.rows import tell_event
 from broker.model.errors import BrokerError
 from broker.net.http1.web_pages import WebPages
 from broker.observability.metrics.counters import Counters
@@ -69,7 +70,7 @@ class Broker:
             storage=storage or StorageAlarm(),
         )
         self.quotas = quotas = make_quotas(config, core)
-        self.core = core = replace(core, admission=quotas)
+        self.core = core = replace(core, admission=quotas, tell_event=tell_event)
         self.guard = guard = Guard(config, core)
         self.requests, self.answers = _make_memories(config)
         self.looks = looks = _make_looks(config, core)

@@ -123,10 +123,12 @@ def make_services(
             database,
             guard.access.authorizer if guard.access is not None else None,
             changed=changed,
-            topics=topics,
-            subscriptions=subscriptions,
-            snapshots=snapshots,
-            schemas=schemas,
+            resources={
+                "topics": topics.get_topic,
+                "subscriptions": subscriptions.get_subscription,
+                "snapshots": snapshots.get_snapshot,
+                "schemas": schemas.get_schema,
+            },
             service_accounts=service_accounts,
         ),
     )

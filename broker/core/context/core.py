@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from broker.core.catalog.resource_cache import ResourceCache
 from broker.core.context.admission import UNLIMITED, Admission
+from broker.core.context.event import TellEvent, discard_event
 from broker.core.context.running_processes import RunningProcesses
 from broker.core.context.storage_alarm import StorageAlarm
 from broker.core.context.wake_ups import WakeUps
@@ -38,3 +39,4 @@ class Core:
     resources: ResourceCache  # topics, subscriptions and schemas by name
     wake_ups: WakeUps  # tells pulls of new messages, and caches of changed resources, in all processes
     admission: Admission = UNLIMITED  # what limits how much projects use
+    tell_event: TellEvent = discard_event  # publishes events that calls report

@@ -7,7 +7,9 @@ has begun, has ended, or has grown by a power of ten.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
+
+from broker.db.driver.database import ResourceConnection
 
 Kind = Literal[
     "endpoint",
@@ -84,3 +86,17 @@ class Event:
     @property
     def type(self) -> str:
         return _PREFIX + TYPES[self.subject.kind][self.step]
+
+
+class TellEvent(Protocol):
+    """What a call does to have an event published."""
+
+    async def __call__(self, connection: ResourceConnection, event: Event, *, topic: str) -> None:
+        """Publish the event once the transaction of `connection` is committed, if the project wants events.
+
+        `topic`: the topic of the event's subject; events are not published on the topic that they are about.
+        """
+
+
+async def discard_event(connection: ResourceConnection, event: Event, *, topic: str) -> None:
+    """The TellEvent of a process whose features publish no events."""

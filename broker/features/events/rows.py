@@ -142,6 +142,13 @@ async def insert_events(connection: ResourceConnection, *, events: Sequence[Even
         await connection.execute(insert(waiting_events).values(rows))
 
 
+async def tell_event(connection: ResourceConnection, event: Event, *, topic: str) -> None:
+    """Insert an event about what is of this topic, if the project wants events, and on another topic."""
+    event_topic = await read_event_topic(connection, project=event.subject.project)
+    if event_topic and event_topic != topic:
+        await insert_events(connection, events=[event])
+
+
 async def lock_waiting_events(
     connection: ResourceConnection, *, limit: int, without: Collection[str]
 ) -> list[WaitingEvent]:
