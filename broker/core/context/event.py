@@ -1,4 +1,4 @@
-"""Conditions that an operator is notified of, and the events that are published about them (F4).
+"""Events that are published for operators, about conditions (F4), and how a call tells one.
 
 A *condition* is something that is so for a while: an endpoint fails, a subscription lags.  An event says that one
 has begun, has ended, or has grown by a power of ten.
@@ -52,23 +52,6 @@ class Subject(NamedTuple):
     project: str
     kind: Kind
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A condition as a look finds it.
-
-    `amount`: what grows (1 of what does not); of a kind that happens, how much more since the last look.
-    `begins`: False of one that is nearly so: it does not begin, and it does not end either.
-    `since`: when it began, if the look can tell.  `fields` are added to the event's data.
-    """
-
-    subject: Subject
-    why: str
-    amount: int = 1
-    begins: bool = True
-    since: datetime | None = None
-    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

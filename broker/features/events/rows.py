@@ -8,9 +8,8 @@ from sqlalchemy import delete, exists, func, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
 from broker.core.catalog.push_state_rows import push_state_of
-from broker.core.context.event import Event, Found, Kind, Subject
+from broker.core.context.event import Event, Kind, Subject
 from broker.core.expiration.expiration import NOTICE
-from broker.core.pushing.endpoint_failure import push_failures_to_tell
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.locks import TELLING_EVENTS
@@ -22,7 +21,7 @@ from broker.db.schema.tables import (
     subscriptions,
     waiting_events,
 )
-from broker.features.events.event_detection import Told, event_json
+from broker.features.events.event_detection import Found, Told, event_json, push_failures_to_tell
 from broker.model.push_state import PushState
 
 _FIND_CONDITIONS = statements.load("find_conditions")
