@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from starlette.routing import Route
@@ -16,7 +17,7 @@ from broker.api.limits.answer_memory import AnswerMemory
 from broker.api.limits.request_memory import RequestMemory
 from broker.api.pages.well_known import well_known_routes
 from broker.app.config import AppConfig
-from broker.app.core import MakeClock, core_workers, database_is_away, make_core
+from broker.app.core import MakeClock, core_workers, database_is_away, make_core, make_quotas
 from broker.app.guard import Guard, make_address_turns, make_auditor, make_call_log, make_gate
 from broker.app.jobs import Jobs
 from broker.app.messages import Messages
@@ -36,7 +37,7 @@ from broker.core.pushing.pusher import GRACE_SECONDS, Pusher
 from broker.core.pushing.request.oidc_token import TokenSigner
 from broker.db.driver.replica import Replica
 from broker.db.driver.replica_reads import Looks
-from broker.features.dead_letters.dead_letter_news import DeadLetterNews
+from broker.features.events.rows import tell_event
 from broker.model.errors import BrokerError
 from broker.net.http1.web_pages import WebPages
 from broker.observability.metrics.counters import Counters
@@ -61,13 +62,15 @@ class Broker:
         """
         self._config = config
         reactions = Reactions()
-        self.core = core = make_core(
+        core = make_core(
             config,
             reactions,
             make_clock=make_clock,
             counters=counters or Counters(),
             storage=storage or StorageAlarm(),
         )
+        self.quotas = quotas = make_quotas(config, core)
+        self.core = core = replace(core, admission=quotas, tell_event=tell_event)
         self.guard = guard = Guard(config, core)
         self.requests, self.answers = _make_memories(config)
         self.looks = looks = _make_looks(config, core)
@@ -78,10 +81,11 @@ class Broker:
         self.signer = _make_signer(config, core, guard.secrets)
         self.pusher = _make_pusher(config, core, guard=guard, messages=messages, signer=self.signer)
 
-        self.jobs = Jobs(config, core, guard=guard, messages=messages, looks=looks)
+        self.jobs = Jobs(config, core, quotas=quotas, guard=guard, messages=messages, looks=looks)
         self.services = make_services(
             config,
             core,
+            quotas=quotas,
             guard=guard,
             messages=messages,
             pusher=self.pusher,
@@ -97,7 +101,9 @@ class Broker:
         self.address_turns = make_address_turns(core.loop_turns)
         self.calls = make_call_log(config, core.states, excused=self.is_excused, turns=self.address_turns)
 
-        reactions.connect(core, guard=guard, claiming=self.claiming, pusher=self.pusher, jobs=self.jobs)
+        reactions.connect(
+            core, quotas=quotas, guard=guard, claiming=self.claiming, pusher=self.pusher, jobs=self.jobs
+        )
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
@@ -144,7 +150,7 @@ class Broker:
         await core.processes.run_once()
         await self.jobs.secret_keeper.run_once()
         await self.signer.refresh()
-        await core.quotas.load()
+        await self.quotas.load()
         await self.jobs.table_sizes.run_once()
         if self.guard.access is not None:
             await self.guard.access.start()
@@ -211,7 +217,7 @@ def _make_pusher(config: AppConfig, core: Core, *, guard: Guard, messages: Messa
         scheduler=messages.claiming.pushes,
         coalescer=messages.acking.coalescer,
         signer=signer,
-        news=EndpointNews(core.states, DeadLetterNews(core.states), excused=excused),
+        news=EndpointNews(core.states, core.resources, excused=excused),
         access=guard.access,
         secrets=guard.secrets,
         make_client=partial(_make_push_client, config),

@@ -20,7 +20,7 @@ from broker.db.driver.database import DATABASE, NODES, Database
 from broker.fairness.loop_turns import LoopTurns
 from broker.fairness.tenants import Tenants
 from broker.features.dead_letters.dead_letter_news import DeadLetterNews
-from broker.features.quotas.quotas import BALANCE_SECONDS, Quotas
+from broker.features.quotas.quotas import Quotas
 from broker.observability.metrics.counters import Counters
 from broker.observability.state_changes import TICK_SECONDS, StateChanges
 
@@ -51,10 +51,6 @@ def make_core(
         database_connections=config.database_connections,
         states=states,
     )
-    quotas = Quotas(database, clock, defaults=config.default_quotas, processes=processes.count, storage=storage)
-    processes.connections = (
-        quotas.connections
-    )  # quotas are divided among processes, which tell each other their use
     return Core(
         database=database,
         clock=clock,
@@ -66,8 +62,7 @@ def make_core(
         loop_turns=LoopTurns(),
         storage=storage,
         processes=processes,
-        quotas=quotas,
-        resources=ResourceCache(database, tasks, DeadLetterNews(states), counters),
+        resources=ResourceCache(database, tasks, counters=counters, listeners=(DeadLetterNews(states),)),
         wake_ups=WakeUps(
             database,
             wake=reactions.messages_claimable,
@@ -78,6 +73,13 @@ def make_core(
             look=reactions.poll_heads,
         ),
     )
+
+
+def make_quotas(config: AppConfig, core: Core) -> Quotas:
+    """Quotas are divided among the processes, which tell each other how many connections they have."""
+    quotas = Quotas(core.database, core.clock, defaults=config.default_quotas, processes=core.processes.count)
+    core.processes.shared_counts = quotas.connections
+    return quotas
 
 
 def database_is_away(states: StateChanges) -> bool:
@@ -92,7 +94,6 @@ def core_workers(core: Core) -> dict[str, Worker]:
         "notification sender": Loop(core.wake_ups.run_sender),
         "processes": PeriodicWorker(core.processes.run_once, HEARTBEAT_SECONDS),
         "clock": PeriodicWorker(core.clock.synchronise, CLOCK_INTERVAL_SECONDS),
-        "quotas": PeriodicWorker(core.quotas.balance, BALANCE_SECONDS),
         "event loop": Loop(partial(watch_loop, core.counters)),
         "log": PeriodicWorker(core.states.run_once, TICK_SECONDS),
     }

@@ -43,6 +43,7 @@ from broker.features.outbox.relay import Relay
 from broker.features.outbox.rows import delete_refused_messages
 from broker.features.outbox.worker import RelayWorker
 from broker.features.purge.operation import PurgeKind
+from broker.features.quotas.quotas import BALANCE_SECONDS, Quotas
 from broker.features.quotas.retained_bytes import TICK_SECONDS as RETAINED_SECONDS
 from broker.features.quotas.retained_bytes import RetainedBytes
 from broker.features.retraction.rows import delete_retractions
@@ -62,6 +63,7 @@ class Jobs:
         config: AppConfig,
         core: Core,
         *,
+        quotas: Quotas,
         guard: Guard,
         messages: Messages,
         looks: Looks,
@@ -95,7 +97,8 @@ class Jobs:
         self.expirer = SubscriptionExpirer(core, claiming.activity)
         self.secret_keeper = SecretKeeper(core.database, guard.secrets, core.states)
         self.table_sizes = TableSizes(core, max_bytes=config.database_size_max)
-        self.retained_bytes = RetainedBytes(core.database, core.clock, core.quotas)
+        self.quotas = quotas
+        self.retained_bytes = RetainedBytes(core.database, core.clock, quotas)
         self.event_watch = EventWatch(core, preparation, messages.publishing.coalescer, check_publisher)
         figures = Figures(core.database, looks, core.clock, core.counters.book)
         self.scrapes = Scrapes(core.counters, figures, core.storage)
@@ -120,6 +123,7 @@ class Jobs:
             "subscription expirer": PeriodicWorker(self.expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "secrets": PeriodicWorker(self.secret_keeper.run_once, KEEPING_SECONDS),
             "table sizes": PeriodicWorker(self.table_sizes.run_once, TABLE_SIZE_SECONDS),
+            "quotas": PeriodicWorker(self.quotas.balance, BALANCE_SECONDS),
             "retained bytes": PeriodicWorker(self.retained_bytes.run_once, RETAINED_SECONDS),
             "events": PeriodicWorker(self.event_watch.run_once, EVENT_SECONDS),
             "lag alerts": PeriodicWorker(self.event_watch.look_at_lags, LAG_SECONDS),

@@ -21,6 +21,7 @@ from broker.core.pulling.long_poll import LongPoll
 from broker.core.pulling.outstanding import Outstanding
 from broker.core.pulling.readers import Readers
 from broker.features.delayed.scheduled_room import ScheduledRoom
+from broker.features.priorities.claim_levels import AllLevels
 from broker.features.schemas.schema_checks import SchemaChecks
 from broker.features.transforms.delivery_transforms import DeliveryTransforms
 from broker.features.transforms.sandboxes import Sandboxes
@@ -37,9 +38,17 @@ class Claiming:
 
         Pulls and pushes claim apart: a flood of one leaves connections to the other, to publishes and to acks.
         """
-        self.pulls = ClaimScheduler(core, jitter=jitter, turns_at_once=max(config.pool_size - 2, 1), waits=True)
+        self.pulls = ClaimScheduler(
+            core,
+            jitter=jitter,
+            turns_at_once=max(config.pool_size - 2, 1),
+            waits=True,
+            shard_orders=AllLevels(core.database),
+        )
         # Two turns: one claim can begin while the rows of the other are read.
-        self.pushes = ClaimScheduler(core, jitter=jitter, turns_at_once=2, waits=False)
+        self.pushes = ClaimScheduler(
+            core, jitter=jitter, turns_at_once=2, waits=False, shard_orders=AllLevels(core.database)
+        )
         self.long_poll = LongPoll(
             core,
             self.pulls,
@@ -105,7 +114,7 @@ class Transforming:
         self.of_topics = TopicTransforms(self.sandboxes, programs, core.clock, core.counters)
         self.of_deliveries = DeliveryTransforms(self.sandboxes, programs, acks, core.states, core.counters)
         for each in claims:
-            each.transforms = self.of_deliveries
+            each.answer_hook = self.of_deliveries
 
 
 class Publishing:

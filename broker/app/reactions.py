@@ -10,19 +10,24 @@ from broker.app.messages import Claiming
 from broker.core.context.core import Core
 from broker.core.pushing.pusher import Pusher
 from broker.features.operations.operation_news import is_operation
+from broker.features.quotas.quotas import Quotas
 
 
 class Reactions:
     """The core calls the methods."""
 
     _core: Core
+    _quotas: Quotas
     _guard: Guard
     _claiming: Claiming
     _pusher: Pusher
     _jobs: Jobs
 
-    def connect(self, core: Core, *, guard: Guard, claiming: Claiming, pusher: Pusher, jobs: Jobs) -> None:
+    def connect(
+        self, core: Core, *, quotas: Quotas, guard: Guard, claiming: Claiming, pusher: Pusher, jobs: Jobs
+    ) -> None:
         self._core = core
+        self._quotas = quotas
         self._guard = guard
         self._claiming = claiming
         self._pusher = pusher
@@ -38,7 +43,7 @@ class Reactions:
         if name is not None and is_operation(name):
             return
         self._core.resources.drop(name)
-        self._core.quotas.changed(name)
+        self._quotas.changed(name)
         self._claiming.resource_changed(name)
         self._pusher.resource_changed(name)
 

@@ -26,6 +26,7 @@ from broker.features.iam.policy_service import PolicyService
 from broker.features.iam.role_service import RoleService
 from broker.features.operations.service import OperationService
 from broker.features.push_status.service import PushService
+from broker.features.quotas.quotas import Quotas
 from broker.features.quotas.service import QuotaService
 from broker.features.schemas.service import SchemaService
 from broker.features.transforms.service import TransformService
@@ -35,6 +36,7 @@ def make_services(
     config: AppConfig,
     core: Core,
     *,
+    quotas: Quotas,
     guard: Guard,
     messages: Messages,
     pusher: Pusher,
@@ -111,7 +113,7 @@ def make_services(
         ),
         operations=operations,
         events=EventService(database, clock),
-        quotas=QuotaService(core, jobs.retained_bytes),
+        quotas=QuotaService(core, quotas, jobs.retained_bytes),
         # --- access
         service_accounts=service_accounts,
         api_keys=ApiKeyService(database, clock, changed=changed),
@@ -121,10 +123,12 @@ def make_services(
             database,
             guard.access.authorizer if guard.access is not None else None,
             changed=changed,
-            topics=topics,
-            subscriptions=subscriptions,
-            snapshots=snapshots,
-            schemas=schemas,
+            resources={
+                "topics": topics.get_topic,
+                "subscriptions": subscriptions.get_subscription,
+                "snapshots": snapshots.get_snapshot,
+                "schemas": schemas.get_schema,
+            },
             service_accounts=service_accounts,
         ),
     )

@@ -36,7 +36,7 @@ class AcknowledgeService:
 
     def __init__(self, core: Core, coalescer: AckCoalescer, activity: SubscriptionActivity) -> None:
         self._resources = core.resources
-        self._quotas = core.quotas
+        self._admission = core.admission
         self._coalescer = coalescer
         self._activity = activity
 
@@ -53,7 +53,7 @@ class AcknowledgeService:
         """
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
-        if self._quotas.on:
+        if self._admission.is_metered:
             await self._count(subscription, principal)
         refused = await self._acknowledge(subscription, ack_ids, Author(principal, client))
         if refused:
@@ -103,7 +103,7 @@ class AcknowledgeService:
         subscription = await self._resources.subscription(subscription_name)
         _require(ack_ids)
         check_new_ack_deadline(ack_deadline_seconds)
-        if self._quotas.on:
+        if self._admission.is_metered:
             await self._count(subscription, principal)
         stale = await self._modify(subscription, ack_ids, ack_deadline_seconds, Author(principal))
         if stale and subscription.enable_exactly_once_delivery:
@@ -157,7 +157,7 @@ class AcknowledgeService:
         _require(ack_ids)
         if delay is not None:
             check_nack_delay(delay)
-        if self._quotas.on:
+        if self._admission.is_metered:
             await self._count(subscription, principal)
         seconds = 0 if delay is None else delay.total_seconds()
         retry_policy = subscription.retry_policy if delay is None else None
@@ -180,7 +180,7 @@ class AcknowledgeService:
                 "Messages can be rejected only by a subscription with a dead-letter topic that exists "
                 f"(resource={leaf(subscription_name)})."
             )
-        if self._quotas.on:
+        if self._admission.is_metered:
             await self._count(subscription, principal)
         deadline = self._deadline(subscription, Author(principal), 0, "exhausted", REJECT)
         failed = await self._change(subscription, ack_ids, deadline)
@@ -194,8 +194,8 @@ class AcknowledgeService:
     async def _count(self, subscription: Subscription, principal: str) -> None:
         """A request, where anything is limited.  Raises QuotaExceeded."""
         project = project_of(subscription.name)
-        gauge = self._quotas.subscribing(project, principal)
-        gauge.take(await self._quotas.check(gauge, project, requests_alone=True), requests=1)
+        gauge = self._admission.subscribing(project, principal)
+        gauge.take(await self._admission.check(gauge, project, requests_alone=True), requests=1)
 
     @staticmethod
     def _deadline(

@@ -10,13 +10,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
 from broker.core.catalog.cursor_locks import lock_cursors_of
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.text import storable
-from broker.db.schema.tables import cursors, held_claims, project_settings, push_states, subscriptions
+from broker.db.schema.tables import cursors, held_claims, push_states
 from broker.model.push_state import FailingMessage, FailureRun, PushState
 
 _WRITE_PUSH_STATES = statements.load("write_push_states")
@@ -118,23 +118,7 @@ async def read_push_states(
 ) -> dict[int, PushState]:
     """What was last written of each, by subscription; those with nothing to tell are not there."""
     query = select(push_states).where(push_states.c.subscription_id.in_(subscription_ids))
-    return {row.subscription_id: _push_state(row) for row in await connection.execute(query)}
-
-
-async def list_failing(connection: ResourceConnection) -> list[tuple[str, PushState]]:
-    """The push states with reported failures in projects that want events, and the names of their subscriptions.
-
-    Nothing is published about subscriptions of the topic that the events go to.
-    """
-    project = "projects/" + func.split_part(subscriptions.c.name, "/", 2)
-    wants_events = (project_settings.c.project == project) & (project_settings.c.event_topic != "")
-    query = (
-        select(push_states, subscriptions.c.name)
-        .join(subscriptions, subscriptions.c.subscription_id == push_states.c.subscription_id)
-        .join(project_settings, wants_events & (project_settings.c.event_topic != subscriptions.c.topic))
-        .where(push_states.c.failing_reported | push_states.c.failing_messages.is_not(None))
-    )
-    return [(row.name, _push_state(row)) for row in await connection.execute(query)]
+    return {row.subscription_id: push_state_of(row) for row in await connection.execute(query)}
 
 
 def _failure_columns(runs: Sequence[FailureRun | None]) -> dict[str, list[Any]]:
@@ -170,7 +154,8 @@ def _messages(fields: list[dict[str, Any]] | None) -> tuple[FailingMessage, ...]
     return tuple(FailingMessage(**one | {"since": datetime.fromisoformat(one["since"])}) for one in fields or ())
 
 
-def _push_state(row: Row[Any]) -> PushState:
+def push_state_of(row: Row[Any]) -> PushState:
+    """Return the state that a row of `push_states` has."""
     was_past = row.retry_at is not None and row.retry_at < row.changed_at
     return PushState(
         subscription_id=row.subscription_id,

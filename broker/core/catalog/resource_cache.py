@@ -15,9 +15,9 @@ from typing import Generic, TypeVar
 
 from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
+from broker.core.catalog.subscription_listener import SubscriptionListener
 from broker.core.process.tasks import Tasks
 from broker.db.driver.database import Database
-from broker.features.dead_letters.dead_letter_news import DeadLetterNews
 from broker.features.schemas import rows as payload_schemas
 from broker.features.schemas.schema import Schema
 from broker.model.ack_id import AttemptName
@@ -27,7 +27,6 @@ from broker.model.subscription import Subscription
 from broker.model.topic import Topic
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import CACHE_READS
-from broker.observability.state_changes import StateChanges
 
 MAX_AGE_SECONDS = 30.0  # C8
 MAX_ENTRIES = 20_000  # some 20 MB
@@ -174,13 +173,14 @@ class ResourceCache:
         self,
         database: Database,
         tasks: Tasks,
-        news: DeadLetterNews | None = None,
+        *,
         counters: Counters | None = None,
+        listeners: Sequence[SubscriptionListener] = (),
     ) -> None:
-        """`news` is told of each subscription that is read."""
+        """`listeners` hear of each subscription that is read, here or by who calls `report_read`."""
         self._counters = counters or Counters()
         self._database = database
-        self._news = news or DeadLetterNews(StateChanges())
+        self._listeners = listeners
         self._topics = _Entries[Topic](self._load_topics, tasks, self._counters.process)
         self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks, self._counters.process)
         self._schemas = _Entries[Revisions](self._load_schemas, tasks, self._counters.process)
@@ -267,8 +267,18 @@ class ResourceCache:
         self._schemas.drop(name)
         is_topic = name is not None and "/topics/" in name
         self._subscriptions.drop(None if is_topic else name)
-        if name is not None and self._news.is_told(name):  # nobody else may ask for it
+        if name is not None and any(listener.is_interested(name) for listener in self._listeners):
             self._subscriptions.read_soon(name)
+
+    def report_read(self, subscription: Subscription) -> None:
+        """Tell the listeners of a subscription that the caller has read, created or changed."""
+        for listener in self._listeners:
+            listener.subscription_read(subscription)
+
+    def report_gone(self, name: str) -> None:
+        """Tell the listeners that there is no subscription of this name, or that another process pushes it."""
+        for listener in self._listeners:
+            listener.subscription_gone(name)
 
     async def _load_topics(self, names: Sequence[str]) -> Mapping[str, Topic]:
         async with self._database.transaction() as connection:
@@ -284,8 +294,8 @@ class ResourceCache:
         by_name = {subscription.name: subscription for subscription in found}
         for name in names:
             if name in by_name:
-                self._news.read(by_name[name])
+                self.report_read(by_name[name])
                 self._counters.know(by_name[name].subscription_id, name)
             else:
-                self._news.gone(name)
+                self.report_gone(name)
         return by_name

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from broker.core.claiming.claim_counts import ClaimCounts
 from broker.core.claiming.consumer import Answer, Consumer
+from broker.core.claiming.hooks import AnswerHook, ShardOrder, ShardOrders
 from broker.core.claiming.transaction.allocation import RETRY_SPACING
 from broker.core.claiming.transaction.claim import claim_at_any_node
 from broker.core.claiming.transaction.request import (
@@ -43,8 +44,6 @@ from broker.core.context.core import Core
 from broker.core.process.jitter import Jitter
 from broker.core.process.retrying import retrying
 from broker.fairness.fair_turns import URGENT, FairTurns, TurnFor
-from broker.features.priorities.claim_levels import AllLevels, Levels, read_ages
-from broker.features.transforms.delivery_transforms import DeliveryTransforms
 from broker.model.errors import Aborted, Unavailable
 from broker.model.names import project_of
 from broker.model.priorities import MAX_LEVELS
@@ -76,8 +75,8 @@ class ShardSubscription:
 
     `group`: the claim group in which it waits for the next turn; `own_group`: the one of its project.  `again`: it
     was woken while it was claimed for.  `due_at`: when to claim redeliveries; None: no time is known.  `level`: the
-    urgency of the messages in the shard (claim_levels.py).  `retried_until`: until then all messages in the shard,
-    as far as is known, were just retried (core/claiming/transaction/allocation.py).
+    urgency of the messages in the shard.  `retried_until`: until then all messages in the shard, as far as is
+    known, were just retried (core/claiming/transaction/allocation.py).
     """
 
     scheduled: "ScheduledConsumer"
@@ -123,13 +122,13 @@ class ShardSubscription:
         """
         if self.only_just_retried(now) and self.others_go_first(now):
             return True
-        levels = self.scheduled.levels
-        if levels is None:
+        order = self.scheduled.order
+        if order is None:
             return False
         priorities = self.scheduled.consumer.subscription.priorities
-        mine = levels.rank(self.level, priorities)
+        mine = order.rank(self.level, priorities)
         return any(
-            levels.rank(other.level, priorities) < mine
+            order.rank(other.level, priorities) < mine
             and other.may_have_messages(now)
             and not other.only_just_retried(now)
             for other in self.scheduled.shards
@@ -137,17 +136,17 @@ class ShardSubscription:
 
     def old_at(self, now: datetime) -> datetime | None:
         """When its messages may have waited too long to give way; None: never."""
-        levels, subscription = self.scheduled.levels, self.scheduled.consumer.subscription
-        return None if levels is None else levels.old_at(self.shard_id, self.level, subscription.priorities, now)
+        order, subscription = self.scheduled.order, self.scheduled.consumer.subscription
+        return None if order is None else order.old_at(self.shard_id, self.level, subscription.priorities, now)
 
     def finish(self, answer: Answer, *, waits: bool) -> bool:
         """Take note of the answer of a claim, which `waits` for cursors or not.  Returns whether there may be more
         messages now.
         """
         target, now = answer.target, answer.now
-        if self.scheduled.levels is not None:
+        if self.scheduled.order is not None:
             priorities = self.scheduled.consumer.subscription.priorities
-            self.scheduled.levels.took(self.level, answer.count, answer.claimed.rest, priorities)
+            self.scheduled.order.took(self.level, answer.count, answer.claimed.rest, priorities)
         self.claimed_at = answer.begun_at
         self.state = State.IDLE
         if isinstance(answer.claimed.rest, Gone):  # the consumer learns of the change
@@ -222,7 +221,7 @@ class ClaimGroup:
 class ScheduledConsumer:
     """A consumer in all its shards.
 
-    `held_up`: shards that wait until it wants messages, or until shards that go first have none.  `levels`: which
+    `held_up`: shards that wait until it wants messages, or until shards that go first have none.  `order`: which
     shards go first; None: all are alike.
     """
 
@@ -233,7 +232,7 @@ class ScheduledConsumer:
     alarm: asyncio.TimerHandle | None = None
     alarm_at: float = 0.0  # not asked of the handle: uvloop's has no time if that is less than a millisecond away
     removed: bool = False
-    levels: Levels | None = None
+    order: ShardOrder | None = None
     urgent: bool = False  # when `shards` was made
 
     def in_turn(self) -> Sequence[ShardSubscription]:
@@ -255,10 +254,10 @@ class ScheduledConsumer:
         """
         found = sorted(self.held_up, key=lambda shard: shard.claimed_at)
         found = [each for each in found if not (each.only_just_retried(now) and each.others_go_first(now))]
-        if self.levels is None or not found:
+        if self.order is None or not found:
             return found
         priorities = self.consumer.subscription.priorities
-        ranks = [self.levels.rank(shard.level, priorities) for shard in found]
+        ranks = [self.order.rank(shard.level, priorities) for shard in found]
         first, olds = min(ranks), [shard.old_at(now) for shard in found]
         return [
             shard
@@ -272,7 +271,7 @@ class ScheduledConsumer:
         """
         times = [shard.due_at for shard in self.shards if shard.due_at is not None and shard.state is State.IDLE]
         times += [each.retried_until for each in self.held_up if each.retried_until and each.retried_until > now]
-        if self.levels is not None and (old_at := self.next_old_at(now)):
+        if self.order is not None and (old_at := self.next_old_at(now)):
             times.append(old_at)
         return min(times, default=None)
 
@@ -285,10 +284,10 @@ class ScheduledConsumer:
 class ClaimGroups:
     """The common groups of all shards that there is a consumer for."""
 
-    def __init__(self) -> None:
+    def __init__(self, orders: ShardOrders | None) -> None:
         self._shards: dict[int, dict[GroupPath, ClaimGroup]] = {}  # of each shard, by their paths
         self._doubtful: dict[int, ClaimGroup] = {}  # subscriptions in doubt, by shard
-        self._levels = AllLevels()
+        self._orders = orders
 
     @property
     def shards(self) -> Collection[int]:
@@ -307,7 +306,8 @@ class ClaimGroups:
             group.subscriptions[subscription.subscription_id] = shard
             scheduled.shards.append(shard)
         scheduled.shard_ids = subscription.shard_ids
-        scheduled.levels = self._levels.of(subscription) if subscription.levels else None
+        orders = self._orders if subscription.levels else None
+        scheduled.order = None if orders is None else orders.of(subscription)
         scheduled.urgent = subscription.is_urgent
 
     def move(self, scheduled: ScheduledConsumer) -> None:
@@ -353,9 +353,18 @@ class ClaimGroups:
 class ClaimScheduler:
     """Claims for its consumers, of which a subscription has one at most."""
 
-    def __init__(self, core: Core, *, jitter: Jitter, turns_at_once: int, waits: bool) -> None:
+    def __init__(
+        self,
+        core: Core,
+        *,
+        jitter: Jitter,
+        turns_at_once: int,
+        waits: bool,
+        shard_orders: ShardOrders | None = None,
+    ) -> None:
         """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that another
-        transaction has locked; otherwise it is tried again in a moment.
+        transaction has locked; otherwise it is tried again in a moment.  `shard_orders`: which shards of a
+        subscription go first (None: none gives way to another because of its level).
         """
         self._counts = ClaimCounts(core.counters)
         self._database, self._clock, self._tasks = core.database, core.clock, core.tasks
@@ -364,11 +373,12 @@ class ClaimScheduler:
         self._turns_at_once = turns_at_once
         self._waits = waits
         self._scheduled: dict[int, ScheduledConsumer] = {}  # by subscription
-        self._groups = ClaimGroups()
+        self._orders = shard_orders
+        self._groups = ClaimGroups(shard_orders)
         self._turns = FairTurns[TurnFor[ClaimGroup]](turns_at_once, long=LONG_SECONDS, tenants=core.tenants)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
-        self.transforms: DeliveryTransforms | None = None  # set when both have been built
+        self.answer_hook: AnswerHook | None = None  # set once the parts that it needs have been built
         self._served = asyncio.Event()
         self._stopping = False
 
@@ -567,9 +577,10 @@ class ClaimScheduler:
     ) -> None:
         now = self._clock.now()
         consumers = [shard.scheduled for shard in giving_way]
-        asked = [(each.consumer.subscription, each.levels) for each in consumers if each.levels is not None]
+        waiting = [(each.consumer.subscription, each.order) for each in consumers if each.order is not None]
+        assert self._orders is not None  # else no shard has an order
         try:
-            await read_ages(self._database, shard_id, asked, now)
+            await self._orders.read_ages(shard_id, waiting, now)
         except Exception as error:
             for shard in giving_way:
                 self._fail(shard, None, error)
@@ -641,9 +652,9 @@ class ClaimScheduler:
         for shard, answer in answers:
             del left[shard]
             subscription = shard.scheduled.consumer.subscription
-            if subscription.transforms and self.transforms is not None and any(answer.claimed.deliveries):
+            if subscription.transforms and self.answer_hook is not None and any(answer.claimed.deliveries):
                 self._transforming += 1
-                self._tasks.start(self._transform(shard, answer, self.transforms), name="transforms of a claim")
+                self._tasks.start(self._transform(shard, answer, self.answer_hook), name="transforms of a claim")
             else:
                 self._conclude(shard, answer)
 
@@ -658,10 +669,10 @@ class ClaimScheduler:
         shard.scheduled.consumer.fail(target, error)
         self._set_alarm(shard.scheduled)
 
-    async def _transform(self, shard: ShardSubscription, answer: Answer, transforms: DeliveryTransforms) -> None:
+    async def _transform(self, shard: ShardSubscription, answer: Answer, hook: AnswerHook) -> None:
         """Transform the messages before the consumer gets them; others have turns meanwhile."""
         try:
-            transformed = await transforms.transformed(shard.scheduled.consumer.subscription, answer)
+            transformed = await hook.transformed(shard.scheduled.consumer.subscription, answer)
         except asyncio.CancelledError:
             self._fail(shard, answer.target, Unavailable("The broker stops."))
             raise

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from broker.core.catalog.resource_cache import ResourceCache
+from broker.core.context.admission import UNLIMITED, Admission
+from broker.core.context.event import TellEvent, discard_event
 from broker.core.context.running_processes import RunningProcesses
 from broker.core.context.storage_alarm import StorageAlarm
 from broker.core.context.wake_ups import WakeUps
@@ -12,7 +14,6 @@ from broker.core.process.tasks import Tasks
 from broker.db.driver.database import Database
 from broker.fairness.loop_turns import LoopTurns
 from broker.fairness.tenants import Tenants
-from broker.features.quotas.quotas import Quotas
 from broker.observability.metrics.counters import Counters
 from broker.observability.state_changes import StateChanges
 
@@ -35,6 +36,7 @@ class Core:
     loop_turns: LoopTurns  # turns for work that takes the event loop for long
     storage: StorageAlarm  # whether there is room for more messages
     processes: RunningProcesses
-    quotas: Quotas
     resources: ResourceCache  # topics, subscriptions and schemas by name
     wake_ups: WakeUps  # tells pulls of new messages, and caches of changed resources, in all processes
+    admission: Admission = UNLIMITED  # what limits how much projects use
+    tell_event: TellEvent = discard_event  # publishes events that calls report

@@ -1,4 +1,4 @@
-"""Conditions that an operator is notified of, and the events that are published about them (F4).
+"""Events that are published for operators, about conditions (F4), and how a call tells one.
 
 A *condition* is something that is so for a while: an endpoint fails, a subscription lags.  An event says that one
 has begun, has ended, or has grown by a power of ten.
@@ -7,7 +7,9 @@ has begun, has ended, or has grown by a power of ten.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
+
+from broker.db.driver.database import ResourceConnection
 
 Kind = Literal[
     "endpoint",
@@ -53,23 +55,6 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A condition as a look finds it.
-
-    `amount`: what grows (1 of what does not); of a kind that happens, how much more since the last look.
-    `begins`: False of one that is nearly so: it does not begin, and it does not end either.
-    `since`: when it began, if the look can tell.  `fields` are added to the event's data.
-    """
-
-    subject: Subject
-    why: str
-    amount: int = 1
-    begins: bool = True
-    since: datetime | None = None
-    fields: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     """What is told.  `since`: when the condition began."""
 
@@ -84,3 +69,17 @@ class Event:
     @property
     def type(self) -> str:
         return _PREFIX + TYPES[self.subject.kind][self.step]
+
+
+class TellEvent(Protocol):
+    """What a call does to have an event published."""
+
+    async def __call__(self, connection: ResourceConnection, event: Event, *, topic: str) -> None:
+        """Publish the event once the transaction of `connection` is committed, if the project wants events.
+
+        `topic`: the topic of the event's subject; events are not published on the topic that they are about.
+        """
+
+
+async def discard_event(connection: ResourceConnection, event: Event, *, topic: str) -> None:
+    """The TellEvent of a process whose features publish no events."""

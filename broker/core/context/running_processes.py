@@ -11,21 +11,31 @@ see one that joins, by GONE_AFTER at most, so for that long it looks at every he
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from typing import Protocol
 
 from broker.core.context.process_rows import list_processes, record_process, remove_process
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
 from broker.db.schema.schema_state import head_revision
-from broker.features.quotas.connections import Connections
 from broker.model.errors import Unavailable
 from broker.observability.state_changes import StateChanges
 
 HEARTBEAT_SECONDS = 1.0
 GONE_AFTER = timedelta(seconds=4)  # without a heartbeat
 _JOINING = GONE_AFTER + timedelta(seconds=2 * HEARTBEAT_SECONDS)
+
+
+class SharedCounts(Protocol):
+    """Numbers by project that the processes tell each other with their heartbeats."""
+
+    def tell(self) -> Mapping[str, int]:
+        """Return what the other processes must know of this one."""
+
+    def heard(self, told: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
+        """A heartbeat told the other processes `told`; each of these has told so much."""
 
 
 class RunningProcesses:
@@ -49,7 +59,7 @@ class RunningProcesses:
         self._clock = clock
         self._changed = changed
         self._look = look
-        self.connections = Connections(lambda _project: None)  # of clients: processes tell each other how many
+        self.shared_counts: SharedCounts | None = None  # connections of clients, if they are limited
         self._database_connections = database_connections
         self._states = states or StateChanges()
         self._process_id = uuid.uuid4().hex
@@ -73,7 +83,8 @@ class RunningProcesses:
 
     async def run_once(self) -> int:
         """Say that this process runs, and see which others do.  Returns how many run."""
-        now, told = self._clock.now(), self.connections.tell()
+        now = self._clock.now()
+        told = self.shared_counts.tell() if self.shared_counts is not None else {}
         try:
             async with asyncio.timeout(GONE_AFTER.total_seconds()), self._database.transaction() as connection:
                 await record_process(
@@ -95,7 +106,8 @@ class RunningProcesses:
             self._joined_at = now
         self._seen_at = now
         others = frozenset(running) - {self._process_id}
-        self.connections.heard(told, [running[other] for other in others])
+        if self.shared_counts is not None:
+            self.shared_counts.heard(told, [running[other] for other in others])
         if self._kept_until is not None and now < self._kept_until:
             others |= self._others
         if others != self._others:

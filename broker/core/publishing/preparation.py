@@ -127,7 +127,7 @@ class Preparation:
         """`is_busy`: whether publishes to a shard are queued or being stored, so that another shares a commit."""
         self._clock = core.clock
         self._resources = core.resources
-        self._quotas, self._storage = core.quotas, core.storage
+        self._admission, self._storage = core.admission, core.storage
         self._schemas = schemas
         self._transforms = transforms
         self._room = room
@@ -141,7 +141,7 @@ class Preparation:
         if self._storage.is_raised:
             await self.check_storage(rules, project_of(topic_name))
         topic = self._resources.known_topic(topic_name)
-        if topic is not None and self._quotas.on:
+        if topic is not None and self._admission.is_metered:
             await self.check_quotas(topic, rules, principal)
         return topic
 
@@ -303,15 +303,15 @@ class Preparation:
 
         Raises QuotaExceeded; Held if messages wait.
         """
-        if not self._quotas.on or rules.quotas is _IGNORED:
+        if not self._admission.is_metered or rules.quotas is _IGNORED:
             return
         project = project_of(topic.name)
-        gauge = self._quotas.publishing(project, principal)
+        gauge = self._admission.publishing(project, principal)
         if rules.by_call:
-            await self._quotas.check(gauge, project)
+            await self._admission.check(gauge, project)
             return
         try:
-            gauge.check(self._quotas.ticks())
+            gauge.check(self._admission.ticks())
         except QuotaExceeded as error:
             if rules.quotas is Rule.WAITS:
                 raise Held(error.message) from error
@@ -319,10 +319,10 @@ class Preparation:
 
     def charge(self, prepared: Sequence[Prepared], rules: Rules, principal: str = "", *, requests: int = 1) -> None:
         """Count messages, with repeats, towards the publish rates of the topic's project and of the principal."""
-        if self._quotas.on and rules.charge is _APPLIES and prepared:
-            gauge = self._quotas.publishing(project_of(prepared[0].topic.name), principal)
+        if self._admission.is_metered and rules.charge is _APPLIES and prepared:
+            gauge = self._admission.publishing(project_of(prepared[0].topic.name), principal)
             messages, size = sum(each.count for each in prepared), sum(each.size for each in prepared)
-            gauge.take(self._quotas.ticks(), requests=requests, messages=messages, size=size)
+            gauge.take(self._admission.ticks(), requests=requests, messages=messages, size=size)
 
     def _keyless_shard(self, topic: Topic, count: int, rules: Rules) -> int:
         if rules.spread is _APPLIES:

@@ -31,7 +31,7 @@ class PublishService:
         self._counters = core.counters
         self._next_due = next_due
         self._resources = core.resources
-        self._quotas = core.quotas
+        self._admission = core.admission
         self._coalescer = coalescer
         self._preparation = preparation
 
@@ -78,7 +78,7 @@ class PublishService:
         prepared = await self._preparation.open_and_prepare(
             topic_name, messages, PUBLISH, schema_seconds=PUBLISH_SECONDS
         )
-        if prepared.later or self._quotas.on:
+        if prepared.later or self._admission.is_metered:
             await self._preparation.admit(prepared, PUBLISH, principal)
             self._preparation.charge([prepared], PUBLISH, principal)
         if len(prepared.parts) == 1:

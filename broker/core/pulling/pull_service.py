@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, nullcontext
 from msgspec.structs import replace
 
 from broker.core.catalog.resource_cache import ResourceCache
+from broker.core.context.admission import Admission
 from broker.core.context.core import Core
 from broker.core.expiration.subscription_activity import SubscriptionActivity
 from broker.core.pulling.long_poll import LongPoll
 from broker.core.pulling.pull_queue import SubscriptionChanged
 from broker.core.pulling.readers import Readers, Reading
-from broker.features.quotas.quotas import Quotas
 from broker.model.delivery import MAX_RESPONSE_BYTES, Delivery, DeliveryRequest, delivery_request
 from broker.model.errors import FailedPrecondition
 from broker.model.journal import Author
@@ -40,7 +40,7 @@ class PullService:
     ) -> None:
         """`wait_seconds`: how long a pull waits for its first message before it answers with none."""
         self._resources = core.resources
-        self._quotas = core.quotas
+        self._admission = core.admission
         self._long_poll = long_poll
         self._activity = activity
         self._readers = readers
@@ -73,18 +73,18 @@ class PullService:
             request = replace(request, author=Author(principal, address))
         reading = self._readers.pulls(subscription.subscription_id, principal, address)
         wait_seconds = 0 if return_immediately else self._longest_wait(seconds_left)
-        if not self._quotas.on:
+        if not self._admission.is_metered:
             return await self._pull(subscription, request, wait_seconds, hung_up, reading)
         request = await self._within_quotas(subscription, principal, request)
         deadline = time.monotonic() + wait_seconds
         if return_immediately:
             counted: AbstractContextManager[None] = nullcontext()
         else:
-            counted = await self._quotas.connections.open(project_of(subscription_name))
+            counted = await self._admission.connect(project_of(subscription_name))
         with counted:
             left = max(deadline - time.monotonic(), 0)
             subscription, deliveries = await self._pull(subscription, request, left, hung_up, reading)
-        handed_out(self._quotas, subscription, principal, deliveries)
+        handed_out(self._admission, subscription, principal, deliveries)
         return subscription, deliveries
 
     async def _pull(
@@ -117,8 +117,8 @@ class PullService:
     ) -> DeliveryRequest:
         """Count a pull; what it may take of what it wants.  Raises QuotaExceeded."""
         project = project_of(subscription.name)
-        gauge = self._quotas.subscribing(project, principal)
-        now = await self._quotas.check(gauge, project)
+        gauge = self._admission.subscribing(project, principal)
+        now = await self._admission.check(gauge, project)
         gauge.take(now, requests=1)
         return request.within(*gauge.left(now, messages=request.max_messages, size=request.max_bytes))
 
@@ -132,12 +132,14 @@ class PullService:
         await self._long_poll.release(subscription, deliveries)
 
 
-def handed_out(quotas: Quotas, subscription: Subscription, principal: str, deliveries: Sequence[Delivery]) -> None:
+def handed_out(
+    admission: Admission, subscription: Subscription, principal: str, deliveries: Sequence[Delivery]
+) -> None:
     """Count what a principal gets."""
     messages = [message for delivery in deliveries for message in delivery.messages]
     size = sum(len(message.data) + len(message.attributes) for message in messages)
-    gauge = quotas.subscribing(project_of(subscription.name), principal)
-    gauge.take(quotas.ticks(), messages=len(messages), size=size)
+    gauge = admission.subscribing(project_of(subscription.name), principal)
+    gauge.take(admission.ticks(), messages=len(messages), size=size)
 
 
 async def pullable(resources: ResourceCache, name: str) -> Subscription:

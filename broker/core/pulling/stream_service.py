@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
+from broker.core.context.admission import CountedConnection
 from broker.core.context.core import Core
 from broker.core.expiration.subscription_activity import SubscriptionActivity
 from broker.core.pulling.flow_control import FlowControl
@@ -12,7 +13,6 @@ from broker.core.pulling.outstanding import Outstanding
 from broker.core.pulling.pull_queue import PullTerms, SubscriptionChanged
 from broker.core.pulling.pull_service import handed_out, pullable
 from broker.core.pulling.readers import Readers, Reading
-from broker.features.quotas.connections import Connection
 from broker.model.ack_id import attempt_name
 from broker.model.delivery import MAX_GRPC_RESPONSE_BYTES, MAX_MESSAGES_PER_ATTEMPT, Delivery, DeliveryRequest
 from broker.model.errors import Aborted, NotFound, Unavailable
@@ -39,7 +39,7 @@ class StreamingPullService:
         readers: Readers,
     ) -> None:
         self.resources = core.resources
-        self.quotas = core.quotas
+        self.admission = core.admission
         self.tasks = core.tasks
         self.counters = core.counters
         self.long_poll = long_poll
@@ -64,10 +64,10 @@ class StreamingPullService:
         """
         subscription = await pullable(self.resources, subscription_name)
         project = project_of(subscription.name)
-        if self.quotas.on:
-            gauge = self.quotas.subscribing(project, principal)
-            gauge.take(await self.quotas.check(gauge, project, requests_alone=True), requests=1)
-        connection = await self.quotas.connections.open(project)
+        if self.admission.is_metered:
+            gauge = self.admission.subscribing(project, principal)
+            gauge.take(await self.admission.check(gauge, project, requests_alone=True), requests=1)
+        connection = await self.admission.connect(project)
         reading = self.readers.opens(
             subscription.subscription_id, client_id=client_id, principal=principal, address=address
         )
@@ -87,7 +87,7 @@ class MessageStream:
         *,
         ack_deadline: timedelta,
         reading: Reading,
-        connection: Connection,
+        connection: CountedConnection,
     ) -> None:
         self.subscription = subscription
         self._connection = connection
@@ -121,8 +121,8 @@ class MessageStream:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if deliveries:
-                if self._parts.quotas.on:
-                    handed_out(self._parts.quotas, self.subscription, self._reading.principal, deliveries)
+                if self._parts.admission.is_metered:
+                    handed_out(self._parts.admission, self.subscription, self._reading.principal, deliveries)
                 self._parts.outstanding.handed_out(self._window, deliveries)
                 self._parts.readers.handed_out(self._reading, deliveries)
                 return deliveries
@@ -137,7 +137,7 @@ class MessageStream:
                 await self._parts.outstanding.look(self._window)
             return []
         size = self._window.bytes_left(MAX_GRPC_RESPONSE_BYTES)
-        if self._parts.quotas.on:
+        if self._parts.admission.is_metered:
             room, size = await self._within_quotas(room, size)
             if not room:
                 return []
@@ -163,8 +163,9 @@ class MessageStream:
 
     async def _within_quotas(self, room: int, size: int) -> tuple[int, int]:
         """How many messages and bytes may come now; none, once it has waited: a stream is slowed, not ended."""
-        quotas = self._parts.quotas
-        gauge, now = quotas.subscribing(project_of(self.subscription.name), self._reading.principal), quotas.ticks()
+        admission = self._parts.admission
+        gauge = admission.subscribing(project_of(self.subscription.name), self._reading.principal)
+        now = admission.ticks()
         if seconds := gauge.wait(now):
             await asyncio.sleep(min(seconds, _QUOTA_SECONDS))
             return 0, 0

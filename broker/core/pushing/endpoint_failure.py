@@ -1,10 +1,7 @@
 """What the log, events, the API and the commands say about a push endpoint that fails."""
 
-from collections.abc import Iterator
 from datetime import datetime
 
-from broker.core.context.event import Found, Subject
-from broker.model.names import project_of
 from broker.model.push_state import FailingMessage, FailureRun, PushState
 from broker.model.timestamps import format_timestamp
 
@@ -48,29 +45,6 @@ def failing_message_fields(message: FailingMessage) -> Fields:
     """The fields of an element of `failingMessages` in the API, and of an event."""
     since = {"startTime": format_timestamp(message.since), "failedAttempts": message.failures}
     return {"messageId": message.message_id, **since, **_cause(message.status, message.reason)}
-
-
-def push_failures_to_tell(subscription: str, state: PushState) -> Iterator[Found]:
-    """The failures of an endpoint that are published as events; `state` is as of now.  While pushes are paused none
-    begins or ends.
-    """
-    project, begins, run = project_of(subscription), not state.paused_reason, state.failures
-    if run is not None and run.is_reported:
-        yield Found(
-            Subject(project, "endpoint", subscription),
-            describe_run(run, state.retry_at),
-            begins=begins,
-            since=run.since,
-            fields={"endpointFailure": endpoint_failure_fields(state)},
-        )
-    for message in state.failing_messages:
-        yield Found(
-            Subject(project, "message", f"{subscription}/messages/{message.message_id}"),
-            describe_failing_message(message),
-            begins=begins,
-            since=message.since,
-            fields={"failingMessage": failing_message_fields(message)},
-        )
 
 
 def _cause(status: int | None, reason: str) -> Fields:

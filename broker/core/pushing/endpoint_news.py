@@ -8,12 +8,12 @@ import logging
 from collections.abc import Callable, Container, Iterable
 from datetime import datetime, timedelta
 
+from broker.core.catalog.resource_cache import ResourceCache
 from broker.core.process.failures import tell_failure
 from broker.core.pushing.client.target import shown_origin
 from broker.core.pushing.endpoint import Endpoint
 from broker.core.pushing.endpoint_failure import describe_failing_message, describe_run
 from broker.fairness.fair_stock import Over
-from broker.features.dead_letters.dead_letter_news import DeadLetterNews
 from broker.model.pause import is_withheld
 from broker.model.push_state import FailingMessage, FailureRun
 from broker.model.subscription import Subscription
@@ -33,12 +33,15 @@ class EndpointNews:
     """Of the subscriptions that this process delivers to."""
 
     def __init__(
-        self, states: StateChanges, dead_letters: DeadLetterNews, *, excused: Callable[[], bool] = lambda: False
+        self, states: StateChanges, resources: ResourceCache, *, excused: Callable[[], bool] = lambda: False
     ) -> None:
-        """`excused()`: the database is away, which has been said and which is why claims fail."""
+        """`resources` tells its listeners of the subscriptions, too, which no call may read.
+
+        `excused()`: whether claims fail because the database is away, which has been reported.
+        """
         self._states = states
         self._excused = excused
-        self._dead_letters = dead_letters
+        self._resources = resources
         self._paused: set[str] = set()
         self._held: set[str] = set()
 
@@ -135,7 +138,7 @@ class EndpointNews:
     def read(self, subscription: Subscription) -> None:
         """This is how it is now."""
         name, pause = subscription.name, subscription.pause
-        self._dead_letters.read(subscription)
+        self._resources.report_read(subscription)
         if pause is not None:
             self._paused.add(name)
             until = "until they are allowed" if is_withheld(pause.reason) else "until resumed"
@@ -162,7 +165,7 @@ class EndpointNews:
         self._held.discard(name)
         self._states.forget(_HELD, name)
         if not pulled:
-            self._dead_letters.gone(name)
+            self._resources.report_gone(name)
 
     def all_of_ours(self, names: Container[str]) -> None:
         """There are no others than these."""

@@ -7,10 +7,10 @@ from itertools import islice
 
 from broker.core.pushing.endpoint import Endpoint, Slot
 from broker.core.pushing.slots import PushSlots
+from broker.core.pushing.urgent_first import UrgentFirst
 from broker.fairness.fair_stock import Over
 from broker.fairness.fair_turns import URGENT_TURNS
 from broker.fairness.turn_counts import TurnCounts
-from broker.features.priorities.urgent_first import UrgentFirst
 
 # Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew; and claims go
 # on.  With 64 the last of 10,000 subscriptions was claimed for after 880 ms, with 16 after 620; with 8 a backlog to

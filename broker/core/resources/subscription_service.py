@@ -13,7 +13,6 @@ from broker.core.catalog import topic_rows as topics
 from broker.core.context.core import Core
 from broker.core.filtering.changes import compiled_filter
 from broker.db.driver.database import ResourceConnection
-from broker.features.dead_letters.dead_letter_news import DeadLetterNews
 from broker.features.transforms.topic_transforms import TransformChecks
 from broker.model.errors import AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument, NotFound
 from broker.model.field_mask import Update, check_field_mask
@@ -79,9 +78,9 @@ class SubscriptionService:
         self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._secrets = secrets
-        self._quotas = core.quotas
+        self._admission = core.admission
         self._transforms = transforms
-        self._dead_letter_news = DeadLetterNews(core.states)
+        self._resources = core.resources
         self._min_delivery_attempts = min_delivery_attempts
         self._only_own_accounts = only_own_accounts
 
@@ -110,11 +109,11 @@ class SubscriptionService:
                 now=self._clock.now(),
             )
             if subscription is not None:
-                await self._quotas.check_count(connection, project_of(wanted.name), "subscriptions")
+                await self._admission.check_count(connection, project_of(wanted.name), "subscriptions")
                 await forget_policy(connection, schema=self._database.schema, resource=wanted.name)
         if subscription is None:
             raise AlreadyExists(f"Subscription already exists (resource={leaf(wanted.name)}).")
-        self._dead_letter_news.read(subscription)
+        self._resources.report_read(subscription)
         await self._wake_ups.announce(wanted.name)
         return subscription
 
@@ -149,7 +148,7 @@ class SubscriptionService:
             if "push_config" in fields:
                 await self._push_anew(connection, subscription, instead_of=current.push_config)
             if "dead_letter_policy" in fields:
-                self._dead_letter_news.read(await existing_subscription(connection, subscription.name))
+                self._resources.report_read(await existing_subscription(connection, subscription.name))
         await self._wake_ups.announce(subscription.name)
         return subscription
 

@@ -38,7 +38,7 @@ class TopicService:
     """The topics of Google's Publisher service.  Every change is announced to all processes."""
 
     def __init__(self, core: Core, transforms: TransformChecks, *, shards_per_topic: int = 1) -> None:
-        self._quotas = core.quotas
+        self._admission = core.admission
         self._transforms = transforms
         self._database = core.database
         self._clock = core.clock
@@ -60,7 +60,7 @@ class TopicService:
                 now=self._clock.now(),
             )
             if topic is not None:
-                await self._quotas.check_count(connection, project_of(topic.name), "topics")
+                await self._admission.check_count(connection, project_of(topic.name), "topics")
                 await forget_policy(connection, schema=self._database.schema, resource=topic.name)
         if topic is None:
             raise AlreadyExists(f"Topic already exists (resource={leaf(wanted.name)}).")

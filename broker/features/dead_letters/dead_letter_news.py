@@ -11,16 +11,16 @@ _KINDS = (_MISSING, _DENIED, _UNREAD)
 
 
 class DeadLetterNews:
-    """Told of subscriptions as they are read.  It has no state of its own: `states` are those of the process."""
+    """A SubscriptionListener.  It has no state of its own: `states` are those of the process."""
 
     def __init__(self, states: StateChanges) -> None:
         self._states = states
 
-    def read(self, subscription: Subscription) -> None:
-        """This is how it is now."""
+    def subscription_read(self, subscription: Subscription) -> None:
+        """Report whether the dead-letter topic exists and has a subscription."""
         name, policy = subscription.name, subscription.dead_letter_policy
         if policy is None:
-            self.gone(name)
+            self.subscription_gone(name)
             return
         topic = policy.dead_letter_topic
         fields = fields_of(dead_letter_topic=topic)
@@ -46,11 +46,11 @@ class DeadLetterNews:
         """Its dead letters may be published on their topic."""
         self._states.ends(_DENIED, subscription.name, f"dead letters of {subscription.name} are forwarded again")
 
-    def is_told(self, name: str) -> bool:
-        """Whether something was told of it that is not over."""
+    def is_interested(self, name: str) -> bool:
+        """Whether something was reported of the subscription that has not ended."""
         return any(self._states.lasts(kind, name) for kind in _KINDS)
 
-    def gone(self, name: str) -> None:
-        """There is no such subscription any more, or it has no such policy."""
+    def subscription_gone(self, name: str) -> None:
+        """Forget what was reported: the subscription is gone, or has no dead-letter policy."""
         for kind in _KINDS:
             self._states.forget(kind, name)

@@ -5,13 +5,21 @@ An event is published as a message in the manner of CloudEvents
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from broker.core.context.event import TYPES, Event, Found, Kind, Subject
+from broker.core.context.event import TYPES, Event, Kind, Subject
+from broker.core.pushing.endpoint_failure import (
+    describe_failing_message,
+    describe_run,
+    endpoint_failure_fields,
+    failing_message_fields,
+)
 from broker.model.message import NewMessage
+from broker.model.names import project_of
+from broker.model.push_state import PushState
 from broker.model.timestamps import format_timestamp
 
 LAGS: tuple[Kind, ...] = ("age", "backlog")  # what costs more to find than the others do
@@ -26,6 +34,23 @@ def storage_subject(project: str, limit: Literal["disk", "tables"]) -> Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A condition as it is found.
+
+    `amount`: what grows (1 if it does not); of a kind that happens, how much more since the last time.
+    `begins`: False if it is only nearly so: it does not begin, and it does not end either.
+    `since`: when it began, if that is known.  `fields` are added to the event's data.
+    """
+
+    subject: Subject
+    why: str
+    amount: int = 1
+    begins: bool = True
+    since: datetime | None = None
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """A condition that began at `since`, was last found at `found_at`, and was of `amount` then.
 
@@ -37,6 +62,30 @@ class Told:
     found_at: datetime
     amount: int
     gone: bool = False
+
+
+def push_failures_to_tell(subscription: str, state: PushState) -> Iterator[Found]:
+    """Yield the failures of an endpoint that events are published about; `state` is as of now.
+
+    While pushes are paused none begins or ends.
+    """
+    project, begins, run = project_of(subscription), not state.paused_reason, state.failures
+    if run is not None and run.is_reported:
+        yield Found(
+            Subject(project, "endpoint", subscription),
+            describe_run(run, state.retry_at),
+            begins=begins,
+            since=run.since,
+            fields={"endpointFailure": endpoint_failure_fields(state)},
+        )
+    for message in state.failing_messages:
+        yield Found(
+            Subject(project, "message", f"{subscription}/messages/{message.message_id}"),
+            describe_failing_message(message),
+            begins=begins,
+            since=message.since,
+            fields={"failingMessage": failing_message_fields(message)},
+        )
 
 
 class Look(NamedTuple):

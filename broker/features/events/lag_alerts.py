@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from broker.core.context.event import Found, Subject
+from broker.core.context.event import Subject
 from broker.core.lag.lag import Lag
+from broker.features.events.event_detection import Found
 from broker.model.names import project_of
 
 _NEARLY = 0.8  # of a threshold: an alert that began does not end above it

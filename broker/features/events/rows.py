@@ -4,18 +4,25 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, exists, insert, select, text
+from sqlalchemy import delete, exists, func, insert, select, text
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
-from broker.core.catalog.push_state_rows import list_failing
-from broker.core.context.event import Event, Found, Kind, Subject
+from broker.core.catalog.push_state_rows import push_state_of
+from broker.core.context.event import Event, Kind, Subject
 from broker.core.expiration.expiration import NOTICE
-from broker.core.pushing.endpoint_failure import push_failures_to_tell
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.locks import TELLING_EVENTS
-from broker.db.schema.tables import event_conditions, project_settings, schedules, subscriptions, waiting_events
-from broker.features.events.event_detection import Told, event_json
+from broker.db.schema.tables import (
+    event_conditions,
+    project_settings,
+    push_states,
+    schedules,
+    subscriptions,
+    waiting_events,
+)
+from broker.features.events.event_detection import Found, Told, event_json, push_failures_to_tell
+from broker.model.push_state import PushState
 
 _FIND_CONDITIONS = statements.load("find_conditions")
 _LIST_DEAD_LETTER_POLICIES = statements.load("list_dead_letter_policies")
@@ -78,12 +85,28 @@ async def find_conditions(connection: ResourceConnection, *, now: datetime, late
     """What is so just now in the projects that want events; `late`: how far behind dead letters are counted."""
     found = await connection.exec_driver_sql(_FIND_CONDITIONS, {"now": now, "notice": NOTICE})
     conditions = [Found(Subject(row.project, row.kind, row.subject), row.why, begins=row.begins) for row in found]
-    for name, state in await list_failing(connection):
+    for name, state in await _list_failing(connection):
         conditions += push_failures_to_tell(name, state.as_of(now))
     letters = await connection.exec_driver_sql(_COUNT_NEW_DEAD_LETTERS, {"until": now - late})
     return conditions + [
         Found(Subject(row.project, "deadLetters", row.subject), row.why, row.amount) for row in letters
     ]
+
+
+async def _list_failing(connection: ResourceConnection) -> list[tuple[str, PushState]]:
+    """Return the push states with reported failures in projects that want events, by subscription.
+
+    Nothing is published about subscriptions of the topic that the events go to.
+    """
+    project = "projects/" + func.split_part(subscriptions.c.name, "/", 2)
+    wants_events = (project_settings.c.project == project) & (project_settings.c.event_topic != "")
+    query = (
+        select(push_states, subscriptions.c.name)
+        .join(subscriptions, subscriptions.c.subscription_id == push_states.c.subscription_id)
+        .join(project_settings, wants_events & (project_settings.c.event_topic != subscriptions.c.topic))
+        .where(push_states.c.failing_reported | push_states.c.failing_messages.is_not(None))
+    )
+    return [(row.name, push_state_of(row)) for row in await connection.execute(query)]
 
 
 async def list_dead_letter_policies(connection: ResourceConnection) -> list[WatchedPolicy]:
@@ -140,6 +163,13 @@ async def insert_events(connection: ResourceConnection, *, events: Sequence[Even
             for event in events
         ]
         await connection.execute(insert(waiting_events).values(rows))
+
+
+async def tell_event(connection: ResourceConnection, event: Event, *, topic: str) -> None:
+    """Insert an event about what is of this topic, if the project wants events, and on another topic."""
+    event_topic = await read_event_topic(connection, project=event.subject.project)
+    if event_topic and event_topic != topic:
+        await insert_events(connection, events=[event])
 
 
 async def lock_waiting_events(

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from broker.core.catalog.subscription_rows import list_alerting_subscriptions
 from broker.core.context.core import Core
-from broker.core.context.event import Found, Kind, Subject
+from broker.core.context.event import Kind, Subject
 from broker.core.lag.lags import AT_A_TIME, read_lags
 from broker.core.publishing.preparation import Preparation
 from broker.core.publishing.publish_coalescer import PublishCoalescer
@@ -19,7 +19,7 @@ from broker.core.publishing.publishing_rules import EVENT
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.replica_reads import Looks
 from broker.features.events import rows as store
-from broker.features.events.event_detection import LAGS, STATES, compare, event_message, storage_subject
+from broker.features.events.event_detection import LAGS, STATES, Found, compare, event_message, storage_subject
 from broker.features.events.lag_alerts import lags_to_tell
 from broker.features.events.rows import WaitingEvent
 from broker.model.errors import BrokerError, NotFound, PermissionDenied

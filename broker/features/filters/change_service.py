@@ -9,7 +9,6 @@ from broker.core.context.event import Event, Subject
 from broker.core.filtering.changes import compiled_filter
 from broker.core.resources.subscription_service import attached_subscription, locked_subscription
 from broker.db.driver.database import ResourceConnection, driver_of
-from broker.features.events import rows as events
 from broker.features.filters import change_rows as filter_changes
 from broker.model.errors import FailedPrecondition
 from broker.model.filter_changes import MAX_EARLIER, EarlierFilter, FilterChange
@@ -31,6 +30,7 @@ class FilterChangeService:
         self._wake_ups = core.wake_ups
         self._states = core.states
         self._counts = core.counters.process
+        self._tell_event = core.tell_event
 
     async def set_filter(self, name: str, text: str, *, by: str = "") -> FilterChange:
         """Replace the filter; "" removes it, and the present one changes nothing.
@@ -58,7 +58,9 @@ class FilterChangeService:
                 now=now,
             )
             change = FilterChange(filter=text, previous=previous, effective_time=since)
-            await _leave_event(connection, subscription, change, since, by=by)
+            await self._tell_event(
+                connection, _event(subscription.name, change, since, by=by), topic=subscription.topic
+            )
         self._counts[FILTER_CHANGES] += 1
         who = f" by {by}" if by else ""
         self._states.tell(
@@ -88,19 +90,16 @@ class FilterChangeService:
         return FilterChange(filter=text, previous=subscription.filter, comparison=comparison)
 
 
-async def _leave_event(
-    connection: ResourceConnection, subscription: Subscription, change: FilterChange, since: datetime, *, by: str
-) -> None:
-    """It is published once the change is committed, if the project wants events."""
-    project = project_of(subscription.name)
-    topic = await events.read_event_topic(connection, project=project)
-    if not topic or topic == subscription.topic:
-        return
-    why = f"the filter was changed{f' by {by}' if by else ''} from {change.previous!r} to {change.filter!r}"
-    fields = {"filter": change.filter, "previousFilter": change.previous}
-    subject = Subject(project, "filter", subscription.name)
-    event = Event(subject, "begins", why, since, since, 1, fields)
-    await events.insert_events(connection, events=[event])
+def _event(name: str, change: FilterChange, since: datetime, *, by: str) -> Event:
+    return Event(
+        Subject(project_of(name), "filter", name),
+        "begins",
+        f"the filter was changed{f' by {by}' if by else ''} from {change.previous!r} to {change.filter!r}",
+        occurred_at=since,
+        since=since,
+        amount=1,
+        fields={"filter": change.filter, "previousFilter": change.previous},
+    )
 
 
 def _check_attached(subscription: Subscription) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from broker.core.claiming.hooks import Rank, ShardOrder
 from broker.core.claiming.transaction.request import Quiet, Rest
 from broker.db.driver.database import Database
 from broker.features.priorities.waiting import read_waiting_since
@@ -12,15 +13,14 @@ from broker.model.subscription import Subscription
 
 _MAX_SUBSCRIPTIONS = 10_000  # that are remembered
 
-Rank = tuple[float, int]
-
 
 @dataclass(slots=True)
 class Levels:
-    """Of one subscription.  `shares`: what each level has had, by its weight; `empty`: where nothing more was when
-    it was looked at last.  `old`: levels of which something has waited too long, which take turns with those before
-    them; `turns`: when each had its last one; `waits_since`: nothing in a shard has waited for longer, as far as is
-    known.
+    """The ShardOrder of a subscription.
+
+    `shares`: what each level has had, by its weight.  `empty`: the levels that had nothing more after their last
+    claim.  `old`: levels of which something has waited too long, which take turns with those before them; `turns`:
+    when each had its last one.  `waits_since`: as far as is known nothing in a shard has waited for longer.
     """
 
     shares: dict[int, float] = field(default_factory=dict)
@@ -71,9 +71,10 @@ class Levels:
 
 
 class AllLevels:
-    """The levels of the subscriptions of a process, which are also remembered while nobody pulls."""
+    """The ShardOrders of a scheduler, which are also remembered while nobody pulls."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._levels: dict[int, Levels] = {}
 
     def of(self, subscription: Subscription) -> Levels:
@@ -81,16 +82,15 @@ class AllLevels:
             self._levels.clear()
         return self._levels.setdefault(subscription.subscription_id, Levels())
 
-
-async def read_ages(
-    database: Database, shard_id: int, waiting: Sequence[tuple[Subscription, Levels]], now: datetime
-) -> None:
-    """Read how long the messages of a shard have waited, for each of these subscriptions."""
-    retained_since: Mapping[int, datetime] = {each.subscription_id: now - each.retention for each, _ in waiting}
-    async with database.at_any_node(shard_id) as connection:
-        since = await read_waiting_since(connection, shard_id=shard_id, retained_since=retained_since, now=now)
-    for subscription, levels in waiting:
-        known = subscription.priorities
-        if known is not None and known.age is not None:
-            level = subscription.levels.get(shard_id, MAX_LEVELS)
-            levels.waits(shard_id, level, since.get(subscription.subscription_id, now), known.age, now)
+    async def read_ages(
+        self, shard_id: int, waiting: Sequence[tuple[Subscription, ShardOrder]], now: datetime
+    ) -> None:
+        """Read since when the messages of a shard have waited, and tell the levels of each subscription."""
+        retained_since: Mapping[int, datetime] = {each.subscription_id: now - each.retention for each, _ in waiting}
+        async with self._database.at_any_node(shard_id) as connection:
+            since = await read_waiting_since(connection, shard_id=shard_id, retained_since=retained_since, now=now)
+        for subscription, levels in waiting:
+            known = subscription.priorities
+            if known is not None and known.age is not None:
+                level = subscription.levels.get(shard_id, MAX_LEVELS)
+                levels.waits(shard_id, level, since.get(subscription.subscription_id, now), known.age, now)

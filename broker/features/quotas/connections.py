@@ -40,7 +40,7 @@ class Connection:
 
 
 class Connections:
-    """Of this process, and what it knows of the others."""
+    """The SharedCounts of connections: those of this process, and what it knows of the others."""
 
     def __init__(self, limit_of: Callable[[str], int | None], *, refusals: RefusalPace | None = None) -> None:
         """`limit_of`: how many connections a project may have (None: any number)."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from broker.core.context.admission import Counted
 from broker.model.errors import InvalidArgument, QuotaExceeded
 from broker.model.names import leaf
 
@@ -20,14 +21,13 @@ Rate = (
     Literal["publishRequests", "publishMessages", "publishBytes"]
     | Literal["subscribeRequests", "subscribeMessages", "subscribeBytes"]
 )
-Count = Literal["topics", "subscriptions", "snapshots", "schemas"]
 Amount = Literal["retainedBytes", "connections"]
 
 # Each door's calls, and what they move: requests, messages, bytes, in this order everywhere.
 PUBLISH: tuple[Rate, Rate, Rate] = ("publishRequests", "publishMessages", "publishBytes")
 SUBSCRIBE: tuple[Rate, Rate, Rate] = ("subscribeRequests", "subscribeMessages", "subscribeBytes")
 RATES = (*PUBLISH, *SUBSCRIBE)
-COUNTS: tuple[Count, ...] = ("topics", "subscriptions", "snapshots", "schemas")
+COUNTS: tuple[Counted, ...] = ("topics", "subscriptions", "snapshots", "schemas")
 AMOUNTS: tuple[Amount, ...] = ("retainedBytes", "connections")
 QUOTAS = (*RATES, *COUNTS, *AMOUNTS)
 
@@ -102,7 +102,7 @@ class QuotaReport:
     set_here: ProjectQuotas
     in_force: ProjectQuotas
     rates: Sequence[Usage]
-    counts: Mapping[Count, int]
+    counts: Mapping[Counted, int]
     amounts: Mapping[Amount, int]
 
 

@@ -125,8 +125,8 @@ class Ceiling(NamedTuple):
     level: Level
 
 
-class Gauge:
-    """What publishing, or subscribing, of a principal in a project is measured by: buckets, perhaps a ceiling."""
+class QuotaGauge:
+    """The Gauge of a principal in a project: buckets, and perhaps a ceiling."""
 
     __slots__ = ("_buckets", "_ceiling")
 
@@ -135,7 +135,7 @@ class Gauge:
         self._ceiling = ceiling
 
     def check(self, now: float, *, requests_alone: bool = False) -> None:
-        """Raises QuotaExceeded, with the longest wait, if something must wait; takes nothing.
+        """Raise QuotaExceeded, with the longest wait, if a call has to wait; take nothing.
 
         `requests_alone`: for a call that moves no messages.
         """
@@ -177,6 +177,3 @@ class Gauge:
             if metered.unit:
                 left[metered.unit - 1] = min(left[metered.unit - 1], max(1, int(metered.bucket.left(now))))
         return left[0], left[1]
-
-
-NO_GAUGE = Gauge(())

@@ -2,30 +2,29 @@
 
 `balance` is a worker's: ten times a second it tells the other processes, through the database, what was taken here.
 Nothing else asks the database anything: a call that is measured costs a look into a dictionary, and where nothing
-is limited, one look at `on`.  What is retained is found out by retained_bytes.py.
+is limited, one look at `is_metered`.  What is retained is found out by retained_bytes.py.
 """
 
 import time
 from collections.abc import Callable
 
-from broker.core.context.storage_alarm import StorageAlarm
+from broker.core.context.admission import NO_GAUGE, Counted, Gauge
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database, ResourceConnection
 from broker.fairness.refusal_pace import RefusalPace
 from broker.features.quotas import rows as store
-from broker.features.quotas.connections import Connections
+from broker.features.quotas.connections import Connection, Connections
 from broker.features.quotas.quota import (
     NO_QUOTAS,
     PUBLISH,
     SUBSCRIBE,
     Amount,
-    Count,
     Limits,
     ProjectQuotas,
     Rate,
     exceeded,
 )
-from broker.features.quotas.quota_bucket import NO_GAUGE, Ceiling, Gauge, Level, Metered, QuotaBucket
+from broker.features.quotas.quota_bucket import Ceiling, Level, Metered, QuotaBucket, QuotaGauge
 from broker.features.quotas.rows import Taken
 from broker.model.errors import QuotaExceeded
 
@@ -38,10 +37,7 @@ _Key = tuple[str, str, str]  # project, principal (empty: the project's own), qu
 
 
 class Quotas:
-    """A gauge that it gives is for use at once: after an `await` another may have taken its place.
-
-    `on`: whether any rate or amount is limited anywhere.  What asks for a gauge looks at it first.
-    """
+    """The Admission of a process whose projects have quotas."""
 
     def __init__(
         self,
@@ -50,13 +46,9 @@ class Quotas:
         *,
         defaults: ProjectQuotas = NO_QUOTAS,
         processes: Callable[[], int] = lambda: 1,
-        storage: StorageAlarm | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`defaults`: of each project that nothing else was set for.  `processes`: how many run.  `storage`: what
-        the installation as a whole has room for, which whatever adds messages checks beside the project's quotas.
-        """
-        self.storage = storage or StorageAlarm()
+        """`defaults`: of each project that nothing else was set for.  `processes`: how many run."""
         self._database = database
         self._clock = clock
         self._defaults = defaults
@@ -65,7 +57,7 @@ class Quotas:
         self._set: dict[str, ProjectQuotas] = {}
         self._in_force: dict[str, ProjectQuotas] = {}  # with the defaults, of projects that were asked for
         self._buckets: dict[_Key, QuotaBucket] = {}
-        self._gauges: dict[tuple[str, str, tuple[Rate, Rate, Rate]], Gauge] = {}
+        self._gauges: dict[tuple[str, str, tuple[Rate, Rate, Rate]], QuotaGauge] = {}
         self._retained: dict[str, Level] = {}
         self._refusals = RefusalPace(ticks=ticks)
         self.connections = Connections(
@@ -73,7 +65,7 @@ class Quotas:
         )
         self._in_use: set[_Key] = set()  # since the limits were read last
         self._read_at: float | None = None  # None: they must be read
-        self.on = NO_QUOTAS.over(defaults).is_metered
+        self.is_metered = NO_QUOTAS.over(defaults).is_metered
 
     # --- what holds --------------------------------------------------------------------------------------
 
@@ -101,7 +93,7 @@ class Quotas:
         changed = {name for name in {*found, *self._set} if found.get(name) != self._set.get(name)}
         self._set, self._read_at = found, self.ticks()
         self._in_force.clear()
-        self.on = any(self.of_project(project).is_metered for project in ("", *found))
+        self.is_metered = any(self.of_project(project).is_metered for project in ("", *found))
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()
@@ -115,13 +107,16 @@ class Quotas:
 
     def publishing(self, project: str, principal: str) -> Gauge:
         """What measures what a principal ("": nobody in particular) publishes in a project."""
-        return self._gauge(project, principal, PUBLISH) if self.on else NO_GAUGE
+        return self._gauge(project, principal, PUBLISH) if self.is_metered else NO_GAUGE
 
     def subscribing(self, project: str, principal: str) -> Gauge:
-        return self._gauge(project, principal, SUBSCRIBE) if self.on else NO_GAUGE
+        return self._gauge(project, principal, SUBSCRIBE) if self.is_metered else NO_GAUGE
 
     async def check(self, gauge: Gauge, project: str, *, requests_alone: bool = False) -> float:
-        """What Gauge.check raises, after a while if the project is refused often; the time to `take` by."""
+        """Check a gauge, and return the time to `take` by.
+
+        Raises QuotaExceeded, after a while if the project is refused often.
+        """
         now = self.ticks()
         try:
             gauge.check(now, requests_alone=requests_alone)
@@ -130,12 +125,12 @@ class Quotas:
             raise
         return now
 
-    def _gauge(self, project: str, principal: str, rates: tuple[Rate, Rate, Rate]) -> Gauge:
+    def _gauge(self, project: str, principal: str, rates: tuple[Rate, Rate, Rate]) -> QuotaGauge:
         key = project, principal, rates
         gauge = self._gauges.get(key)
         if gauge is None:
             ceiling = self._ceiling(project) if rates is PUBLISH else None
-            gauge = self._gauges[key] = Gauge(self._metered(project, principal, rates), ceiling)
+            gauge = self._gauges[key] = QuotaGauge(self._metered(project, principal, rates), ceiling)
         return gauge
 
     def _ceiling(self, project: str) -> Ceiling | None:
@@ -220,11 +215,11 @@ class Quotas:
     # --- counts ------------------------------------------------------------------------------------------
 
     async def check_count(
-        self, connection: ResourceConnection, project: str, counted: Count, most: int | None = None
+        self, connection: ResourceConnection, project: str, counted: Counted, most: int | None = None
     ) -> None:
-        """In the transaction that has just made one more.  `most`: that any project may have.
+        """Check the number of resources, in the transaction that has just inserted one more.
 
-        Raises QuotaExceeded.
+        `most`: what any project may have.  Raises QuotaExceeded.
         """
         given = [limit for limit in (self.of_project(project).limits.get(counted), most) if limit is not None]
         if not given:
@@ -233,3 +228,7 @@ class Quotas:
         await store.lock_count(connection, project=project, counted=counted)
         if await store.count(connection, project=project, counted=counted, most=limit + 1) > limit:
             raise exceeded(counted, project=project, limit=limit, usage=limit)
+
+    async def connect(self, project: str) -> Connection:
+        """Count one more connection, which the caller closes.  Raises QuotaExceeded, soon if none is left."""
+        return await self.connections.open(project)

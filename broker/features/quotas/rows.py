@@ -8,15 +8,16 @@ from typing import NamedTuple
 from sqlalchemy import Table, delete, func, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from broker.core.context.admission import Counted
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.locks import lock_name
 from broker.db.schema.tables import payload_schemas, project_quotas, quota_buckets, snapshots, subscriptions, topics
-from broker.features.quotas.quota import NO_QUOTAS, Count, ProjectQuotas, Usage
+from broker.features.quotas.quota import NO_QUOTAS, ProjectQuotas, Usage
 
 _BALANCE_QUOTAS = statements.hot("balance_quotas")
-_TABLES: Mapping[Count, Table] = {
+_TABLES: Mapping[Counted, Table] = {
     "topics": topics,
     "subscriptions": subscriptions,
     "snapshots": snapshots,
@@ -115,12 +116,12 @@ def _fading(age: timedelta) -> float:
     return math.exp(-max(age.total_seconds(), 0) / MEMORY_SECONDS)
 
 
-async def lock_count(connection: ResourceConnection, *, project: str, counted: Count) -> None:
+async def lock_count(connection: ResourceConnection, *, project: str, counted: Counted) -> None:
     """Until this transaction ends nobody else counts the same of the project."""
     await lock_name(connection, f"{project}/{counted}")
 
 
-async def count(connection: ResourceConnection, *, project: str, counted: Count, most: int | None = None) -> int:
+async def count(connection: ResourceConnection, *, project: str, counted: Counted, most: int | None = None) -> int:
     """How many the project has; more than `most` are not counted.  It reads names in their index alone."""
     name = _TABLES[counted].c.name
     names = select(name).where(name > f"{project}/{counted}/", name < f"{project}/{counted}0")

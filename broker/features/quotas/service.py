@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from broker.core.context.core import Core
 from broker.features.quotas import rows as store
 from broker.features.quotas.quota import COUNTS, QuotaReport
+from broker.features.quotas.quotas import Quotas
 from broker.features.quotas.retained_bytes import RetainedBytes
 from broker.model.names import check_project
 
@@ -14,10 +15,10 @@ TOLD_PRINCIPALS = 100  # those that use most
 class QuotaService:
     """An extension, in the manner of Google's Service Usage."""
 
-    def __init__(self, core: Core, retained_bytes: RetainedBytes) -> None:
+    def __init__(self, core: Core, quotas: Quotas, retained_bytes: RetainedBytes) -> None:
         self._database = core.database
         self._clock = core.clock
-        self._quotas = core.quotas
+        self._quotas = quotas
         self._retained_bytes = retained_bytes
         self._wake_ups = core.wake_ups
 

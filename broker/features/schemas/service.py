@@ -39,7 +39,7 @@ class SchemaService:
         self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._checks = checks
-        self._quotas = core.quotas
+        self._admission = core.admission
 
     async def create_schema(self, wanted: Schema) -> Schema:
         """Raises InvalidArgument, AlreadyExists, ResourceExhausted (a quota, or the project has MAX_SCHEMAS)."""
@@ -49,7 +49,7 @@ class SchemaService:
             schema = await payload_schemas.insert_schema(connection, schema=self._revision(wanted))
             if schema is not None:
                 await forget_policy(connection, schema=self._database.schema, resource=schema.name)
-                await self._quotas.check_count(connection, project_of(schema.name), "schemas", MAX_SCHEMAS)
+                await self._admission.check_count(connection, project_of(schema.name), "schemas", MAX_SCHEMAS)
         if schema is None:
             raise AlreadyExists(f"Schema already exists (resource={leaf(wanted.name)}).")
         return schema

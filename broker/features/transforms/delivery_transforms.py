@@ -62,7 +62,7 @@ class _Endings:
 
 
 class DeliveryTransforms:
-    """One for a process."""
+    """The AnswerHook of a process."""
 
     def __init__(
         self,

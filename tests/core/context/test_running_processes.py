@@ -1,6 +1,6 @@
 """Which process delivers to which push subscription, and whom nobody tells, as processes come and go (0010)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -183,3 +183,28 @@ async def test_who_was_away_looks_again_when_it_is_back(start: Callable[[], Proc
     looks = second.looks
     await second.run_once()
     assert second.looks > looks
+
+
+class _Counts:
+    """SharedCounts that keep what they hear."""
+
+    def __init__(self, **told: int) -> None:
+        self._told = told
+        self.others: Sequence[Mapping[str, int]] = ()
+
+    def tell(self) -> Mapping[str, int]:
+        return self._told
+
+    def heard(self, told: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
+        assert told == self._told
+        self.others = others
+
+
+async def test_processes_tell_each_other_their_counts_beside_one_that_has_none(
+    start: Callable[[], Process],
+) -> None:
+    one, two, without = start(), start(), start()
+    one.shared_counts, two.shared_counts = of_one, of_two = _Counts(p=3), _Counts(p=4, q=1)
+    await heartbeats(one, two, without)
+    assert sorted(of_one.others, key=len) == [{}, {"p": 4, "q": 1}]
+    assert sorted(of_two.others, key=len) == [{}, {"p": 3}]

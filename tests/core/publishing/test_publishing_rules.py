@@ -107,7 +107,7 @@ def _patched(**fields: Any) -> Change:
 def _limited(**limits: int | None) -> Change:
     async def on(world: World, topic: str) -> None:
         await world.rest.ok("PATCH", f"{world.rest.project}/quotas", {"limits": limits})
-        world.broker.core.quotas.retains(world.rest.project, 1_000)
+        world.broker.quotas.retains(world.rest.project, 1_000)
 
     return on
 
@@ -162,7 +162,7 @@ def _is_with_its_key(world: World, topic: str, new: list[Any]) -> bool:
 
 def _is_charged(world: World, topic: str, new: list[Any]) -> bool:
     """A second's worth of the quota is used up for a thousand seconds."""
-    quotas = world.broker.core.quotas
+    quotas = world.broker.quotas
     try:
         quotas.publishing(world.rest.project, "").check(quotas.ticks())
     except QuotaExceeded:

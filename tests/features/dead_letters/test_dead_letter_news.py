@@ -15,6 +15,6 @@ _SUBSCRIPTION = Subscription(
 def test_a_deleted_subscription_whose_dead_letters_were_denied_is_read_again_and_forgotten() -> None:
     news = DeadLetterNews(StateChanges())
     news.denied(_SUBSCRIPTION, "the service agent needs a role")
-    assert news.is_told(_SUBSCRIPTION.name)
-    news.gone(_SUBSCRIPTION.name)
-    assert not news.is_told(_SUBSCRIPTION.name)
+    assert news.is_interested(_SUBSCRIPTION.name)
+    news.subscription_gone(_SUBSCRIPTION.name)
+    assert not news.is_interested(_SUBSCRIPTION.name)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.context.event import Found, Kind, Subject
-from broker.features.events.event_detection import QUIET, Look, Told, compare, event_json, event_message
+from broker.core.context.event import Kind, Subject
+from broker.features.events.event_detection import QUIET, Found, Look, Told, compare, event_json, event_message
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
 LOOK = timedelta(seconds=5)

@@ -1,13 +1,20 @@
 """The filters that a subscription had before: for how long they are kept, and what new shards begin with."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from broker.core.catalog import topic_logs
 from broker.core.claiming.transaction.request import Gone
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.process.tasks import Tasks
 from broker.features.dead_letters.editing.private_shard_rows import find_private_shard
+from broker.features.events.rows import tell_event, write_event_topic
 from broker.features.filters.change_rows import forget_filters
+from broker.features.filters.change_service import FilterChangeService
 from broker.model.filter_changes import EarlierFilter
+from broker.model.names import project_of
 from tests.fixtures.changed_filters import PROD, TEST, claim, known, publish, set_filter
+from tests.fixtures.core import make_core
 from tests.fixtures.log import SECOND, Log, texts
 
 HOUR = timedelta(hours=1)
@@ -72,3 +79,18 @@ async def test_a_shard_that_is_made_later_begins_behind_the_change_whatever_the_
     async with log.database.transaction() as connection:
         await find_private_shard(connection, subscription=await known(log), now=log.start)
     assert await log.rows("SELECT DISTINCT last_publish_time FROM shards") == [(since,)]
+
+
+async def test_the_event_about_a_change_is_told_through_the_core_or_to_nobody(log: Log, tasks: Tasks) -> None:
+    clock = DatabaseClock(log.database)
+    await clock.synchronise()
+    name, project = log.subscription.name, project_of(log.subscription.name)
+    async with log.database.transaction() as connection:
+        await write_event_topic(connection, project=project, topic=f"{project}/topics/events", now=clock.now())
+    without_events = make_core(log.database, clock, tasks)
+    await FilterChangeService(without_events).set_filter(name, PROD)
+    assert await log.rows("SELECT event FROM waiting_events") == []
+    await FilterChangeService(replace(without_events, tell_event=tell_event)).set_filter(name, TEST)
+    [(event,)] = await log.rows("SELECT event FROM waiting_events")
+    assert event["type"] == "pubsub.subscription.filterChanged"
+    assert (await known(log)).filter == TEST

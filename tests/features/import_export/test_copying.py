@@ -169,7 +169,7 @@ async def test_what_is_purged_meanwhile_is_not_copied(office: Office) -> None:
 
 async def test_it_waits_while_a_quota_is_used_up(office: Office) -> None:
     core = office.core(ProjectQuotas({"publishMessages": 5}, {}))
-    await core.quotas.load()
+    await core.admission.load()
     kind = office.kind(core)
     name = await office.start()
     operation = await office.find(name)

@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from broker.core.claiming import claim_scheduler
 from broker.core.claiming.claim_scheduler import ClaimScheduler, ScheduledConsumer, ShardSubscription, State
 from broker.core.claiming.consumer import Answer
 from broker.core.claiming.transaction.request import Claimed, ClaimRequest, ClaimTarget, More, Quiet
-from broker.features.priorities.claim_levels import Levels
+from broker.core.process.tasks import Tasks
+from broker.features.priorities.claim_levels import AllLevels, Levels
 from broker.model.delivery import Delivery
 from broker.model.priorities import MAX_LEVELS, MIN_AGE, Priorities
 from broker.model.subscription import Subscription
-from tests.core.claiming.test_claim_scheduler import Claims, Eater, played  # noqa: F401  (a fixture)
+from tests.core.claiming.test_claim_scheduler import Claims, Eater, StandingClock
+from tests.core.claiming.test_claim_scheduler import played as without_orders  # noqa: F401  (a fixture)
 from tests.fixtures.broker import eventually
+from tests.fixtures.claims import pull_claims
+from tests.fixtures.log import Log
 
 PLAIN, URGENT, NEXT = 1, 2, 3  # shards
 AGE = timedelta(seconds=60)
@@ -50,6 +53,13 @@ class Hasty(Eater):
     def accept(self, answer: Answer) -> None:
         self.serving = False
         super().accept(answer)
+
+
+@pytest.fixture
+def played(without_orders: Claims, log: Log, tasks: Tasks) -> Claims:
+    orders = AllLevels(log.database)
+    without_orders.scheduler = pull_claims(log.database, StandingClock(), tasks, shard_orders=orders)
+    return without_orders
 
 
 @dataclass
@@ -101,6 +111,12 @@ async def eat(played: Claims, there: There, eater: Hasty, count: int) -> list[in
 
 
 # --- a shard is left alone while a more urgent one may have something ------------------------------------------
+
+
+async def test_a_scheduler_without_orders_lets_no_shard_give_way_to_another(without_orders: Claims) -> None:
+    await _while_urgent_claims_last(without_orders)
+    assert set(shards(without_orders)) == {URGENT, NEXT, PLAIN}
+    without_orders.free.set()
 
 
 async def _while_urgent_claims_last(played: Claims) -> There:
@@ -224,7 +240,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             since = now - AGE if shard_id == PLAIN else now
             levels.waits(shard_id, subscription.levels.get(shard_id, MAX_LEVELS), since, AGE, now)
 
-    monkeypatch.setattr(claim_scheduler, "read_ages", look)
+    monkeypatch.setattr(AllLevels, "read_ages", look)
     return shard_ids
 
 
@@ -269,7 +285,7 @@ async def _grows_old(played: Claims, monkeypatch: pytest.MonkeyPatch) -> list[in
         for subscription, levels in waiting:
             levels.waits(shard_id, subscription.levels.get(shard_id, MAX_LEVELS), first[0], MIN_AGE, now)
 
-    monkeypatch.setattr(claim_scheduler, "read_ages", look)
+    monkeypatch.setattr(AllLevels, "read_ages", look)
     there = begin(played, {PLAIN: 1, URGENT: 2})
     eater = Hasty(1, appetite=0, at_once=True, priorities=Priorities(3, age=MIN_AGE))
     played.scheduler.add(eater)

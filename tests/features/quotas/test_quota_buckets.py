@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.features.quotas.quota import NO_QUOTAS, UNLIMITED, ProjectQuotas, parse_limits, parse_rates
-from broker.features.quotas.quota_bucket import Gauge, Metered, QuotaBucket
+from broker.features.quotas.quota_bucket import Metered, QuotaBucket, QuotaGauge
 from broker.model.errors import InvalidArgument, QuotaExceeded
 
 BALANCE = 0.1  # as features/quotas/quotas.py
@@ -141,7 +141,7 @@ def test_a_limit_of_nothing_lets_nothing_pass() -> None:
 
 def test_what_is_refused_by_one_bucket_takes_from_none() -> None:
     wide, narrow = (QuotaBucket(rate, processes=1, now=0.0) for rate in (1_000, 1))
-    gauge = Gauge(
+    gauge = QuotaGauge(
         [
             Metered("publishMessages", "projects/p", "", 1, wide),
             Metered("publishBytes", "projects/p", "user:a@b.c", 2, narrow),

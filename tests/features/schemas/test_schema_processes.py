@@ -9,7 +9,6 @@ import pytest
 
 from broker.core.catalog.resource_cache import ResourceCache
 from broker.core.process.tasks import Tasks
-from broker.features.dead_letters.dead_letter_news import DeadLetterNews
 from broker.features.schemas.checking.apart import Answer, Check
 from broker.features.schemas.checking.json_schema import JsonSchema
 from broker.features.schemas.rows import insert_schema
@@ -21,7 +20,6 @@ from broker.model.message import NewMessage
 from broker.model.schema_settings import SchemaSettings
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import TURNS
-from broker.observability.state_changes import StateChanges
 from tests.fixtures.broker import eventually
 from tests.fixtures.log import Log
 
@@ -137,7 +135,7 @@ async def test_a_request_whose_messages_take_too_long_is_refused_with_how_many_w
     async with log.database.transaction() as connection:
         schema = await insert_schema(connection, schema=wanted)
     assert schema is not None
-    checks = SchemaChecks(ResourceCache(log.database, tasks, DeadLetterNews(StateChanges()), counters), counters)
+    checks = SchemaChecks(ResourceCache(log.database, tasks, counters=counters), counters)
     settings = SchemaSettings(schema=name, encoding="JSON", schema_id=schema.schema_id)
     messages = [NewMessage(_QUICK)] * 2
     try:

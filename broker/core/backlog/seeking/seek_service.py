@@ -87,7 +87,7 @@ class SeekService:
         self._attempt_ids = core.attempt_ids
         self._wake_ups = core.wake_ups
         self._activity = activity
-        self._quotas = core.quotas
+        self._admission = core.admission
         self._counts = core.counters.process
 
     @_again
@@ -195,7 +195,7 @@ class SeekService:
         )
         assert created is not None  # nobody else has the name
         await snapshots.update_snapshot(connection, snapshot=replace(created[0], expire_time=now + UNDO_FOR))
-        await self._quotas.check_count(connection, project_of(name), "snapshots")
+        await self._admission.check_count(connection, project_of(name), "snapshots")
         await forget_policy(connection, schema=self._database.schema, resource=name)
         return name
 

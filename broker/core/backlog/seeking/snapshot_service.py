@@ -34,7 +34,7 @@ class SnapshotService:
         self._database = core.database
         self._clock = core.clock
         self._activity = activity
-        self._quotas = core.quotas
+        self._admission = core.admission
 
     async def create_snapshot(self, name: str, subscription_name: str, labels: Mapping[str, str]) -> Snapshot:
         """Hold what is not acked now and all that comes later.  Without a name (gRPC) it is given one.
@@ -64,7 +64,7 @@ class SnapshotService:
             snapshot, oldest = created
             snapshot = replace(snapshot, expire_time=first_expire_time(now, oldest))
             await snapshots.update_snapshot(connection, snapshot=snapshot)
-            await self._quotas.check_count(connection, project_of(name), "snapshots")
+            await self._admission.check_count(connection, project_of(name), "snapshots")
             await forget_policy(connection, schema=self._database.schema, resource=name)
         self._activity.used(subscription.subscription_id)
         return snapshot

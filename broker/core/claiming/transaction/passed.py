@@ -1,8 +1,9 @@
 """Messages that a claim does not deliver because they have expired, or because they are older than the retention.
 
-An expired message (features/expiry/expiry.py) is passed as a message is that the filter leaves out, and counted; it
-may be left to the dead-letter forwarder.  Messages older than the retention are recorded for every subscription
-(F3): a claim only asks the log for them where a cursor, or a row, is behind the retention.
+An expired message is past the time that the log has for it.  It is passed like a message that the filter leaves
+out, and counted; or it is left to be forwarded to the dead-letter topic, if the subscription says so.  Messages
+older than the retention are recorded for every subscription (F3): a claim only asks the log for them where a
+cursor, or a row, is behind the retention.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

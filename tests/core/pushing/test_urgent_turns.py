@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.access.secrets.secrets import Secrets
+from broker.core.pushing import urgent_first
 from broker.core.pushing.endpoint import Endpoint
 from broker.core.pushing.health.endpoint_health import EndpointHealth
 from broker.core.pushing.health.failing_watch import FailingWatch
 from broker.core.pushing.request.envelope import Envelope
+from broker.core.pushing.urgent_first import UrgentFirst
 from broker.fairness import fair_turns
 from broker.fairness.fair_turns import URGENT, URGENT_TURNS, FairTurns, Path, TurnFor
-from broker.features.priorities import urgent_first
-from broker.features.priorities.urgent_first import UrgentFirst
 from broker.model.push_config import PushConfig, PushOptions
 from broker.model.subscription import Extensions, Subscription
 
