@@ -14,6 +14,7 @@ from broker.api.google.call import Handler
 from broker.api.grpc import health_service as health
 from broker.api.grpc import reflection
 from broker.api.grpc.methods import Grpc, Method
+from broker.api.grpc.resource_handler import resource_handler as grpc_handler
 from broker.api.permissions import (
     ACT_AS,
     ATTACH,
@@ -28,6 +29,8 @@ from broker.api.permissions import (
     Needs,
     On,
 )
+from broker.api.rest.resource_handler import WHOLE, query_parameters
+from broker.api.rest.resource_handler import resource_handler as rest_handler
 from broker.api.rest.routes import Rest, Route
 from broker.api.rpc import Audit, Kind, Rpc, Size
 from broker.core.acking import grpc as grpc_acknowledge
@@ -35,9 +38,6 @@ from broker.core.acking import rest as acknowledge
 from broker.core.backlog.seeking import position_rest as positions
 from broker.core.backlog.seeking import seek_rest as seeks
 from broker.core.backlog.seeking import snapshot_calls as snapshots
-from broker.core.calls.grpc import resource_handler as grpc_handler
-from broker.core.calls.rest import WHOLE, query_parameters
-from broker.core.calls.rest import resource_handler as rest_handler
 from broker.core.publishing import grpc as grpc_publish
 from broker.core.publishing import rest as publish
 from broker.core.pulling import pull_grpc as grpc_pull

@@ -20,7 +20,7 @@ from broker.model.topic_extensions import TopicExtensions
 from tests.fixtures.broker import repository
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
-_JSON = {"rest", "extension_fields", "journal_entry", "matched_message"}
+_JSON = {"rest", "journal_entry", "matched_message"}
 Fields = dict[str, str]  # of a message: names as in a field mask, and names in JSON
 
 

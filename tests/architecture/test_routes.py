@@ -6,8 +6,8 @@ from broker.api.pages.health import health_routes
 from broker.api.pages.metrics import metrics_routes
 from broker.api.pages.openapi import openapi_routes
 from broker.api.rest.errors import HTTP_STATUS
+from broker.api.rest.resource_handler import WHOLE
 from broker.app.rpcs import ROUTES
-from broker.core.calls.rest import WHOLE
 from tests.architecture.surface import api_operations, operations, specification
 
 ROUTE = {(route.method, route.path): route for route in ROUTES}
