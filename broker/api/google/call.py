@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from broker.access.policies.authorizer import Required
 from broker.access.principals.caller import ANONYMOUS, Caller
 from broker.api.generated import messages
-from broker.app.service_types import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,6 @@ class ResourceCall:
     `allowed`: the permissions that the caller was found to have (None: anybody may do anything).
     """
 
-    services: Services
     caller: Caller = ANONYMOUS
     extension_fields: Mapping[str, Any] | None = None
     or_update: Sequence[str] | None = None

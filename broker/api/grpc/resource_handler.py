@@ -17,7 +17,7 @@ def resource_handler(name: str, handler: Handler) -> Callable[[UnaryCall, bytes]
         allowed = None
         if call.gate is not None:
             allowed = await call.gate.allow_request(call.caller, call.needs, request)
-        answer = await handler(ResourceCall(call.services, call.caller, allowed=allowed), request)
+        answer = await handler(ResourceCall(call.caller, allowed=allowed), request)
         call.trailers = answer.trailers
         return answer.message.SerializeToString()  # type: ignore[no-any-return]
 

@@ -44,7 +44,7 @@ def resource_handler(
             allowed = await call.gate.allow_request(
                 call.caller, call.needs, request, or_update=or_update is not None
             )
-        resource_call = ResourceCall(call.services, call.caller, extension_fields, or_update, allowed)
+        resource_call = ResourceCall(call.caller, extension_fields, or_update, allowed)
         return answer_json(await handler(resource_call, request))
 
     return handle

@@ -15,6 +15,7 @@ from broker.api.google.transforms import transform_messages, transforms_from
 from broker.api.google.updates import extensions_named, update_of
 from broker.api.permissions import to_act_as
 from broker.core.resources.subscription_extensions import decode_extensions, subscription_fields
+from broker.core.resources.subscription_service import SubscriptionService
 from broker.model.errors import Aborted
 from broker.model.field_mask import Update, unknown_path
 from broker.model.names import leaf
@@ -103,49 +104,48 @@ def _with_allowed_token(
     return wanted
 
 
-async def create_subscription(call: ResourceCall, request: Any) -> Answer:
+async def create_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     extensions = _extensions_of(call)
     wanted = subscription_from(request, extensions=extensions)
-    service = call.services.subscriptions
     if call.or_update is None:
         return subscription_answer(await service.create_subscription(wanted))
     update = _update(call, request, call.or_update, extensions)
     return subscription_answer(await service.create_or_update_subscription(wanted, update))
 
 
-async def get_subscription(call: ResourceCall, request: Any) -> Answer:
+async def get_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    return subscription_answer(await call.services.subscriptions.get_subscription(name))
+    return subscription_answer(await service.get_subscription(name))
 
 
-async def update_subscription(call: ResourceCall, request: Any) -> Answer:
+async def update_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     extensions = _extensions_of(call)
     resource_name(request.subscription.name, "subscriptions")
     update = _update(call, request.subscription, list(request.update_mask.paths), extensions)
-    return subscription_answer(await call.services.subscriptions.update_subscription(update))
+    return subscription_answer(await service.update_subscription(update))
 
 
-async def delete_subscription(call: ResourceCall, request: Any) -> Answer:
+async def delete_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await call.services.subscriptions.delete_subscription(name)
+    await service.delete_subscription(name)
     return EMPTY
 
 
-async def detach_subscription(call: ResourceCall, request: Any) -> Answer:
+async def detach_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await call.services.subscriptions.detach_subscription(name)
+    await service.detach_subscription(name)
     return EMPTY
 
 
-async def modify_push_config(call: ResourceCall, request: Any) -> Answer:
+async def modify_push_config(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await call.services.subscriptions.modify_push_config(name, from_message(PushConfig, request.push_config))
+    await service.modify_push_config(name, from_message(PushConfig, request.push_config))
     return EMPTY
 
 
-async def list_subscriptions(call: ResourceCall, request: Any) -> Answer:
+async def list_subscriptions(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     project = project_name(request.project)
-    found, token = await call.services.subscriptions.list_subscriptions(project, page_of(request))
+    found, token = await service.list_subscriptions(project, page_of(request))
     shown = map(subscription_message, found)
     response = messages.ListSubscriptionsResponse(subscriptions=shown, next_page_token=token)
     return Answer(response, list(found), subscription_fields)

@@ -12,6 +12,7 @@ from broker.api.google.schema_settings import encoding_of, enum_name
 from broker.api.google.times import from_datetime
 from broker.api.rest.codec.requests import convert_json
 from broker.features.schemas.schema import JSON, Schema
+from broker.features.schemas.service import SchemaService
 from broker.model.names import random_name
 from broker.model.schema_settings import NO_OPTIONS, Compatibility, SchemaOptions
 
@@ -75,60 +76,60 @@ def _answer(schema: Schema, view: int = _FULL) -> Answer:
     return Answer(schema_message(schema, view), schema, schema_fields)
 
 
-async def create_schema(call: ResourceCall, request: Any) -> Answer:
+async def create_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
     options = _options_of(call)
     parent = project_name(request.parent)
     name = f"{parent}/schemas/{request.schema_id}"
     if not request.schema_id:
         name = random_name(beside=parent, collection="schemas")
-    return _answer(await call.services.schemas.create_schema(schema_from(request.schema, options, name)))
+    return _answer(await service.create_schema(schema_from(request.schema, options, name)))
 
 
-async def get_schema(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.schemas.get_schema(request.name), request.view or _FULL)
+async def get_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    return _answer(await service.get_schema(request.name), request.view or _FULL)
 
 
-async def list_schemas(call: ResourceCall, request: Any) -> Answer:
-    found, token = await call.services.schemas.list_schemas(project_name(request.parent), page_of(request))
+async def list_schemas(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    found, token = await service.list_schemas(project_name(request.parent), page_of(request))
     shown = [schema_message(schema, request.view) for schema in found]
     return Answer(messages.ListSchemasResponse(schemas=shown, next_page_token=token), list(found), schema_fields)
 
 
-async def list_schema_revisions(call: ResourceCall, request: Any) -> Answer:
-    found, token = await call.services.schemas.list_revisions(request.name, page_of(request))
+async def list_schema_revisions(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    found, token = await service.list_revisions(request.name, page_of(request))
     shown = [schema_message(schema, request.view) for schema in found]
     return Answer(
         messages.ListSchemaRevisionsResponse(schemas=shown, next_page_token=token), list(found), schema_fields
     )
 
 
-async def commit_schema(call: ResourceCall, request: Any) -> Answer:
+async def commit_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
     wanted = schema_from(request.schema, _options_of(call))
-    return _answer(await call.services.schemas.commit_schema(request.name, wanted))
+    return _answer(await service.commit_schema(request.name, wanted))
 
 
-async def rollback_schema(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.schemas.rollback_schema(request.name, request.revision_id))
+async def rollback_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    return _answer(await service.rollback_schema(request.name, request.revision_id))
 
 
-async def delete_schema_revision(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.schemas.delete_revision(request.name, request.revision_id))
+async def delete_schema_revision(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    return _answer(await service.delete_revision(request.name, request.revision_id))
 
 
-async def delete_schema(call: ResourceCall, request: Any) -> Answer:
-    await call.services.schemas.delete_schema(request.name)
+async def delete_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    await service.delete_schema(request.name)
     return EMPTY
 
 
-async def validate_schema(call: ResourceCall, request: Any) -> Answer:
+async def validate_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
     schema = schema_from(request.schema, _options_of(call), request.schema.name)
-    await call.services.schemas.validate_schema(project_name(request.parent), schema)
+    await service.validate_schema(project_name(request.parent), schema)
     return Answer(messages.ValidateSchemaResponse())
 
 
-async def validate_message(call: ResourceCall, request: Any) -> Answer:
+async def validate_message(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
     schema = schema_from(request.schema, _options_of(call)) if request.HasField("schema") else None
-    await call.services.schemas.validate_message(
+    await service.validate_message(
         project_name(request.parent), request.name, schema, request.message, encoding_of(request)
     )
     return Answer(messages.ValidateMessageResponse())
