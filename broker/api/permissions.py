@@ -1,6 +1,6 @@
 """What a call needs: permissions, each on a resource that the call names.
 
-The rows of `rpcs.py` have the needs of each call, as Google documents them
+The rows of each `rpcs.py` have the needs of its calls, as Google documents them
 (https://cloud.google.com/pubsub/docs/access-control#required_permissions); an extension needs what Google's nearest
 call does.
 """
@@ -69,11 +69,14 @@ ACT_AS = "iam.serviceAccounts.actAs"
 
 # What several calls need, and what handlers ask for besides the needs of their own call.
 NOTHING = Needs()
+OPEN = Needs(is_open=True)
 PUBLISH = Needs(Need("pubsub.topics.publish"))
 GET_TOPIC = Needs(Need("pubsub.topics.get", "topic"))
+UPDATE_TOPIC = Needs(Need("pubsub.topics.update"))
 ATTACH = Needs(Need("pubsub.topics.attachSubscription"))
 CONSUME = Needs(Need("pubsub.subscriptions.consume"))
 GET_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.get"))
+UPDATE_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.update"))
 LIST_SUBSCRIPTIONS = Needs(Need("pubsub.subscriptions.list"))
 SEEK = Needs(Need("pubsub.subscriptions.consume", "subscription"), Need("pubsub.snapshots.seek", "snapshot"))
 

@@ -17,9 +17,9 @@ from broker.api.pages.metrics import metrics_routes
 from broker.api.pages.openapi import openapi_routes
 from broker.api.pages.token import token_routes
 from broker.api.rest.app import RestDoor
+from broker.api.row import methods_of, routes_of
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.app.rpcs import METHODS, ROUTES
 from broker.core.context.readiness import WhileAway
 from broker.core.context.storage_alarm import StorageAlarm
 from broker.fairness.resource_turns import ResourceTurns
@@ -69,7 +69,7 @@ def serve_broker(
 
     routes = [
         *health_routes(broker.check_ready, broker.core.storage.warnings),
-        *openapi_routes(),
+        *openapi_routes(routes_of(broker.rpcs)),
         *metrics_routes(broker.jobs.scrapes.scrape, broker.jobs.scrapes.projects, broker.gate),
         *broker.well_known_routes(),
         *(token_routes(broker.guard.access.exchange, broker.requests) if broker.guard.access is not None else ()),
@@ -96,8 +96,8 @@ def for_port(broker: Broker) -> dict[str, Any]:
         "auditor": broker.auditor,
     }
     return {
-        HTTP1_DOOR: RestDoor(broker.services, ROUTES, **limits),
-        HTTP2_DOOR: GrpcDoor(broker.services, METHODS, turns=core.loop_turns, **limits),
+        HTTP1_DOOR: RestDoor(routes_of(broker.rpcs), turns=core.loop_turns, **limits),
+        HTTP2_DOOR: GrpcDoor(methods_of(broker.rpcs), turns=core.loop_turns, **limits),
         WEB_PAGES: broker.web_pages,
         STATES: core.states,
     }

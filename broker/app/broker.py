@@ -22,6 +22,7 @@ from broker.app.guard import Guard, make_address_turns, make_auditor, make_call_
 from broker.app.jobs import Jobs
 from broker.app.messages import Messages
 from broker.app.reactions import Reactions
+from broker.app.rpcs import make_rpcs
 from broker.app.services import make_services
 from broker.core.context.core import Core
 from broker.core.context.readiness import READY_SECONDS, WhileAway, begin_when_there, check_ready
@@ -93,6 +94,7 @@ class Broker:
             looks=looks,
             has_room=self.answers.has_room,
         )
+        self.rpcs = make_rpcs(self.services)
 
         # Checks before each call of REST and gRPC, and the records of it afterwards.
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=core.states)

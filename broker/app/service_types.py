@@ -11,7 +11,6 @@ from broker.core.pulling.pull_service import PullService
 from broker.core.pulling.stream_service import StreamingPullService
 from broker.core.resources.subscription_service import SubscriptionService
 from broker.core.resources.topic_service import TopicService
-from broker.fairness.loop_turns import LoopTurns
 from broker.features.audit.service import AuditLogService
 from broker.features.events.service import EventService
 from broker.features.iam.account_service import ServiceAccountService
@@ -27,9 +26,6 @@ from broker.features.transforms.service import TransformService
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """`loop_turns`: what the doors ask before they do what takes the event loop for long."""
-
-    loop_turns: LoopTurns
     topics: TopicService
     subscriptions: SubscriptionService
     snapshots: SnapshotService

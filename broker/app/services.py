@@ -67,7 +67,6 @@ def make_services(
     )
     operations = OperationService(core, jobs.operation_news, at_once=config.operations_at_once)
     return Services(
-        loop_turns=core.loop_turns,
         # --- messages
         publish=publish,
         pull=PullService(

@@ -13,10 +13,10 @@ import pytest
 from google.pubsub_v1 import types
 
 from broker.access.audit.log_filter import parse_log_filter
-from broker.app.rpcs import RPCS
 from broker.model.errors import InvalidArgument
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
+from tests.fixtures.rpcs import RPCS
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 

@@ -21,13 +21,13 @@ from broker.api.grpc.messages import BEGINNING_BYTES
 from broker.api.limits.admission import MAX_FREE_BYTES, admission_of
 from broker.api.limits.request_memory import RequestMemory
 from broker.api.rpc import Rpc, Size
-from broker.app.rpcs import METHODS, ROUTES
 from broker.model.errors import ResourceExhausted
 from broker.net.http2.frames import Flag, Kind, frame
 from broker.net.limits.payload import MAX_PAYLOAD_BYTES
 from tests.api.grpc.wire import REQUEST, Answer, Peer, until
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
+from tests.fixtures.rpcs import METHODS, ROUTES
 from tests.limits.crowd import connect
 from tests.limits.raw import calling, request
 

@@ -14,9 +14,9 @@ from broker.access.principals.caller import ALL_USERS
 from broker.access.principals.permissions import PREDEFINED_ROLES
 from broker.api.generated.messages import request_of
 from broker.api.permissions import On
-from broker.app.rpcs import METHODS, ROUTES, RPCS
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
+from tests.fixtures.rpcs import METHODS, ROUTES, RPCS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

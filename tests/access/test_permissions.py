@@ -14,9 +14,9 @@ from broker.access.principals.permissions import PERMISSIONS, PREDEFINED_ROLES
 from broker.access.principals.policy import ABOVE_PROJECTS, Binding, Policy, chain_of, is_allowed
 from broker.api.generated.messages import request_of
 from broker.api.permissions import Need
-from broker.app.rpcs import METHODS, ROUTES, RPCS
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json, eventually
+from tests.fixtures.rpcs import METHODS, ROUTES, RPCS
 
 TOPIC, SUBSCRIPTION = "projects/guarded/topics/orders", "projects/guarded/subscriptions/billing"
 HOT = ("Pull", "Acknowledge", "ModifyAckDeadline", "StreamingPull")

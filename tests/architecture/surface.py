@@ -11,16 +11,15 @@ import msgspec
 from broker.api.generated.messages import request_of
 from broker.api.google.carried import BESIDE
 from broker.api.google.carried import NAMES as CARRIED
-from broker.api.pages.openapi import specification
-from broker.app.rpcs import RPCS
 from broker.model import message
 from broker.model.api_json import fields_of, has_fields
 from broker.model.subscription import Extensions
 from broker.model.topic_extensions import TopicExtensions
 from tests.fixtures.broker import repository
+from tests.fixtures.rpcs import RPCS, specification
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
-_JSON = {"rest", "extension_fields", "journal_entry", "matched_message"}
+_JSON = {"rest", "journal_entry", "matched_message"}
 Fields = dict[str, str]  # of a message: names as in a field mask, and names in JSON
 
 

@@ -44,10 +44,8 @@ HOMES = {
     "place": ("core/claiming/",),
     # a point of a log
     "position": (
-        "app/",
         "client/",
         "core/backlog/",
-        "core/calls/",
         "core/catalog/",
         "core/claiming/",
         "core/log/",
@@ -84,7 +82,6 @@ HOMES = {
     # messages, one by one
     "scan": (
         "api/",
-        "app/",
         "core/backlog/",
         "core/claiming/",
         "core/lag/",

@@ -6,9 +6,9 @@ from broker.api.pages.health import health_routes
 from broker.api.pages.metrics import metrics_routes
 from broker.api.pages.openapi import openapi_routes
 from broker.api.rest.errors import HTTP_STATUS
-from broker.app.rpcs import ROUTES
-from broker.core.calls.rest import WHOLE
+from broker.api.rest.resource_handler import WHOLE
 from tests.architecture.surface import api_operations, operations, specification
+from tests.fixtures.rpcs import ROUTES
 
 ROUTE = {(route.method, route.path): route for route in ROUTES}
 
@@ -31,7 +31,7 @@ def test_the_paths_beside_the_api_are_specified() -> None:
     async def projects() -> set[str]:
         raise NotImplementedError
 
-    routes = (*health_routes(check_ready), *openapi_routes(), *metrics_routes(scrape, projects, None))
+    routes = (*health_routes(check_ready), *openapi_routes(ROUTES), *metrics_routes(scrape, projects, None))
     served = {("GET", route.path) for route in routes}
     assert served == {(method, path) for method, path in operations() if not path.startswith("/v1/")}
 

@@ -8,10 +8,11 @@ import pytest
 from broker.api.grpc.methods import Grpc
 from broker.api.permissions import CONSUME
 from broker.api.rest.routes import Rest
+from broker.api.row import Row
 from broker.api.rpc import Audit, Kind, Size
-from broker.app.rpcs import ROUTES, RPCS, Row
 from broker.model.operation_verb import Verb
 from tests.architecture.surface import api_operations
+from tests.fixtures.rpcs import ROUTES, RPCS
 
 FACTS: dict[str, Any] = {
     "name": "DoSomething",

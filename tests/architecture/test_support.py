@@ -9,10 +9,10 @@ from google.pubsub_v1.services.schema_service.transports import SchemaServiceTra
 from google.pubsub_v1.services.subscriber.transports import SubscriberTransport
 
 from broker.api.generated.messages import POOL
-from broker.app.rpcs import METHODS, ROUTES
 from broker.core.backlog.seeking import snapshot
 from broker.model import subscription, topic
 from tests.architecture.surface import level, reason, support, wire_messages
+from tests.fixtures.rpcs import METHODS, ROUTES
 
 LEVELS = {"full", "kept", "partial", "refused"}
 GRPC_ONLY = {"Subscriber.StreamingPull"}

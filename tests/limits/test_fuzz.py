@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from broker.app.rpcs import ROUTES
 from broker.model.ack_id import AttemptName, make_ack_ids
 from tests.fixtures.broker import BrokerProcess, Json, Rest, text
+from tests.fixtures.rpcs import ROUTES
 from tests.limits.conftest import GoodClient, good_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]

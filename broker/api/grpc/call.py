@@ -9,7 +9,7 @@ from broker.access.principals.caller import ANONYMOUS, Caller
 from broker.api.gate import Gate
 from broker.api.permissions import Needs
 from broker.api.steps import R, Steps
-from broker.app.service_types import Services
+from broker.fairness.loop_turns import LoopTurns
 from broker.model.names import project_within
 
 
@@ -27,18 +27,18 @@ class UnaryCall:
         "_waiting",
         "caller",
         "gate",
+        "loop_turns",
         "metadata",
         "needs",
         "peer",
         "required",
-        "services",
         "trailers",
         "unsent",
     )
 
     def __init__(
         self,
-        services: Services,
+        loop_turns: LoopTurns,
         needs: Needs,
         deadline: float | None = None,
         peer: Callable[[], object] = lambda: None,
@@ -49,7 +49,7 @@ class UnaryCall:
         """
         self.metadata = metadata or {}
         self.peer = peer
-        self.services = services
+        self.loop_turns = loop_turns
         self.needs = needs
         self.caller = ANONYMOUS
         self.gate: Gate | None = None
@@ -93,12 +93,12 @@ async def allow(call: "UnaryCall | StreamingCall", name: str) -> None:
 
 async def in_steps(call: "UnaryCall | StreamingCall", name: str, steps: Steps[R]) -> R:
     """What comes of work about `name` that takes the event loop for long; each step when its project has a turn."""
-    return await call.services.loop_turns.run(project_within(name), steps)
+    return await call.loop_turns.run(project_within(name), steps)
 
 
 async def turn_to_read(call: UnaryCall, name: str, body: bytes) -> None:
     """Before a long request about `name` is read, if anybody has to be waited for."""
-    turns, project = call.services.loop_turns, project_within(name)
+    turns, project = call.loop_turns, project_within(name)
     if not turns.begin(project, len(body)):
         await turns.wait(project, len(body))
 
@@ -111,7 +111,7 @@ class StreamingCall(Protocol):
     """
 
     @property
-    def services(self) -> Services: ...
+    def loop_turns(self) -> LoopTurns: ...
 
     @property
     def caller(self) -> Caller: ...

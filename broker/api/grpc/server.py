@@ -27,9 +27,8 @@ from broker.api.logging.auditor import Auditor
 from broker.api.logging.call_log import CallLog, resource_of
 from broker.api.payer import payer_of
 from broker.api.permissions import Needs
-from broker.api.steps import Turns
-from broker.app.service_types import Services
 from broker.fairness.fair_stock import FairStock
+from broker.fairness.loop_turns import LoopTurns
 from broker.model.errors import Unavailable, Unimplemented
 from broker.net.http1.request_ids import HEADER, RequestIds
 from broker.net.http2.connection import Http2Connection, Registry
@@ -54,7 +53,6 @@ class GrpcDoor:
 
     def __init__(
         self,
-        services: Services,
         methods: Collection[Method],
         *,
         requests: RequestMemory,
@@ -62,7 +60,7 @@ class GrpcDoor:
         resource_calls: ResourceCalls,
         hot_calls: HotCalls,
         calls: CallLog,
-        turns: Turns,
+        turns: LoopTurns,
         address_turns: AddressTurns,
         gate: Gate | None = None,
         auditor: Auditor | None = None,
@@ -70,7 +68,6 @@ class GrpcDoor:
         """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls.
         `turns` of the event loop: for connections that have sent much, and for long requests.
         """
-        self._services = services
         self._turns = turns
         self._address_turns = address_turns
         self._rotation = Rotation(turns.call)
@@ -105,7 +102,6 @@ class GrpcDoor:
         stops waits for them.  `options` are Http2Connection's.
         """
         session = Session(
-            self._services,
             tasks,
             self._requests,
             self._answers,

@@ -17,8 +17,7 @@ from broker.api.logging.auditor import Auditor
 from broker.api.logging.call_log import CallLog
 from broker.api.permissions import Needs
 from broker.api.rpc import Rpc
-from broker.api.steps import Turns
-from broker.app.service_types import Services
+from broker.fairness.loop_turns import LoopTurns
 from broker.model.client_certificate import ClientCertificate
 from broker.net.http2.stream import Receiver, Stream
 
@@ -47,16 +46,14 @@ class Session:
 
     def __init__(
         self,
-        services: Services,
         tasks: set[asyncio.Task[Any]],
         requests: RequestMemory,
         answers: AnswerMemory,
         calls: CallLog,
-        turns: Turns,
+        turns: LoopTurns,
         address_turns: AddressTurns,
         auditor: Auditor | None = None,
     ) -> None:
-        self.services = services
         self.auditor = auditor
         self.calls = calls
         self.turns = turns

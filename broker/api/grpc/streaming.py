@@ -16,7 +16,7 @@ from broker.api.grpc.session import Session, Target, shown, taken, warm_caller
 from broker.api.limits.request_memory import LARGE_BYTES
 from broker.api.payer import payer_of_error
 from broker.api.permissions import Needs
-from broker.app.service_types import Services
+from broker.fairness.loop_turns import LoopTurns
 from broker.model.errors import BrokerError, DeadlineExceeded, Internal, Unavailable
 from broker.net.http2.stream import Stream
 
@@ -105,8 +105,8 @@ class StreamingRpc(ArrivingCall):
     # --- the handler's call ------------------------------------------------------------------------------
 
     @property
-    def services(self) -> Services:
-        return self._session.services
+    def loop_turns(self) -> LoopTurns:
+        return self._session.turns
 
     @property
     def gate(self) -> Gate | None:

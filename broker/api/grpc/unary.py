@@ -65,7 +65,7 @@ class UnaryRpc(ArrivingCall):
             loop = asyncio.get_running_loop()
             deadline = loop.time() + timeout
             self._deadline = loop.call_later(timeout, self._too_late)
-        self._call = UnaryCall(session.services, target.rpc.needs, deadline, session.peer, stream.headers.fields)
+        self._call = UnaryCall(session.turns, target.rpc.needs, deadline, session.peer, stream.headers.fields)
         if target.gate is not None and warm_caller(target.gate, stream) is None:
             self._start()
 

@@ -1,7 +1,7 @@
 """The API specification: operations and schemas of api_spec/openapi.yaml, at the paths of the table of calls."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,19 +14,17 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from broker.api.rest import routes
-from broker.app.rpcs import ROUTES
 
 _ID = re.compile(r"(\w+)/\*")
 _OTHER_PARAMETERS = {"apiKeys": "key", "scheduled": "message"}  # where it is not the collection without its "s"
 _WITHOUT_SERVICE = "Subscriber"  # the tag of extensions of Pub/Sub
 
 
-@cache
-def specification() -> Mapping[str, Any]:
-    """The whole document."""
+def specification(all_routes: Sequence[routes.Route]) -> Mapping[str, Any]:
+    """The document of a broker that serves these routes."""
     document: dict[str, Any] = yaml.load(_text(), Loader=yaml.CSafeLoader)
     operations = document.pop("operations")
-    document["paths"] = _paths(operations, ROUTES) | document["paths"]
+    document["paths"] = _paths(operations, all_routes) | document["paths"]
     return document
 
 
@@ -38,12 +36,14 @@ def _text() -> str:
     return (Path(__file__).parents[3] / "api_spec" / "openapi.yaml").read_text(encoding="utf-8")
 
 
-def _paths(operations: Mapping[str, Any], all_routes: Iterable[routes.Route]) -> dict[str, Any]:
-    """The paths of the API, in the order of the operations.  Raises KeyError for an operation without a route."""
+def _paths(operations: Mapping[str, Any], all_routes: Sequence[routes.Route]) -> dict[str, Any]:
+    """The paths of the API, in the order of the operations; an operation that no route serves is left out."""
     by_operation = {route.operation: route for route in all_routes}
     paths: dict[str, Any] = {}
     for name, described in operations.items():
-        route = by_operation[name]
+        route = by_operation.get(name)
+        if route is None:
+            continue
         path, parameters = _template(route.path)
         item = paths.setdefault(path, {"parameters": parameters} if parameters else {})
         service = route.rpc.name.rpartition(".")[0]
@@ -67,16 +67,15 @@ def _template(path: str) -> tuple[str, list[dict[str, str]]]:
     return f"/v1/{_ID.sub(named, path)}", [{"$ref": f"#/components/parameters/{name}"} for name in names]
 
 
-@cache
-def _openapi_json() -> bytes:
-    return msgspec.json.encode(specification())
-
-
-def openapi_routes() -> list[Route]:
+def openapi_routes(all_routes: Sequence[routes.Route]) -> list[Route]:
     """GET /openapi.json, and GET / as the emulator answers it (clients and scripts wait for it)."""
 
+    @cache
+    def document() -> bytes:
+        return msgspec.json.encode(specification(all_routes))
+
     async def openapi(_: Request) -> Response:
-        return Response(_openapi_json(), media_type="application/json")
+        return Response(document(), media_type="application/json")
 
     async def root(_: Request) -> Response:
         return PlainTextResponse("Ok\n")

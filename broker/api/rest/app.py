@@ -33,7 +33,7 @@ from broker.api.rest.routes import Handler, Route
 from broker.api.rest.system_parameters import AnswerForm, read_answer_form, read_headers, read_query
 from broker.api.rpc import Kind, Rpc
 from broker.api.steps import R
-from broker.app.service_types import Services
+from broker.fairness.loop_turns import LoopTurns
 from broker.model.errors import BrokerError, Internal, InvalidArgument, NotFound, Unavailable
 from broker.model.names import project_within
 from broker.net.http1.exchange import Exchange
@@ -76,9 +76,9 @@ class RestDoor:
 
     def __init__(
         self,
-        services: Services,
         routes: Sequence[Route],
         *,
+        turns: LoopTurns,
         requests: RequestMemory,
         answers: AnswerMemory,
         resource_calls: ResourceCalls,
@@ -88,14 +88,16 @@ class RestDoor:
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:
-        """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls."""
-        self._services = services
+        """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls.
+        `turns` of the event loop: for long requests and answers.
+        """
+        self._turns = turns
         self._gate = gate
         self._auditor = auditor
         self._calls = calls
         self._address_turns = address_turns
         self._requests, self._answers = requests, answers
-        self._bodies = BodyReader(requests, services.loop_turns)
+        self._bodies = BodyReader(requests, turns)
         self._targets = _targets(routes, requests, resource_calls, hot_calls, auditor)
         self._found: dict[tuple[str, bytes], tuple[_Target, str]] = {}  # what _look_up has found, of short paths
 
@@ -120,7 +122,7 @@ class RestDoor:
             else:
                 arriving = self._bodies.read(exchange, target.admission, project_within(name))
                 body, held, large = await (_noted(arriving) if began else arriving)
-                call = Call(self._services, name, reading.query, body, exchange, self._answers, large=large)
+                call = Call(self._turns, name, reading.query, body, exchange, self._answers, large=large)
                 self._requests.decoded += len(body)
                 answer = await reading.handler(call)
         except BrokerError as error:
@@ -170,7 +172,7 @@ class RestDoor:
             answers = self._answers
             self._requests.decoded += len(body)
             call = Call(
-                self._services, name, reading.query, body, exchange, answers, caller, gate, large, required, needs
+                self._turns, name, reading.query, body, exchange, answers, caller, gate, large, required, needs
             )
             if gate is not None and target.rpc.kind is Kind.WAITING:
                 answer = await _held(gate, reading.handler, call)

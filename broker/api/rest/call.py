@@ -11,7 +11,7 @@ from broker.api.limits.answer_memory import AnswerMemory
 from broker.api.permissions import NOTHING, Needs
 from broker.api.rest.body import LargeBody
 from broker.api.steps import R, Steps
-from broker.app.service_types import Services
+from broker.fairness.loop_turns import LoopTurns
 from broker.model.names import project_within
 from broker.net.http1.exchange import Exchange
 
@@ -25,7 +25,7 @@ class Call:
     counts in `answers`.  `caller` is ANONYMOUS where authentication is off.
     """
 
-    services: Services
+    loop_turns: LoopTurns
     name: str
     query: Mapping[str, str]
     body: bytes
@@ -45,11 +45,11 @@ class Call:
 
     async def in_steps(self, steps: Steps[R]) -> R:
         """What comes of work that takes the event loop for long: each step is done when its project has a turn."""
-        return await self.services.loop_turns.run(project_within(self.name), steps)
+        return await self.loop_turns.run(project_within(self.name), steps)
 
     async def turn_to_read(self) -> None:
         """Before a long body is read, if anybody has to be waited for."""
-        turns, project, size = self.services.loop_turns, project_within(self.name), len(self.body)
+        turns, project, size = self.loop_turns, project_within(self.name), len(self.body)
         if not turns.begin(project, size):
             await turns.wait(project, size)
 

@@ -18,7 +18,7 @@ class Rest(NamedTuple):
 
     `operation`: the operationId in the specification.  `parameters`: what the query may have, in camelCase
     (query_parameters.py).  `body`: of a call about a resource, the field of Google's request that the JSON is
-    (core/calls/rest.py).
+    (resource_handler.py).
     """
 
     method: str

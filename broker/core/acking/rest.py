@@ -9,43 +9,40 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.scalars import parse_duration
 from broker.api.steps import LONG_BODY
+from broker.core.acking.service import AcknowledgeService
 from broker.model.ack_id import MAX_ACK_IDS
 from broker.model.api_json import Int32
 
 EMPTY = b"{}\n"
 
 
-async def acknowledge(call: Call) -> bytes:
+async def acknowledge(service: AcknowledgeService, call: Call) -> bytes:
     if len(call.body) >= LONG_BODY:
         await call.turn_to_read()
     client = f"REST client {host_of(call.exchange.peer)}"
-    await call.services.acknowledge.acknowledge(
-        call.name, decode_acknowledge(call.body), call.caller.member, client
-    )
+    await service.acknowledge(call.name, decode_acknowledge(call.body), call.caller.member, client)
     return EMPTY
 
 
-async def modify_ack_deadline(call: Call) -> bytes:
+async def modify_ack_deadline(service: AcknowledgeService, call: Call) -> bytes:
     if len(call.body) >= LONG_BODY:
         await call.turn_to_read()
     request = decode_modify_ack_deadline(call.body)
-    await call.services.acknowledge.modify_ack_deadline(
-        call.name, request.ack_ids, request.ack_deadline_seconds, call.caller.member
-    )
+    await service.modify_ack_deadline(call.name, request.ack_ids, request.ack_deadline_seconds, call.caller.member)
     return EMPTY
 
 
-async def nack(call: Call) -> bytes:
+async def nack(service: AcknowledgeService, call: Call) -> bytes:
     if len(call.body) >= LONG_BODY:
         await call.turn_to_read()
-    await call.services.acknowledge.nack(call.name, *decode_nack(call.body), call.caller.member)
+    await service.nack(call.name, *decode_nack(call.body), call.caller.member)
     return EMPTY
 
 
-async def reject(call: Call) -> bytes:
+async def reject(service: AcknowledgeService, call: Call) -> bytes:
     if len(call.body) >= LONG_BODY:
         await call.turn_to_read()
-    await call.services.acknowledge.reject(call.name, decode_reject(call.body), call.caller.member)
+    await service.reject(call.name, decode_reject(call.body), call.caller.member)
     return EMPTY
 
 

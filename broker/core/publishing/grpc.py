@@ -7,15 +7,15 @@ from broker.api.google.requests import resource_name
 from broker.api.grpc.call import UnaryCall, allow, turn_to_read
 from broker.api.grpc.requests import decode_request
 from broker.api.steps import LONG_BODY
+from broker.core.publishing.service import PublishService
 from broker.model.errors import BrokerError
 from broker.model.message import NewMessage
 
 
-async def publish(call: UnaryCall, body: bytes) -> bytes:
+async def publish(service: PublishService, call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PublishRequest, body)
     topic = resource_name(request.topic, "topics")
     await allow(call, topic)
-    service = call.services.publish
     try:
         await service.check_room(topic, call.caller.member)
         if len(body) >= LONG_BODY:

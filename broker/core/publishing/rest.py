@@ -8,6 +8,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.long_texts import Texts, without_long_texts
 from broker.api.rest.codec.requests import decode_request, has_more_objects
 from broker.api.steps import LONG_BODY, Steps
+from broker.core.publishing.service import PublishService
 from broker.model.errors import BrokerError, InvalidArgument
 from broker.model.message import NewMessage
 from broker.model.publish_limits import MAX_MESSAGES
@@ -15,8 +16,7 @@ from broker.model.publish_limits import MAX_MESSAGES
 _WORTH_A_CHECK = 4096  # bytes; what is smaller is decoded sooner than it is asked whether it would be refused
 
 
-async def publish(call: Call) -> bytes:
-    service = call.services.publish
+async def publish(service: PublishService, call: Call) -> bytes:
     try:
         if len(call.body) > _WORTH_A_CHECK:
             await service.check_room(call.name, call.caller.member)

@@ -14,17 +14,17 @@ from broker.api.grpc.call import UnaryCall, allow, in_steps
 from broker.api.grpc.requests import decode_request
 from broker.api.peer import host_of
 from broker.api.steps import Slice, Steps, cut, is_long
+from broker.core.pulling.pull_service import PullService
 from broker.model.ack_id import ack_ids_of
 from broker.model.delivery import MAX_GRPC_RESPONSE_BYTES, Delivery
 from broker.model.message_id import SEQUENCES_PER_SHARD
 from broker.model.subscription import Subscription
 
 
-async def pull(call: UnaryCall, body: bytes) -> bytes:
+async def pull(service: PullService, call: UnaryCall, body: bytes) -> bytes:
     request = decode_request(PullRequest, body)
     name = resource_name(request.subscription, "subscriptions")
     await allow(call, name)
-    service = call.services.pull
     subscription, deliveries = await service.pull(
         name,
         max_messages=request.max_messages,

@@ -10,6 +10,7 @@ from broker.api.peer import host_of
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.steps import Steps, cut, is_long
+from broker.core.pulling.pull_service import PullService
 from broker.model.ack_id import ack_ids_of
 from broker.model.api_json import Int32
 from broker.model.delivery import MAX_MESSAGES_PER_ATTEMPT, Delivery
@@ -20,9 +21,9 @@ from broker.model.subscription import Subscription
 from broker.model.timestamps import timestamp_formatter
 
 
-async def pull(call: Call) -> bytes:
+async def pull(service: PullService, call: Call) -> bytes:
     request = decode_pull(call.body, call.query)
-    subscription, deliveries = await call.services.pull.pull(
+    subscription, deliveries = await service.pull(
         call.name,
         max_messages=request.max_messages,
         return_immediately=request.return_immediately,
@@ -36,7 +37,7 @@ async def pull(call: Call) -> bytes:
     else:
         answer = encode_pull_response(subscription, deliveries)
     if deliveries and call.exchange.gone:
-        await call.services.pull.release(subscription, deliveries)
+        await service.release(subscription, deliveries)
     return answer
 
 

@@ -19,10 +19,10 @@ from broker.api.grpc.call import StreamingCall, allow, in_steps
 from broker.api.grpc.requests import decode_request
 from broker.api.peer import host_of
 from broker.api.steps import is_long
-from broker.core.acking.service import Confirmation
+from broker.core.acking.service import AcknowledgeService, Confirmation
 from broker.core.pulling.flow_control import FlowControl, check_client_id
 from broker.core.pulling.pull_grpc import add_many_received, add_received
-from broker.core.pulling.stream_service import MessageStream
+from broker.core.pulling.stream_service import MessageStream, StreamingPullService
 from broker.model.errors import InvalidArgument
 from broker.model.resource_limits import check_stream_ack_deadline
 
@@ -30,23 +30,25 @@ KEEP_ALIVE_VERSION = 1  # of the protocol, from which on clients expect an answe
 ONLY_FIRST = ("max_outstanding_messages", "max_outstanding_bytes", "protocol_version")
 
 
-async def streaming_pull(call: StreamingCall) -> None:
+async def streaming_pull(
+    service: StreamingPullService, acknowledge: AcknowledgeService, call: StreamingCall
+) -> None:
     requests = call.requests()
     body = await anext(requests, None)
     if body is None:
         raise InvalidArgument("first message must set subscription")
     first = decode_request(StreamingPullRequest, body)
-    stream = await _open(call, first)
+    stream = await _open(service, call, first)
     call.when_gone(stream.close)  # before the client's next stream can open
     sending = asyncio.Lock()
-    client = _Client(call, stream, first)
+    client = _Client(acknowledge, call, stream, first)
     try:
         await _until_one_ends(_deliver(call, stream, sending), client.listen(first, requests, sending))
     finally:
         stream.close()
 
 
-async def _open(call: StreamingCall, first: Any) -> MessageStream:
+async def _open(service: StreamingPullService, call: StreamingCall, first: Any) -> MessageStream:
     if not first.subscription:
         raise InvalidArgument("first message must set subscription")
     name = resource_name(first.subscription, "subscriptions")
@@ -55,7 +57,7 @@ async def _open(call: StreamingCall, first: Any) -> MessageStream:
     check_client_id(first.client_id)
     _check_lists(first)
     await allow(call, name)
-    return await call.services.streaming_pull.open(
+    return await service.open(
         name,
         FlowControl(max(first.max_outstanding_messages, 0), max(first.max_outstanding_bytes, 0)),
         ack_deadline=_ack_deadline(first),
@@ -117,7 +119,10 @@ def _response(stream: MessageStream) -> Any:
 class _Client:
     """What the client of a stream says."""
 
-    def __init__(self, call: StreamingCall, stream: MessageStream, first: Any) -> None:
+    def __init__(
+        self, acknowledge: AcknowledgeService, call: StreamingCall, stream: MessageStream, first: Any
+    ) -> None:
+        self._acknowledge = acknowledge
         self._call = call
         self._stream = stream
         self._expects_answers = first.protocol_version >= KEEP_ALIVE_VERSION
@@ -137,7 +142,7 @@ class _Client:
         await sending.acquire()  # for good: nothing more is sent
 
     async def _apply(self, request: Any) -> None:
-        acknowledge, name = self._call.services.acknowledge, self._stream.subscription.name
+        acknowledge, name = self._acknowledge, self._stream.subscription.name
         if request.ack_ids:
             author = self._stream.acking_author
             confirmation = await acknowledge.acknowledge_on_stream(name, list(request.ack_ids), author)

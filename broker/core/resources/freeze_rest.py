@@ -7,17 +7,18 @@ import msgspec
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.core.resources.freeze_service import FreezeService
 from broker.model.freeze import Freeze
 from broker.model.timestamps import format_timestamp
 
 
-async def freeze_topic(call: Call) -> bytes:
-    await call.services.acting.freezes.freeze(call.name, decode_freeze(call.body), by=call.caller.member)
+async def freeze_topic(service: FreezeService, call: Call) -> bytes:
+    await service.freeze(call.name, decode_freeze(call.body), by=call.caller.member)
     return encode_resource({})
 
 
-async def unfreeze_topic(call: Call) -> bytes:
-    await call.services.acting.freezes.unfreeze(call.name, by=call.caller.member)
+async def unfreeze_topic(service: FreezeService, call: Call) -> bytes:
+    await service.unfreeze(call.name, by=call.caller.member)
     return encode_resource({})
 
 

@@ -7,17 +7,18 @@ import msgspec
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.core.resources.pause_service import PauseService
 from broker.model.pause import Pause
 from broker.model.timestamps import format_timestamp
 
 
-async def pause_subscription(call: Call) -> bytes:
-    await call.services.acting.pauses.pause(call.name, decode_pause(call.body), by=call.caller.member)
+async def pause_subscription(service: PauseService, call: Call) -> bytes:
+    await service.pause(call.name, decode_pause(call.body), by=call.caller.member)
     return encode_resource({})
 
 
-async def resume_subscription(call: Call) -> bytes:
-    await call.services.acting.pauses.resume(call.name, by=call.caller.member)
+async def resume_subscription(service: PauseService, call: Call) -> bytes:
+    await service.resume(call.name, by=call.caller.member)
     return encode_resource({})
 
 

@@ -14,6 +14,8 @@ from broker.api.google.times import from_timedelta, to_timedelta
 from broker.api.google.transforms import transform_messages, transforms_from
 from broker.api.google.updates import extensions_named, update_of
 from broker.api.permissions import to_act_as
+from broker.core.resources.subscription_extensions import decode_extensions, subscription_fields
+from broker.core.resources.subscription_service import SubscriptionService
 from broker.model.errors import Aborted
 from broker.model.field_mask import Update, unknown_path
 from broker.model.names import leaf
@@ -57,17 +59,24 @@ def subscription_message(subscription: Subscription) -> Any:
     return message
 
 
-def _answer(subscription: Subscription) -> Answer:
-    return Answer(subscription_message(subscription), subscription)
+def subscription_answer(subscription: Subscription) -> Answer:
+    return Answer(subscription_message(subscription), subscription, subscription_fields)
 
 
-def _update(call: ResourceCall, given: Any, paths: Sequence[str]) -> Update[Subscription]:
+def _extensions_of(call: ResourceCall) -> Extensions | None:
+    """The extensions that a call gives; None over gRPC.  Raises InvalidArgument."""
+    return None if call.extension_fields is None else decode_extensions(call.extension_fields)
+
+
+def _update(
+    call: ResourceCall, given: Any, paths: Sequence[str], extensions: Extensions | None
+) -> Update[Subscription]:
     named = extensions_named(paths, "Subscription", EXTENSION_NAMES)
-    if named and call.extensions is None:
+    if named and extensions is None:
         raise unknown_path(next(path for path in paths if path.startswith("extensions")), "Subscription")
     update = update_of(given, paths, subscription_message, subscription_from)
-    if call.extensions is not None:
-        update = replace(update, wanted=partial(_with_extensions, update, named, call.extensions))
+    if extensions is not None:
+        update = replace(update, wanted=partial(_with_extensions, update, named, extensions))
     if call.allowed is None or "push_config" not in update.fields:
         return update
     return replace(update, wanted=partial(_with_allowed_token, update, call.allowed))
@@ -95,45 +104,48 @@ def _with_allowed_token(
     return wanted
 
 
-async def create_subscription(call: ResourceCall, request: Any) -> Answer:
-    wanted = subscription_from(request, extensions=call.extensions)
-    service = call.services.subscriptions
+async def create_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
+    extensions = _extensions_of(call)
+    wanted = subscription_from(request, extensions=extensions)
     if call.or_update is None:
-        return _answer(await service.create_subscription(wanted))
-    return _answer(await service.create_or_update_subscription(wanted, _update(call, request, call.or_update)))
+        return subscription_answer(await service.create_subscription(wanted))
+    update = _update(call, request, call.or_update, extensions)
+    return subscription_answer(await service.create_or_update_subscription(wanted, update))
 
 
-async def get_subscription(call: ResourceCall, request: Any) -> Answer:
+async def get_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    return _answer(await call.services.subscriptions.get_subscription(name))
+    return subscription_answer(await service.get_subscription(name))
 
 
-async def update_subscription(call: ResourceCall, request: Any) -> Answer:
+async def update_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
+    extensions = _extensions_of(call)
     resource_name(request.subscription.name, "subscriptions")
-    update = _update(call, request.subscription, list(request.update_mask.paths))
-    return _answer(await call.services.subscriptions.update_subscription(update))
+    update = _update(call, request.subscription, list(request.update_mask.paths), extensions)
+    return subscription_answer(await service.update_subscription(update))
 
 
-async def delete_subscription(call: ResourceCall, request: Any) -> Answer:
+async def delete_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await call.services.subscriptions.delete_subscription(name)
+    await service.delete_subscription(name)
     return EMPTY
 
 
-async def detach_subscription(call: ResourceCall, request: Any) -> Answer:
+async def detach_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await call.services.subscriptions.detach_subscription(name)
+    await service.detach_subscription(name)
     return EMPTY
 
 
-async def modify_push_config(call: ResourceCall, request: Any) -> Answer:
+async def modify_push_config(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await call.services.subscriptions.modify_push_config(name, from_message(PushConfig, request.push_config))
+    await service.modify_push_config(name, from_message(PushConfig, request.push_config))
     return EMPTY
 
 
-async def list_subscriptions(call: ResourceCall, request: Any) -> Answer:
+async def list_subscriptions(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     project = project_name(request.project)
-    found, token = await call.services.subscriptions.list_subscriptions(project, page_of(request))
+    found, token = await service.list_subscriptions(project, page_of(request))
     shown = map(subscription_message, found)
-    return Answer(messages.ListSubscriptionsResponse(subscriptions=shown, next_page_token=token), list(found))
+    response = messages.ListSubscriptionsResponse(subscriptions=shown, next_page_token=token)
+    return Answer(response, list(found), subscription_fields)

@@ -1,5 +1,6 @@
 """Publisher's topics: google.pubsub.v1.Topic and what it means, and the calls."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,9 @@ from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.schema_settings import settings_from, settings_message
 from broker.api.google.transforms import transform_messages, transforms_from
 from broker.api.google.updates import extensions_named, update_of
+from broker.core.resources.freeze_rest import freeze_json
 from broker.core.resources.topic_extensions import extensions_from, put_extensions
+from broker.core.resources.topic_service import TopicService
 from broker.model.field_mask import Update
 from broker.model.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
 from broker.model.topic_extensions import NAMES
@@ -39,22 +42,27 @@ def topic_message(topic: Topic) -> Any:
     return message
 
 
-def _answer(topic: Topic) -> Answer:
-    return Answer(topic_message(topic), topic)
+def topic_fields(topic: Topic) -> Mapping[str, Any]:
+    """Returns the fields of a topic's JSON that Google's message lacks."""
+    return {**topic.kept, **({} if topic.freeze is None else {"frozen": freeze_json(topic.freeze)})}
 
 
-async def create_topic(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.topics.create_topic(topic_from(request)))
+def topic_answer(topic: Topic) -> Answer:
+    return Answer(topic_message(topic), topic, topic_fields)
 
 
-async def get_topic(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.topics.get_topic(resource_name(request.topic, "topics")))
+async def create_topic(service: TopicService, call: ResourceCall, request: Any) -> Answer:
+    return topic_answer(await service.create_topic(topic_from(request)))
 
 
-async def update_topic(call: ResourceCall, request: Any) -> Answer:
+async def get_topic(service: TopicService, call: ResourceCall, request: Any) -> Answer:
+    return topic_answer(await service.get_topic(resource_name(request.topic, "topics")))
+
+
+async def update_topic(service: TopicService, call: ResourceCall, request: Any) -> Answer:
     resource_name(request.topic.name, "topics")
     update = update_of(request.topic, list(request.update_mask.paths), topic_message, topic_from)
-    return _answer(await call.services.topics.update_topic(_with_extensions(update, request.topic)))
+    return topic_answer(await service.update_topic(_with_extensions(update, request.topic)))
 
 
 def _with_extensions(update: Update[Topic], given: Any) -> Update[Topic]:
@@ -68,23 +76,24 @@ def _with_extensions(update: Update[Topic], given: Any) -> Update[Topic]:
     )
 
 
-async def delete_topic(call: ResourceCall, request: Any) -> Answer:
-    await call.services.topics.delete_topic(resource_name(request.topic, "topics"))
+async def delete_topic(service: TopicService, call: ResourceCall, request: Any) -> Answer:
+    await service.delete_topic(resource_name(request.topic, "topics"))
     return EMPTY
 
 
-async def list_topics(call: ResourceCall, request: Any) -> Answer:
-    topics, token = await call.services.topics.list_topics(project_name(request.project), page_of(request))
-    return Answer(messages.ListTopicsResponse(topics=map(topic_message, topics), next_page_token=token), topics)
+async def list_topics(service: TopicService, call: ResourceCall, request: Any) -> Answer:
+    topics, token = await service.list_topics(project_name(request.project), page_of(request))
+    response = messages.ListTopicsResponse(topics=map(topic_message, topics), next_page_token=token)
+    return Answer(response, topics, topic_fields)
 
 
-async def list_topic_subscriptions(call: ResourceCall, request: Any) -> Answer:
+async def list_topic_subscriptions(service: TopicService, call: ResourceCall, request: Any) -> Answer:
     topic = resource_name(request.topic, "topics")
-    names, token = await call.services.topics.list_topic_subscriptions(topic, page_of(request))
+    names, token = await service.list_topic_subscriptions(topic, page_of(request))
     return Answer(messages.ListTopicSubscriptionsResponse(subscriptions=names, next_page_token=token))
 
 
-async def list_topic_snapshots(call: ResourceCall, request: Any) -> Answer:
+async def list_topic_snapshots(service: TopicService, call: ResourceCall, request: Any) -> Answer:
     topic = resource_name(request.topic, "topics")
-    names, token = await call.services.topics.list_topic_snapshots(topic, page_of(request))
+    names, token = await service.list_topic_snapshots(topic, page_of(request))
     return Answer(messages.ListTopicSnapshotsResponse(snapshots=names, next_page_token=token))

@@ -19,18 +19,19 @@ from broker.features.dead_letters.dead_letter_list import (
     parse_letter_page,
     parse_trait,
 )
+from broker.features.dead_letters.service import DeadLetterService
 from broker.model.message import PubsubMessage
 from broker.model.message_id import message_id
 from broker.model.page import page_token
 from broker.model.timestamps import format_timestamp
 
 
-async def list_dead_letters(call: Call) -> bytes:
+async def list_dead_letters(service: DeadLetterService, call: Call) -> bytes:
     page, trait = decode_letters(call.query)
-    looking, hung_up = call.services.looking.dead_letters, call.exchange.hung_up
+    hung_up = call.exchange.hung_up
     if trait is None:
-        return encode_resource(letters_json(await looking.list_dead_letters(call.name, page, hung_up=hung_up)))
-    groups, found = await looking.group_dead_letters(call.name, page, trait, hung_up=hung_up)
+        return encode_resource(letters_json(await service.list_dead_letters(call.name, page, hung_up=hung_up)))
+    groups, found = await service.group_dead_letters(call.name, page, trait, hung_up=hung_up)
     return encode_resource(groups_json(groups, found))
 
 

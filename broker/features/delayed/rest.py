@@ -12,33 +12,34 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.delayed.delay import ScheduledMessage
 from broker.features.delayed.page import SchedulePage, parse_schedule_page
+from broker.features.delayed.service import ScheduleService
 from broker.model.errors import InvalidArgument
 from broker.model.field_mask import parse_field_mask, unknown_path
 from broker.model.message_id import message_id
 from broker.model.timestamps import format_timestamp, parse_timestamp
 
 
-async def list_scheduled(call: Call) -> bytes:
+async def list_scheduled(service: ScheduleService, call: Call) -> bytes:
     page = decode_schedule_page(call.query)
-    found, token = await call.services.acting.schedule.list_scheduled(call.name, page)
+    found, token = await service.list_scheduled(call.name, page)
     return encode_list("scheduledMessages", scheduled_list_json(found), token)
 
 
-async def get_scheduled(call: Call) -> bytes:
+async def get_scheduled(service: ScheduleService, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/scheduled/")
-    return encode_resource(scheduled_json(await call.services.acting.schedule.get_scheduled(topic, message_id)))
+    return encode_resource(scheduled_json(await service.get_scheduled(topic, message_id)))
 
 
-async def update_scheduled(call: Call) -> bytes:
+async def update_scheduled(service: ScheduleService, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/scheduled/")
     due_at = decode_deliver_time(call.body, call.update_mask)
-    moved = await call.services.acting.schedule.move_scheduled(topic, message_id, due_at)
+    moved = await service.move_scheduled(topic, message_id, due_at)
     return encode_resource(scheduled_json(moved))
 
 
-async def cancel_scheduled(call: Call) -> bytes:
+async def cancel_scheduled(service: ScheduleService, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/scheduled/")
-    await call.services.acting.schedule.cancel_scheduled(topic, message_id, by=call.caller.member)
+    await service.cancel_scheduled(topic, message_id, by=call.caller.member)
     return encode_resource({})
 
 

@@ -7,17 +7,18 @@ import msgspec
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.features.events.service import EventService
 
 
-async def get_settings(call: Call) -> bytes:
-    return encode_resource(settings_json(call.name, await call.services.events.get_event_topic(call.name)))
+async def get_settings(service: EventService, call: Call) -> bytes:
+    return encode_resource(settings_json(call.name, await service.get_event_topic(call.name)))
 
 
-async def update_settings(call: Call) -> bytes:
+async def update_settings(service: EventService, call: Call) -> bytes:
     request = decode_update_settings(call.body)
     if request.event_topic is not None:
-        await call.services.events.set_event_topic(call.name, request.event_topic)
-    return await get_settings(call)
+        await service.set_event_topic(call.name, request.event_topic)
+    return await get_settings(service, call)
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

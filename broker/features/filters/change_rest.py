@@ -8,23 +8,24 @@ from broker.api import permissions
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.core.resources.subscription_service import SubscriptionService
+from broker.features.filters.change_service import FilterChangeService
 from broker.model.filter_changes import FilterChange, FilterComparison
 from broker.model.timestamps import format_timestamp
 from broker.model.topic import DELETED_TOPIC
 
 
-async def set_filter(call: Call) -> bytes:
+async def set_filter(service: FilterChangeService, subscriptions: SubscriptionService, call: Call) -> bytes:
     """A wider filter gets messages that the present one leaves out: the caller must be able to see them as well."""
     text, validate_only = decode_set_filter(call.body)
     if call.gate is not None:
-        subscription = await call.services.subscriptions.get_subscription(call.name)
+        subscription = await subscriptions.get_subscription(call.name)
         if subscription.topic != DELETED_TOPIC:
             await call.gate.allow(call.caller, permissions.ATTACH, subscription.topic)
-    changes = call.services.acting.filter_changes
     if validate_only:
-        change = await changes.preview(call.name, text)
+        change = await service.preview(call.name, text)
     else:
-        change = await changes.set_filter(call.name, text, by=call.caller.member)
+        change = await service.set_filter(call.name, text, by=call.caller.member)
     return encode_resource(filter_change_json(change))
 
 

@@ -10,21 +10,20 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.log.log_page import FilterTest, LogPage, parse_log_page
 from broker.core.log.matched_message import matched_message
+from broker.features.filters.trial_service import FilterService
 from broker.model.api_json import Int32
 from broker.model.page import page_token
 
 
-async def test_filter(call: Call) -> bytes:
+async def test_filter(service: FilterService, call: Call) -> bytes:
     text, page = decode_test_filter(call.body)
-    tested = await call.services.looking.filters.test_filter(call.name, text, page, hung_up=call.exchange.hung_up)
+    tested = await service.test_filter(call.name, text, page, hung_up=call.exchange.hung_up)
     return encode_resource(filter_test_json(tested))
 
 
-async def test_filter_of_subscription(call: Call) -> bytes:
+async def test_filter_of_subscription(service: FilterService, call: Call) -> bytes:
     text, page = decode_test_filter(call.body)
-    tested = await call.services.looking.filters.test_filter_of_subscription(
-        call.name, text, page, hung_up=call.exchange.hung_up
-    )
+    tested = await service.test_filter_of_subscription(call.name, text, page, hung_up=call.exchange.hung_up)
     return encode_resource(filter_test_json(tested))
 
 

@@ -12,15 +12,16 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.features.iam.account_service import ServiceAccountService
 from broker.model.errors import InvalidArgument
 from broker.model.names import leaf
 from broker.model.page import parse_page
 from broker.model.timestamps import format_timestamp
 
 
-async def create_service_account(call: Call) -> bytes:
+async def create_service_account(service: ServiceAccountService, call: Call) -> bytes:
     request = decode_create_service_account(call.body)
-    account = await call.services.service_accounts.create_service_account(
+    account = await service.create_service_account(
         call.name,
         request.account_id,
         display_name=request.service_account.display_name,
@@ -29,51 +30,49 @@ async def create_service_account(call: Call) -> bytes:
     return encode_resource(service_account_json(account))
 
 
-async def get_service_account(call: Call) -> bytes:
-    return encode_resource(
-        service_account_json(await call.services.service_accounts.get_service_account(call.name))
-    )
+async def get_service_account(service: ServiceAccountService, call: Call) -> bytes:
+    return encode_resource(service_account_json(await service.get_service_account(call.name)))
 
 
-async def list_service_accounts(call: Call) -> bytes:
+async def list_service_accounts(service: ServiceAccountService, call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
-    accounts, token = await call.services.service_accounts.list_service_accounts(call.name, page)
+    accounts, token = await service.list_service_accounts(call.name, page)
     return encode_list("accounts", [service_account_json(account) for account in accounts], token)
 
 
-async def disable_service_account(call: Call) -> bytes:
-    await call.services.service_accounts.set_disabled(call.name, disabled=True)
+async def disable_service_account(service: ServiceAccountService, call: Call) -> bytes:
+    await service.set_disabled(call.name, disabled=True)
     return encode_resource({})
 
 
-async def enable_service_account(call: Call) -> bytes:
-    await call.services.service_accounts.set_disabled(call.name, disabled=False)
+async def enable_service_account(service: ServiceAccountService, call: Call) -> bytes:
+    await service.set_disabled(call.name, disabled=False)
     return encode_resource({})
 
 
-async def delete_service_account(call: Call) -> bytes:
-    await call.services.service_accounts.delete_service_account(call.name)
+async def delete_service_account(service: ServiceAccountService, call: Call) -> bytes:
+    await service.delete_service_account(call.name)
     return encode_resource({})
 
 
-async def create_key(call: Call) -> bytes:
+async def create_key(service: ServiceAccountService, call: Call) -> bytes:
     check_create_key(call.body)
-    account, key, file = await call.services.service_accounts.create_key(call.name)
+    account, key, file = await service.create_key(call.name)
     return encode_resource(key_json(account, key, file))
 
 
-async def get_key(call: Call) -> bytes:
-    return encode_resource(key_json(*await call.services.service_accounts.get_key(call.name)))
+async def get_key(service: ServiceAccountService, call: Call) -> bytes:
+    return encode_resource(key_json(*await service.get_key(call.name)))
 
 
-async def list_keys(call: Call) -> bytes:
+async def list_keys(service: ServiceAccountService, call: Call) -> bytes:
     is_listed = decode_key_types(call.query)
-    account, keys = await call.services.service_accounts.list_keys(call.name)
+    account, keys = await service.list_keys(call.name)
     return encode_list("keys", [key_json(account, key) for key in keys if is_listed], "")
 
 
-async def delete_key(call: Call) -> bytes:
-    await call.services.service_accounts.delete_key(call.name)
+async def delete_key(service: ServiceAccountService, call: Call) -> bytes:
+    await service.delete_key(call.name)
     return encode_resource({})
 
 

@@ -9,31 +9,32 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.features.iam.api_key_service import ApiKeyService
 from broker.model.names import leaf
 from broker.model.page import parse_page
 from broker.model.timestamps import format_timestamp
 
 
-async def create_api_key(call: Call) -> bytes:
+async def create_api_key(service: ApiKeyService, call: Call) -> bytes:
     request = decode_create_api_key(call.body)
-    key, text = await call.services.api_keys.create_api_key(
+    key, text = await service.create_api_key(
         call.name, display_name=request.display_name, roles=request.roles, resources=request.resources
     )
     return encode_resource(api_key_json(key) | {"keyString": text})
 
 
-async def get_api_key(call: Call) -> bytes:
-    return encode_resource(api_key_json(await call.services.api_keys.get_api_key(call.name)))
+async def get_api_key(service: ApiKeyService, call: Call) -> bytes:
+    return encode_resource(api_key_json(await service.get_api_key(call.name)))
 
 
-async def list_api_keys(call: Call) -> bytes:
+async def list_api_keys(service: ApiKeyService, call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
-    keys, token = await call.services.api_keys.list_api_keys(call.name, page)
+    keys, token = await service.list_api_keys(call.name, page)
     return encode_list("keys", [api_key_json(key) for key in keys], token)
 
 
-async def delete_api_key(call: Call) -> bytes:
-    await call.services.api_keys.delete_api_key(call.name)
+async def delete_api_key(service: ApiKeyService, call: Call) -> bytes:
+    await service.delete_api_key(call.name)
     return encode_resource({})
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from broker.access.principals.policy import Binding, Policy, check_version, make_bindings
 from broker.api.generated import messages
 from broker.api.google.call import Answer, ResourceCall
+from broker.features.iam.policy_service import PolicyService
 from broker.model.errors import InvalidArgument
 
 
@@ -30,20 +31,17 @@ def policy_message(policy: Policy) -> Any:
     return message
 
 
-async def get_iam_policy(call: ResourceCall, request: Any) -> Answer:
+async def get_iam_policy(service: PolicyService, call: ResourceCall, request: Any) -> Answer:
     check_version(request.options.requested_policy_version)
-    return Answer(policy_message(await call.services.policies.get_policy(request.resource)))
+    return Answer(policy_message(await service.get_policy(request.resource)))
 
 
-async def set_iam_policy(call: ResourceCall, request: Any) -> Answer:
+async def set_iam_policy(service: PolicyService, call: ResourceCall, request: Any) -> Answer:
     # Of the fields that an update mask can name, bindings and etag, a policy consists: all are replaced.
     bindings = bindings_from(request.policy)
-    return Answer(
-        policy_message(await call.services.policies.set_policy(request.resource, bindings, request.policy.etag))
-    )
+    return Answer(policy_message(await service.set_policy(request.resource, bindings, request.policy.etag)))
 
 
-async def test_iam_permissions(call: ResourceCall, request: Any) -> Answer:
-    service = call.services.policies
+async def test_iam_permissions(service: PolicyService, call: ResourceCall, request: Any) -> Answer:
     permissions = await service.test_permissions(call.caller, request.resource, list(request.permissions))
     return Answer(messages.TestIamPermissionsResponse(permissions=permissions))

@@ -14,6 +14,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.features.iam.role_service import RoleService
 from broker.model.errors import InvalidArgument
 from broker.model.field_mask import check_field_mask, parse_field_mask
 from broker.model.page import parse_page
@@ -21,27 +22,27 @@ from broker.model.page import parse_page
 _VIEWS = ("", "BASIC", "FULL")  # of a list: without the permissions, or with them
 
 
-async def create_role(call: Call) -> bytes:
+async def create_role(service: RoleService, call: Call) -> bytes:
     role_id, role = decode_create_role(call.body)
-    return encode_resource(role_json(await call.services.roles.create_role(call.name, role_id, role)))
+    return encode_resource(role_json(await service.create_role(call.name, role_id, role)))
 
 
-async def get_role(call: Call) -> bytes:
-    return encode_resource(role_json(await call.services.roles.get_role(call.name)))
+async def get_role(service: RoleService, call: Call) -> bytes:
+    return encode_resource(role_json(await service.get_role(call.name)))
 
 
-async def list_roles(call: Call) -> bytes:
+async def list_roles(service: RoleService, call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
     full, deleted = _list_options(call)
-    roles, token = await call.services.roles.list_roles(call.name, page, deleted=deleted)
+    roles, token = await service.list_roles(call.name, page, deleted=deleted)
     return encode_list("roles", [role_json(role, full=full) for role in roles], token)
 
 
-async def get_predefined_role(call: Call) -> bytes:
-    return encode_resource(role_json(call.services.roles.get_predefined_role(call.name)))
+async def get_predefined_role(service: RoleService, call: Call) -> bytes:
+    return encode_resource(role_json(service.get_predefined_role(call.name)))
 
 
-async def list_predefined_roles(call: Call) -> bytes:
+async def list_predefined_roles(service: RoleService, call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query), prefix="roles/")
     full, _ = _list_options(call)  # none of them is ever deleted
     if parent := call.query.get("parent", ""):
@@ -49,26 +50,26 @@ async def list_predefined_roles(call: Call) -> bytes:
             "parent must be empty: the roles of a project are at /v1/projects/{project}/roles "
             f"(parent={parent[:100]})."
         )
-    roles, token = call.services.roles.list_predefined_roles(page)
+    roles, token = service.list_predefined_roles(page)
     return encode_list("roles", [role_json(role, full=full) for role in roles], token)
 
 
-async def update_role(call: Call) -> bytes:
+async def update_role(service: RoleService, call: Call) -> bytes:
     wanted, paths = decode_update_role(call.body, parse_field_mask(call.update_mask or ""))
-    role = await call.services.roles.update_role(
+    role = await service.update_role(
         call.name, lambda role: updated(role, wanted, paths), etag=etag_from(wanted.etag)
     )
     return encode_resource(role_json(role))
 
 
-async def delete_role(call: Call) -> bytes:
+async def delete_role(service: RoleService, call: Call) -> bytes:
     etag = etag_from(call.query.get("etag", ""))
-    return encode_resource(role_json(await call.services.roles.delete_role(call.name, etag=etag)))
+    return encode_resource(role_json(await service.delete_role(call.name, etag=etag)))
 
 
-async def undelete_role(call: Call) -> bytes:
+async def undelete_role(service: RoleService, call: Call) -> bytes:
     etag = decode_undelete_role(call.body)
-    return encode_resource(role_json(await call.services.roles.undelete_role(call.name, etag=etag)))
+    return encode_resource(role_json(await service.undelete_role(call.name, etag=etag)))
 
 
 async def query_testable_permissions(call: Call) -> bytes:

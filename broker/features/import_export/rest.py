@@ -20,7 +20,8 @@ from broker.core.log.log_page import MatchedMessage
 from broker.core.log.matched_message import matched_message
 from broker.core.publishing.rest import MAX_TOKENS, check_objects
 from broker.features.import_export.avro_messages import CODECS, MAGIC, MESSAGE, SYNC_BYTES, AvroReader, AvroWriter
-from broker.features.import_export.export_service import ExportOptions, Pages
+from broker.features.import_export.export_service import ExportOptions, ExportService, Pages
+from broker.features.import_export.import_service import ImportService
 from broker.features.import_export.imports import Part, too_many_messages
 from broker.model.errors import BrokerError, InvalidArgument
 from broker.model.message import NewMessage
@@ -113,10 +114,10 @@ class AvroFile:
         return b""
 
 
-async def export_topic(call: Call) -> bytes:
+async def export_topic(service: ExportService, call: Call) -> bytes:
     """Until there is no more, or the caller goes, does not read, or may not read any more."""
     options, form = decode_export(call.body, token_bytes(SYNC_BYTES))
-    async with call.services.looking.exports.export(call.name, options) as pages:
+    async with service.export(call.name, options) as pages:
         stream = EventStream(call, form.content_type)
         stream.begin()
         with spending("messages"):
@@ -141,12 +142,12 @@ async def _send(call: Call, stream: EventStream, form: ExportForm, pages: Pages)
         call.exchange.cut_off()  # else one would take what there is for all
 
 
-async def import_topic(call: Call) -> bytes:
+async def import_topic(service: ImportService, call: Call) -> bytes:
     if is_avro(call.body):
         part = await _avro_part(call)
     else:
         part = await call.in_steps(decode_part(call.query, call.body))
-    imported = await call.services.acting.imports.import_part(call.name, part, call.body, call.caller.member)
+    imported = await service.import_part(call.name, part, call.body, call.caller.member)
     answer: dict[str, str | bool] = {"messageCount": str(imported.message_count)}
     answer |= {"repeated": True} if imported.repeated else {}
     answer |= {} if imported.expires is None else {"expiry": _KEEP if imported.expires else _DROP}

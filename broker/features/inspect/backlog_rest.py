@@ -11,17 +11,16 @@ from broker.api.rest.codec.lists import decode_page_parameters
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.backlog.delivery_state import DeliveryState
 from broker.features.inspect.backlog_page import BacklogList, BacklogMessage, BacklogPage, parse_backlog_page
+from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.model.message import PubsubMessage
 from broker.model.message_id import id_of, message_id
 from broker.model.page import page_token
 from broker.model.timestamps import format_timestamp
 
 
-async def list_messages(call: Call) -> bytes:
+async def list_messages(service: BacklogMessageService, call: Call) -> bytes:
     page = decode_backlog_page(call.query)
-    found = await call.services.looking.backlog_messages.list_messages(
-        call.name, page, hung_up=call.exchange.hung_up
-    )
+    found = await service.list_messages(call.name, page, hung_up=call.exchange.hung_up)
     return encode_resource(backlog_list_json(found))
 
 

@@ -8,15 +8,14 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_list_size
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.pulling.reader import Reader
+from broker.features.inspect.consumer_service import ConsumerService
 from broker.model.durations import format_duration
 from broker.model.timestamps import format_timestamp
 
 
-async def list_consumers(call: Call) -> bytes:
+async def list_consumers(service: ConsumerService, call: Call) -> bytes:
     size = decode_list_size(call.query)
-    return encode_resource(
-        consumers_json(*await call.services.looking.consumers.list_consumers(call.name, page_size=size))
-    )
+    return encode_resource(consumers_json(*await service.list_consumers(call.name, page_size=size)))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

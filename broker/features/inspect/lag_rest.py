@@ -10,12 +10,13 @@ from broker.api.rest.codec.resources import encode_resource
 from broker.core.lag.lag import KeyHolder, Lag
 from broker.core.pushing.endpoint_failure import endpoint_failure_fields
 from broker.core.resources.pause_rest import pause_json
+from broker.features.inspect.lag_service import LagService
 from broker.model.durations import format_duration
 from broker.model.timestamps import format_timestamp
 
 
-async def list_lag(call: Call) -> bytes:
-    lags, total, now = await call.services.looking.lag.list_lag(
+async def list_lag(service: LagService, call: Call) -> bytes:
+    lags, total, now = await service.list_lag(
         call.name, page_size=decode_list_size(call.query), hung_up=call.exchange.hung_up
     )
     return encode_resource(lag_json(lags, total, now))

@@ -2,13 +2,14 @@
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
+from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.topic_publisher import TopicPublisher
 from broker.model.page import parse_page
 
 
-async def list_publishers(call: Call) -> bytes:
+async def list_publishers(service: TopicPublisherService, call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
-    found, token = await call.services.looking.topic_publishers.list_publishers(call.name, page)
+    found, token = await service.list_publishers(call.name, page)
     return encode_list("publishers", [publisher_json(publisher) for publisher in found], token)
 
 

@@ -5,11 +5,11 @@ import msgspec
 from broker.api.rest.call import Call
 from broker.api.rest.event_stream import ALIVE, stream_events
 from broker.core.log.matched_message import matched_message
-from broker.features.inspect.tail_service import News
+from broker.features.inspect.tail_service import News, TailService
 
 
-async def tail_topic(call: Call) -> bytes:
-    async with call.services.looking.tail.tail(call.name, call.query.get("filter", "")) as news:
+async def tail_topic(service: TailService, call: Call) -> bytes:
+    async with service.tail(call.name, call.query.get("filter", "")) as news:
         return await stream_events(call, news, encode_news)
 
 

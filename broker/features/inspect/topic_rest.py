@@ -10,12 +10,13 @@ from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.core.log.matched_message import matched_message
 from broker.features.inspect.topic_page import TopicMessages, TopicPage, parse_topic_page
+from broker.features.inspect.topic_service import TopicMessageService
 from broker.model.page import page_token
 
 
-async def list_messages(call: Call) -> bytes:
+async def list_messages(service: TopicMessageService, call: Call) -> bytes:
     page = decode_topic_page(call.query)
-    found = await call.services.looking.topic_messages.list_messages(call.name, page, hung_up=call.exchange.hung_up)
+    found = await service.list_messages(call.name, page, hung_up=call.exchange.hung_up)
     return encode_resource(topic_messages_json(found))
 
 

@@ -12,13 +12,14 @@ from broker.api.rest.codec.scalars import parse_timestamp
 from broker.api.rest.event_stream import ALIVE, stream_events
 from broker.core.records.journal_entry import entry_json
 from broker.features.journal.journal_tail import Written
+from broker.features.journal.service import JournalTailService
 from broker.model.errors import InvalidArgument
 from broker.model.message_id import message_id
 
 
-async def tail_subscription(call: Call) -> bytes:
+async def tail_subscription(service: JournalTailService, call: Call) -> bytes:
     since, after = decode_start(call.query), decode_last_event(call.exchange.head.header(b"last-event-id"))
-    async with call.services.looking.journal_tail.tail(call.name, since=since, after=after) as written:
+    async with service.tail(call.name, since=since, after=after) as written:
         return await stream_events(call, written, encode_written)
 
 

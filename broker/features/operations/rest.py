@@ -15,7 +15,7 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_duration
 from broker.features.operations.operation import Operation, OperationState
-from broker.features.operations.service import operation_not_found
+from broker.features.operations.service import OperationService, operation_not_found
 from broker.model.errors import FailedPrecondition, PermissionDenied
 from broker.model.names import leaf
 from broker.model.operation_verb import Verb
@@ -26,13 +26,14 @@ from broker.model.timestamps import format_timestamp
 class OperationCalls:
     """The calls about operations.  Only a caller who may start an operation may cancel or delete it."""
 
-    def __init__(self, needed_to_start: Callable[[Verb], Needs]) -> None:
+    def __init__(self, service: OperationService, needed_to_start: Callable[[Verb], Needs]) -> None:
         """`needed_to_start(verb)`: what the call needs that starts such an operation."""
+        self._service = service
         self._needed_to_start = needed_to_start
 
     async def list_operations(self, call: Call) -> bytes:
         page = parse_page(*decode_page_parameters(call.query))
-        operations, token = await call.services.operations.list_operations(call.name, page)
+        operations, token = await self._service.list_operations(call.name, page)
         return encode_list("operations", [operation_json(operation) for operation in operations], token)
 
     async def get_operation(self, call: Call) -> bytes:
@@ -41,22 +42,22 @@ class OperationCalls:
     async def wait_operation(self, call: Call) -> bytes:
         timeout = decode_wait(call.body)
         await self._seen(call)
-        return encode_resource(operation_json(await call.services.operations.wait_operation(call.name, timeout)))
+        return encode_resource(operation_json(await self._service.wait_operation(call.name, timeout)))
 
     async def cancel_operation(self, call: Call) -> bytes:
         await self._owned(call)
-        await call.services.operations.cancel_operation(call.name)
+        await self._service.cancel_operation(call.name)
         return encode_resource({})
 
     async def delete_operation(self, call: Call) -> bytes:
         await self._owned(call)
-        await call.services.operations.delete_operation(call.name)
+        await self._service.delete_operation(call.name)
         return encode_resource({})
 
     async def _seen(self, call: Call) -> Operation:
         """The operation, for callers who may list those of the project or may start it.  Raises NotFound."""
         if call.gate is None or await _may_list(call, call.gate):
-            return await call.services.operations.get_operation(call.name)
+            return await self._service.get_operation(call.name)
         return await self._owned(call)
 
     async def _owned(self, call: Call) -> Operation:
@@ -64,7 +65,7 @@ class OperationCalls:
 
         Raises PermissionDenied; and NotFound, as if there were none, for callers who may not see it.
         """
-        operation = await call.services.operations.get_operation(call.name)
+        operation = await self._service.get_operation(call.name)
         if call.gate is None:
             return operation
         try:

@@ -17,6 +17,8 @@ from broker.core.pushing.endpoint_failure import (
     failing_message_fields,
 )
 from broker.core.resources.pause_rest import decode_pause, pause_json
+from broker.core.resources.pause_service import PauseService
+from broker.features.push_status.service import PushService
 from broker.model.durations import format_duration
 from broker.model.message import NewMessage
 from broker.model.pause import Pause
@@ -26,28 +28,28 @@ from broker.model.subscription import Subscription
 from broker.model.timestamps import format_timestamp
 
 
-async def get_push_status(call: Call) -> bytes:
-    return encode_resource(push_status_json(*await call.services.pushes.get_push_status(call.name)))
+async def get_push_status(service: PushService, call: Call) -> bytes:
+    return encode_resource(push_status_json(*await service.get_push_status(call.name)))
 
 
-async def list_push_failures(call: Call) -> bytes:
+async def list_push_failures(service: PushService, call: Call) -> bytes:
     page = decode_push_failure_page(call.query)
-    failures, token = await call.services.pushes.list_push_failures(call.name, page)
+    failures, token = await service.list_push_failures(call.name, page)
     return encode_list("pushFailures", [push_failure_json(failure) for failure in failures], token)
 
 
-async def test_push(call: Call) -> bytes:
-    test = await call.services.pushes.test_push(call.name, decode_test_push(call.body))
+async def test_push(service: PushService, call: Call) -> bytes:
+    test = await service.test_push(call.name, decode_test_push(call.body))
     return encode_resource(push_test_json(test))
 
 
-async def pause_push(call: Call) -> bytes:
-    await call.services.acting.pauses.pause(call.name, decode_pause(call.body), by=call.caller.member, pushed=True)
+async def pause_push(service: PauseService, call: Call) -> bytes:
+    await service.pause(call.name, decode_pause(call.body), by=call.caller.member, pushed=True)
     return encode_resource({})
 
 
-async def resume_push(call: Call) -> bytes:
-    await call.services.acting.pauses.resume(call.name, by=call.caller.member, pushed=True)
+async def resume_push(service: PauseService, call: Call) -> bytes:
+    await service.resume(call.name, by=call.caller.member, pushed=True)
     return encode_resource({})
 
 

@@ -8,15 +8,16 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.quotas.quota import AMOUNTS, COUNTS, RATES, Limits, QuotaReport, unit_of
+from broker.features.quotas.service import QuotaService
 
 
-async def get_quotas(call: Call) -> bytes:
-    return encode_resource(quotas_json(await call.services.quotas.get_quotas(call.name)))
+async def get_quotas(service: QuotaService, call: Call) -> bytes:
+    return encode_resource(quotas_json(await service.get_quotas(call.name)))
 
 
-async def update_quotas(call: Call) -> bytes:
+async def update_quotas(service: QuotaService, call: Call) -> bytes:
     request = decode_update_quotas(call.body)
-    report = await call.services.quotas.update_quotas(
+    report = await service.update_quotas(
         call.name, limits=request.limits, principal_limits=request.principal_limits
     )
     return encode_resource(quotas_json(report))

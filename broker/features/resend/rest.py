@@ -11,11 +11,12 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.backlog.outcome import Outcome
 from broker.features.resend.resend import ResendOptions
+from broker.features.resend.service import ResendService
 from broker.model.errors import InvalidArgument
 
 
-async def resend(call: Call) -> bytes:
-    done = await call.services.acting.resends.resend(call.name, decode_resend(call.body), by=call.caller.member)
+async def resend(service: ResendService, call: Call) -> bytes:
+    done = await service.resend(call.name, decode_resend(call.body), by=call.caller.member)
     return encode_resource(resent_json(done))
 
 

@@ -11,22 +11,21 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.resources.permitted import AskPermission
 from broker.features.retraction.retraction import Retracted
+from broker.features.retraction.service import RetractionService
 from broker.model.errors import InvalidArgument
 from broker.model.message import NewMessage
 
 
-async def retract(call: Call) -> bytes:
-    done = await call.services.acting.retractions.retract(
+async def retract(service: RetractionService, call: Call) -> bytes:
+    done = await service.retract(
         call.name, decode_retract(call.body), by=call.caller.member, may_see=_may_see(call)
     )
     return encode_resource(retracted_json(done))
 
 
-async def replace(call: Call) -> bytes:
+async def replace(service: RetractionService, call: Call) -> bytes:
     old_id, message = decode_replace(call.body)
-    done = await call.services.acting.retractions.replace(
-        call.name, old_id, message, by=call.caller.member, may_see=_may_see(call)
-    )
+    done = await service.replace(call.name, old_id, message, by=call.caller.member, may_see=_may_see(call))
     return encode_resource(replaced_json(done))
 
 

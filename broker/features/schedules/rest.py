@@ -13,6 +13,7 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_duration
 from broker.features.schedules.schedule import KEPT_TICKS, MAX_TOLD_TICKS, Definition, Missed, Schedule, TickRecord
+from broker.features.schedules.service import SchedulesService
 from broker.model.durations import format_duration
 from broker.model.errors import InvalidArgument
 from broker.model.message import NewMessage
@@ -20,51 +21,51 @@ from broker.model.page import parse_page
 from broker.model.timestamps import format_timestamp, parse_timestamp
 
 
-async def put_schedule(call: Call) -> bytes:
+async def put_schedule(service: SchedulesService, call: Call) -> bytes:
     definition = decode_schedule(call.body)
     if call.gate is not None:  # the schedule publishes for whoever makes it
         await call.gate.allow(call.caller, permissions.PUBLISH, definition.topic)
-    schedules = call.services.acting.schedules
+    schedules = service
     return encode_resource(
         schedule_json(await schedules.put_schedule(call.name, definition, created_by=call.caller.member))
     )
 
 
-async def get_schedule(call: Call) -> bytes:
-    return encode_resource(schedule_json(await call.services.acting.schedules.get_schedule(call.name)))
+async def get_schedule(service: SchedulesService, call: Call) -> bytes:
+    return encode_resource(schedule_json(await service.get_schedule(call.name)))
 
 
-async def list_schedules(call: Call) -> bytes:
+async def list_schedules(service: SchedulesService, call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
-    schedules, token = await call.services.acting.schedules.list_schedules(call.name, page)
+    schedules, token = await service.list_schedules(call.name, page)
     return encode_list("schedules", [schedule_json(schedule) for schedule in schedules], token)
 
 
-async def delete_schedule(call: Call) -> bytes:
-    await call.services.acting.schedules.delete_schedule(call.name)
+async def delete_schedule(service: SchedulesService, call: Call) -> bytes:
+    await service.delete_schedule(call.name)
     return encode_resource({})
 
 
-async def pause_schedule(call: Call) -> bytes:
-    return encode_resource(schedule_json(await call.services.acting.schedules.pause_schedule(call.name)))
+async def pause_schedule(service: SchedulesService, call: Call) -> bytes:
+    return encode_resource(schedule_json(await service.pause_schedule(call.name)))
 
 
-async def resume_schedule(call: Call) -> bytes:
-    return encode_resource(schedule_json(await call.services.acting.schedules.resume_schedule(call.name)))
+async def resume_schedule(service: SchedulesService, call: Call) -> bytes:
+    return encode_resource(schedule_json(await service.resume_schedule(call.name)))
 
 
-async def run_schedule(call: Call) -> bytes:
-    return encode_resource(tick_json(await call.services.acting.schedules.run_schedule(call.name)))
+async def run_schedule(service: SchedulesService, call: Call) -> bytes:
+    return encode_resource(tick_json(await service.run_schedule(call.name)))
 
 
-async def list_next_ticks(call: Call) -> bytes:
+async def list_next_ticks(service: SchedulesService, call: Call) -> bytes:
     count = decode_tick_count(call.query)
-    return encode_list("times", times_json(await call.services.acting.schedules.next_ticks(call.name, count)), "")
+    return encode_list("times", times_json(await service.next_ticks(call.name, count)), "")
 
 
-async def list_schedule_ticks(call: Call) -> bytes:
+async def list_schedule_ticks(service: SchedulesService, call: Call) -> bytes:
     size = decode_history_size(call.query)
-    records = await call.services.acting.schedules.list_ticks(call.name, size)
+    records = await service.list_ticks(call.name, size)
     return encode_list("ticks", [tick_json(record) for record in records], "")
 
 

@@ -1,18 +1,36 @@
 """SchemaService: google.pubsub.v1.Schema and what it means, and the calls."""
 
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from broker.api.generated import messages
 from broker.api.google.call import EMPTY, Answer, ResourceCall
 from broker.api.google.requests import page_of, project_name
 from broker.api.google.schema_settings import encoding_of, enum_name
 from broker.api.google.times import from_datetime
-from broker.features.schemas.schema import Schema
+from broker.api.rest.codec.requests import convert_json
+from broker.features.schemas.schema import JSON, Schema
+from broker.features.schemas.service import SchemaService
 from broker.model.names import random_name
-from broker.model.schema_settings import SchemaOptions
+from broker.model.schema_settings import NO_OPTIONS, Compatibility, SchemaOptions
 
 _BASIC, _FULL = 1, 2  # google.pubsub.v1.SchemaView; unspecified: as each call has it
 _UNKNOWN_TYPE = 0  # unspecified: one that is not Google's
+
+
+class _SchemaFields(msgspec.Struct):
+    type: str = ""
+    compatibility: Compatibility | None = None
+
+
+def decode_schema_options(fields: Mapping[str, Any]) -> SchemaOptions:
+    """Raises InvalidArgument that names the field."""
+    body = convert_json(
+        {name: fields[name] for name in _SchemaFields.__struct_fields__ if name in fields}, _SchemaFields
+    )
+    return SchemaOptions(type=body.type, compatibility=body.compatibility)
 
 
 def schema_from(message: Any, options: SchemaOptions, name: str = "") -> Schema:
@@ -41,63 +59,77 @@ def schema_message(schema: Schema, view: int = _FULL) -> Any:
     return message
 
 
+def schema_fields(schema: Schema) -> Mapping[str, Any]:
+    """Returns the extensions that differ from their defaults, which are Google's behaviour."""
+    kind = {"type": JSON} if schema.type == JSON else {}
+    if schema.compatibility in (None, Compatibility.FULL_TRANSITIVE):
+        return kind
+    return kind | {"compatibility": schema.compatibility}
+
+
+def _options_of(call: ResourceCall) -> SchemaOptions:
+    """Raises InvalidArgument."""
+    return NO_OPTIONS if call.extension_fields is None else decode_schema_options(call.extension_fields)
+
+
 def _answer(schema: Schema, view: int = _FULL) -> Answer:
-    return Answer(schema_message(schema, view), schema)
+    return Answer(schema_message(schema, view), schema, schema_fields)
 
 
-async def create_schema(call: ResourceCall, request: Any) -> Answer:
+async def create_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    options = _options_of(call)
     parent = project_name(request.parent)
     name = f"{parent}/schemas/{request.schema_id}"
     if not request.schema_id:
         name = random_name(beside=parent, collection="schemas")
-    return _answer(
-        await call.services.schemas.create_schema(schema_from(request.schema, call.schema_options, name))
+    return _answer(await service.create_schema(schema_from(request.schema, options, name)))
+
+
+async def get_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    return _answer(await service.get_schema(request.name), request.view or _FULL)
+
+
+async def list_schemas(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    found, token = await service.list_schemas(project_name(request.parent), page_of(request))
+    shown = [schema_message(schema, request.view) for schema in found]
+    return Answer(messages.ListSchemasResponse(schemas=shown, next_page_token=token), list(found), schema_fields)
+
+
+async def list_schema_revisions(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    found, token = await service.list_revisions(request.name, page_of(request))
+    shown = [schema_message(schema, request.view) for schema in found]
+    return Answer(
+        messages.ListSchemaRevisionsResponse(schemas=shown, next_page_token=token), list(found), schema_fields
     )
 
 
-async def get_schema(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.schemas.get_schema(request.name), request.view or _FULL)
+async def commit_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    wanted = schema_from(request.schema, _options_of(call))
+    return _answer(await service.commit_schema(request.name, wanted))
 
 
-async def list_schemas(call: ResourceCall, request: Any) -> Answer:
-    found, token = await call.services.schemas.list_schemas(project_name(request.parent), page_of(request))
-    shown = [schema_message(schema, request.view) for schema in found]
-    return Answer(messages.ListSchemasResponse(schemas=shown, next_page_token=token), list(found))
+async def rollback_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    return _answer(await service.rollback_schema(request.name, request.revision_id))
 
 
-async def list_schema_revisions(call: ResourceCall, request: Any) -> Answer:
-    found, token = await call.services.schemas.list_revisions(request.name, page_of(request))
-    shown = [schema_message(schema, request.view) for schema in found]
-    return Answer(messages.ListSchemaRevisionsResponse(schemas=shown, next_page_token=token), list(found))
+async def delete_schema_revision(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    return _answer(await service.delete_revision(request.name, request.revision_id))
 
 
-async def commit_schema(call: ResourceCall, request: Any) -> Answer:
-    wanted = schema_from(request.schema, call.schema_options)
-    return _answer(await call.services.schemas.commit_schema(request.name, wanted))
-
-
-async def rollback_schema(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.schemas.rollback_schema(request.name, request.revision_id))
-
-
-async def delete_schema_revision(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.schemas.delete_revision(request.name, request.revision_id))
-
-
-async def delete_schema(call: ResourceCall, request: Any) -> Answer:
-    await call.services.schemas.delete_schema(request.name)
+async def delete_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    await service.delete_schema(request.name)
     return EMPTY
 
 
-async def validate_schema(call: ResourceCall, request: Any) -> Answer:
-    schema = schema_from(request.schema, call.schema_options, request.schema.name)
-    await call.services.schemas.validate_schema(project_name(request.parent), schema)
+async def validate_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    schema = schema_from(request.schema, _options_of(call), request.schema.name)
+    await service.validate_schema(project_name(request.parent), schema)
     return Answer(messages.ValidateSchemaResponse())
 
 
-async def validate_message(call: ResourceCall, request: Any) -> Answer:
-    schema = schema_from(request.schema, call.schema_options) if request.HasField("schema") else None
-    await call.services.schemas.validate_message(
+async def validate_message(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
+    schema = schema_from(request.schema, _options_of(call)) if request.HasField("schema") else None
+    await service.validate_message(
         project_name(request.parent), request.name, schema, request.message, encoding_of(request)
     )
     return Answer(messages.ValidateMessageResponse())

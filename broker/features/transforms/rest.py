@@ -13,25 +13,25 @@ from broker.api.rest.codec.protobuf_json import fill
 from broker.api.rest.codec.requests import decode_request, lone_surrogate
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.transforms.sandbox.jobs import Ending
-from broker.features.transforms.service import Step, Trial
+from broker.features.transforms.service import Step, TransformService, Trial
 from broker.model.message import NewMessage, PubsubMessage
 from broker.model.names import check_shape
 from broker.model.transforms import FIELD, Transforms
 
 
-async def validate(call: Call) -> bytes:
-    await call.services.transforms.validate_message_transform(call.name, decode_validate(call.body))
+async def validate(service: TransformService, call: Call) -> bytes:
+    await service.validate_message_transform(call.name, decode_validate(call.body))
     return encode_resource({})
 
 
-async def test(call: Call) -> bytes:
+async def test(service: TransformService, call: Call) -> bytes:
     trial = decode_test(call.body)
     if call.gate is not None:  # whoever may see the messages may see what becomes of one
         if trial.topic:
             await call.gate.allow(call.caller, permissions.ATTACH, trial.topic)
         if trial.subscription:
             await call.gate.allow(call.caller, permissions.CONSUME, trial.subscription)
-    return encode_resource(steps_json(await call.services.transforms.test_message_transforms(call.name, trial)))
+    return encode_resource(steps_json(await service.test_message_transforms(call.name, trial)))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

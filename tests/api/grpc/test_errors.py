@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from broker.api.generated import messages
-from broker.app.rpcs import METHODS
 from tests.fixtures.broker import Rest, message
 from tests.fixtures.grpc import GrpcRest, channel_to
+from tests.fixtures.rpcs import METHODS
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from broker.api.generated.messages import ListTopicsRequest
 from broker.api.grpc import session
 from broker.api.grpc.messages import MessageReader
 from broker.api.limits.answer_memory import AnswerMemory
-from broker.app.rpcs import PUBLISHER
+from broker.api.row import PUBLISHER
 from broker.net.http2.frames import Code, Flag, Kind, frame, reset, window_update
 from tests.api.grpc.wire import Answer, Served, Service, packed, request_headers, serving, until
 

@@ -18,10 +18,10 @@ from broker.api.limits.request_memory import RequestMemory
 from broker.api.limits.resource_calls import ResourceCalls
 from broker.api.logging.call_log import CallLog
 from broker.api.permissions import NOTHING
+from broker.api.row import PUBLISHER
 from broker.api.rpc import Audit, Rpc, Size
 from broker.api.rpc import Kind as CallKind
 from broker.app.guard import make_address_turns
-from broker.app.rpcs import PUBLISHER
 from broker.fairness.loop_turns import LoopTurns
 from broker.fairness.resource_turns import ResourceTurns
 from broker.net.http2.frames import HEAD, PREFACE, Code, Flag, Kind, frame, settings

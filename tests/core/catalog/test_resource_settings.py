@@ -13,14 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.api.generated import messages
-from broker.api.google.call import Answer
 from broker.api.rest.codec.protobuf_json import fill
-from broker.core.calls.extension_fields import decode_extensions
-from broker.core.calls.rest import answer_json
+from broker.api.rest.resource_handler import answer_json
 from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
-from broker.core.resources.subscription_calls import subscription_from, subscription_message
-from broker.core.resources.topic_calls import topic_from, topic_message
+from broker.core.resources.subscription_calls import subscription_answer, subscription_from, subscription_message
+from broker.core.resources.subscription_extensions import decode_extensions
+from broker.core.resources.topic_calls import topic_answer, topic_from, topic_message
 from broker.model.api_json import Field, fields_of, has_fields
 from broker.model.durations import Duration, format_duration
 from broker.model.push_config import PushOptions, SealedSecret
@@ -199,8 +198,8 @@ _slowly = settings(deadline=None, suppress_health_check=[HealthCheck.function_sc
 
 def shown(resource: Topic | Subscription) -> Any:
     """What REST answers."""
-    message = topic_message(resource) if isinstance(resource, Topic) else subscription_message(resource)
-    return json.loads(answer_json(Answer(message, resource)))
+    answer = topic_answer(resource) if isinstance(resource, Topic) else subscription_answer(resource)
+    return json.loads(answer_json(answer))
 
 
 def topic_of(body: Mapping[str, Any], log: Log) -> Topic:

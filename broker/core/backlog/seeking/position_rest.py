@@ -8,14 +8,15 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.backlog.seeking.position import Position
 from broker.core.backlog.seeking.replay import Replay
+from broker.core.backlog.seeking.snapshot_service import SnapshotService
 from broker.core.resources.pause_rest import pause_json
 from broker.model.durations import format_duration
 from broker.model.subscription import Subscription
 from broker.model.timestamps import format_timestamp
 
 
-async def get_position(call: Call) -> bytes:
-    return encode_resource(positions_json(*await call.services.snapshots.positions(call.name)))
+async def get_position(service: SnapshotService, call: Call) -> bytes:
+    return encode_resource(positions_json(*await service.positions(call.name)))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

@@ -13,19 +13,19 @@ from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.core.backlog.seeking.position_rest import replay_json
 from broker.core.backlog.seeking.preview import Preview
-from broker.core.backlog.seeking.seek_service import Target
+from broker.core.backlog.seeking.seek_service import SeekService, Target
 
 
-async def preview_seek(call: Call) -> bytes:
+async def preview_seek(service: SeekService, call: Call) -> bytes:
     target = decode_preview(call.body)
     if call.gate is not None and target.snapshot:  # whoever may seek there may see what it would bring about
         request = messages.SeekRequest(subscription=call.name, snapshot=target.snapshot)
         await call.gate.allow_request(call.caller, permissions.SEEK, request)
-    return encode_resource(preview_json(await call.services.acting.seeks.preview(call.name, target)))
+    return encode_resource(preview_json(await service.preview(call.name, target)))
 
 
-async def undo_seek(call: Call) -> bytes:
-    return encode_resource(replay_json(await call.services.acting.seeks.undo(call.name, by=call.caller.member)))
+async def undo_seek(service: SeekService, call: Call) -> bytes:
+    return encode_resource(replay_json(await service.undo(call.name, by=call.caller.member)))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Subscriber's snapshots and Seek: google.pubsub.v1.Snapshot and what it means, and the calls."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.api.generated import messages
@@ -8,8 +9,13 @@ from broker.api.google.fields import refuse_unsupported
 from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.times import from_datetime, to_datetime
 from broker.api.google.updates import update_of
-from broker.core.backlog.seeking.seek_service import Target
+from broker.core.backlog.seeking.position_rest import replay_json
+from broker.core.backlog.seeking.replay import Replay
+from broker.core.backlog.seeking.seek_rest import decode_undoable
+from broker.core.backlog.seeking.seek_service import SeekService, Target
 from broker.core.backlog.seeking.snapshot import UNSUPPORTED_FIELDS, Snapshot
+from broker.core.backlog.seeking.snapshot_service import SnapshotService
+from broker.model.timestamps import format_timestamp
 
 
 def snapshot_from(message: Any) -> Snapshot:
@@ -31,43 +37,60 @@ def snapshot_message(snapshot: Snapshot) -> Any:
     )
 
 
+def snapshot_fields(snapshot: Snapshot) -> Mapping[str, Any]:
+    """Returns the fields of a snapshot's JSON that protobuf writes in another way."""
+    return {"expireTime": format_timestamp(snapshot.expire_time)}  # protobuf leaves out milliseconds that are 0
+
+
 def _answer(snapshot: Snapshot) -> Answer:
-    return Answer(snapshot_message(snapshot), snapshot)
+    return Answer(snapshot_message(snapshot), snapshot, snapshot_fields)
 
 
-async def create_snapshot(call: ResourceCall, request: Any) -> Answer:
+async def create_snapshot(service: SnapshotService, call: ResourceCall, request: Any) -> Answer:
     refuse_unsupported(request, UNSUPPORTED_FIELDS)
-    create = call.services.snapshots.create_snapshot
+    create = service.create_snapshot
     return _answer(await create(request.name, request.subscription, dict(request.labels)))
 
 
-async def get_snapshot(call: ResourceCall, request: Any) -> Answer:
-    return _answer(await call.services.snapshots.get_snapshot(resource_name(request.snapshot, "snapshots")))
+async def get_snapshot(service: SnapshotService, call: ResourceCall, request: Any) -> Answer:
+    return _answer(await service.get_snapshot(resource_name(request.snapshot, "snapshots")))
 
 
-async def update_snapshot(call: ResourceCall, request: Any) -> Answer:
+async def update_snapshot(service: SnapshotService, call: ResourceCall, request: Any) -> Answer:
     resource_name(request.snapshot.name, "snapshots")
     update = update_of(request.snapshot, list(request.update_mask.paths), snapshot_message, snapshot_from)
-    return _answer(await call.services.snapshots.update_snapshot(update))
+    return _answer(await service.update_snapshot(update))
 
 
-async def delete_snapshot(call: ResourceCall, request: Any) -> Answer:
-    await call.services.snapshots.delete_snapshot(resource_name(request.snapshot, "snapshots"))
+async def delete_snapshot(service: SnapshotService, call: ResourceCall, request: Any) -> Answer:
+    await service.delete_snapshot(resource_name(request.snapshot, "snapshots"))
     return EMPTY
 
 
-async def list_snapshots(call: ResourceCall, request: Any) -> Answer:
-    found, token = await call.services.snapshots.list_snapshots(project_name(request.project), page_of(request))
+async def list_snapshots(service: SnapshotService, call: ResourceCall, request: Any) -> Answer:
+    found, token = await service.list_snapshots(project_name(request.project), page_of(request))
     shown = map(snapshot_message, found)
-    return Answer(messages.ListSnapshotsResponse(snapshots=shown, next_page_token=token), list(found))
+    response = messages.ListSnapshotsResponse(snapshots=shown, next_page_token=token)
+    return Answer(response, list(found), snapshot_fields)
 
 
-async def seek(call: ResourceCall, request: Any) -> Answer:
+async def seek(service: SeekService, call: ResourceCall, request: Any) -> Answer:
+    undoable = decode_undoable(call.extension_fields or {})
     name = resource_name(request.subscription, "subscriptions")
-    replay = await call.services.acting.seeks.seek(
-        name, target_from(request), undoable=call.undoable, by=call.caller.member
-    )
-    return Answer(messages.SeekResponse(), replay)
+    replay = await service.seek(name, target_from(request), undoable=undoable, by=call.caller.member)
+    return Answer(messages.SeekResponse(), replay, replay_json, _trailers(replay))
+
+
+def _trailers(replay: Replay) -> Sequence[tuple[bytes, bytes]]:
+    """What a seek has brought about, as metadata after the answer: Google's SeekResponse has no place for it."""
+    trailers = [(b"broker-replayed-messages", str(replay.messages).encode())]
+    if replay.at_least:
+        trailers.append((b"broker-replayed-messages-at-least", b"true"))
+    if replay.retained_since is not None:
+        trailers.append((b"broker-retained-since", format_timestamp(replay.retained_since).encode()))
+    if replay.not_retained:
+        trailers.append((b"broker-not-retained", replay.not_retained.encode()))
+    return trailers
 
 
 def target_from(request: Any) -> Target:

@@ -11,15 +11,16 @@ from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.features.dead_letters.chosen import RedriveOptions
 from broker.features.dead_letters.discarding.discard import Discarded, DiscardOptions
+from broker.features.dead_letters.discarding.service import DiscardService
 from broker.model.page import page_token, parse_page_token
 
 
-async def discard(call: Call) -> bytes:
+async def discard(service: DiscardService, call: Call) -> bytes:
     async def may_consume(name: str) -> None:
         if call.gate is not None:
             await call.gate.allow(call.caller, call.needs, name)
 
-    done = await call.services.acting.discards.discard(
+    done = await service.discard(
         call.name, decode_discard(call.body), by=call.caller.member, may_consume=may_consume
     )
     return encode_resource(discarded_json(done))

@@ -8,16 +8,15 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.dead_letters.editing.edit import Edited, LetterEdit
+from broker.features.dead_letters.editing.service import EditService
 
 
-async def edit_dead_letter(call: Call) -> bytes:
+async def edit_dead_letter(service: EditService, call: Call) -> bytes:
     async def may_consume(name: str) -> None:
         if call.gate is not None:
             await call.gate.allow(call.caller, call.needs, name)
 
-    edited = await call.services.acting.edits.edit(
-        call.name, decode_edit(call.body), by=call.caller.member, may_consume=may_consume
-    )
+    edited = await service.edit(call.name, decode_edit(call.body), by=call.caller.member, may_consume=may_consume)
     return encode_resource(edited_json(edited))
 
 

@@ -7,26 +7,25 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.features.dead_letters.recovery.push_replay import MissingOptions, RecoverOptions
+from broker.features.dead_letters.recovery.service import PushReplayService
 from broker.features.dead_letters.redriving.rest import plan_json
 from broker.features.operations.rest import operation_json, validated
 
 
-async def recover(call: Call) -> bytes:
+async def recover(service: PushReplayService, call: Call) -> bytes:
     async def may_consume(name: str) -> None:
         if call.gate is not None:
             await call.gate.allow(call.caller, call.needs, name)
 
-    plan = await call.services.acting.push_replays.recover(
+    plan = await service.recover(
         call.name, decode_recover(call.body), started_by=call.caller.member, may_consume=may_consume
     )
     return encode_resource(plan_json(plan))
 
 
-async def replay_missing(call: Call) -> bytes:
+async def replay_missing(service: PushReplayService, call: Call) -> bytes:
     options = decode_replay_missing(call.body)
-    operation = await call.services.acting.push_replays.replay_missing(
-        call.name, options, started_by=call.caller.member
-    )
+    operation = await service.replay_missing(call.name, options, started_by=call.caller.member)
     body = operation_json(operation)
     return encode_resource(validated(body) if options.validate_only else body)
 

@@ -10,11 +10,11 @@ from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.features.dead_letters.chosen import RedriveOptions
-from broker.features.dead_letters.redriving.service import RedrivePlan
+from broker.features.dead_letters.redriving.service import RedrivePlan, RedriveService
 from broker.features.operations.rest import operation_json, validated
 
 
-async def redrive(call: Call) -> bytes:
+async def redrive(service: RedriveService, call: Call) -> bytes:
     async def may_consume(name: str) -> None:
         if call.gate is not None:
             await call.gate.allow(call.caller, call.needs, name)
@@ -22,9 +22,7 @@ async def redrive(call: Call) -> bytes:
     options = decode_redrive(call.body)
     if call.gate is not None and options.target:
         await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
-    plan = await call.services.acting.redrives.redrive(
-        call.name, options, started_by=call.caller.member, may_consume=may_consume
-    )
+    plan = await service.redrive(call.name, options, started_by=call.caller.member, may_consume=may_consume)
     return encode_resource(plan_json(plan))
 
 

@@ -22,7 +22,13 @@ from broker.features.inspect.deliveries.report import (
     report_until_due,
     retracted_verdict,
 )
-from broker.features.inspect.deliveries.service import DeliveryReports, DroppedMessage, GoneMessage, Timeline
+from broker.features.inspect.deliveries.service import (
+    DeliveryReports,
+    DeliveryReportService,
+    DroppedMessage,
+    GoneMessage,
+    Timeline,
+)
 from broker.features.retraction.retraction import Retraction
 from broker.model.message import PubsubMessage
 from broker.model.message_id import id_of, message_id
@@ -31,33 +37,31 @@ from broker.model.subscription import Subscription
 from broker.model.timestamps import format_timestamp
 
 
-async def get_message(call: Call) -> bytes:
+async def get_message(service: DeliveryReportService, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/messages/")
-    return await _get(call, topic, message_id)
+    return await _get(service, call, topic, message_id)
 
 
-async def find_message(call: Call) -> bytes:
+async def find_message(service: DeliveryReportService, call: Call) -> bytes:
     project, _, message_id = call.name.rpartition("/messages/")
-    topic = await call.services.looking.delivery_reports.topic_of(project, message_id)
+    topic = await service.topic_of(project, message_id)
     if call.gate is not None:  # the project's own permission does not tell of its topics' bodies
         await call.gate.allow(call.caller, permissions.ATTACH, topic)
-    return await _get(call, topic, message_id)
+    return await _get(service, call, topic, message_id)
 
 
-async def get_subscription_message(call: Call) -> bytes:
+async def get_subscription_message(service: DeliveryReportService, call: Call) -> bytes:
     subscription, _, message_id = call.name.rpartition("/messages/")
-    found = await call.services.looking.delivery_reports.get_timeline(
-        subscription, message_id, hung_up=call.exchange.hung_up
-    )
+    found = await service.get_timeline(subscription, message_id, hung_up=call.exchange.hung_up)
     return encode_resource(timeline_json(found))
 
 
-async def _get(call: Call, topic: str, message_id: str) -> bytes:
+async def _get(service: DeliveryReportService, call: Call, topic: str, message_id: str) -> bytes:
     async def may_see(name: str) -> None:
         if call.gate is not None:
             await call.gate.allow(call.caller, permissions.GET_SUBSCRIPTION, name)
 
-    found = await call.services.looking.delivery_reports.get_message(
+    found = await service.get_message(
         topic,
         message_id,
         parse_page(*decode_page_parameters(call.query)),

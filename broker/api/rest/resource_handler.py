@@ -1,6 +1,6 @@
 """Calls about resources over REST: a path, a query and JSON become Google's request, its response JSON.
 
-As HTTP is mapped to gRPC for Google's APIs (google/api/http.proto); app/rpcs.py has the rows.
+As HTTP is mapped to gRPC for Google's APIs (google/api/http.proto).
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -12,8 +12,6 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.api.rest.codec.requests import decode_json, lone_surrogate
 from broker.api.rest.codec.resources import encode_resource
-from broker.core.backlog.seeking.seek_rest import decode_undoable
-from broker.core.calls.extension_fields import beside, decode_extensions, decode_schema_options
 from broker.model.errors import InvalidArgument
 from broker.model.field_mask import parse_field_mask
 
@@ -33,10 +31,10 @@ def resource_handler(
 
     async def handle(call: Call) -> bytes:
         request = request_class()
-        others: Mapping[str, Any] = {}
+        extension_fields: Mapping[str, Any] = {}
         fill_from_query(request, call.query)
         if body is not None:
-            others = _read_body(request if body == WHOLE else getattr(request, body), call)
+            extension_fields = _read_body(request if body == WHOLE else getattr(request, body), call)
         if "update_mask" in request.DESCRIPTOR.fields_by_name and not request.update_mask.paths:
             request.update_mask.paths.extend(parse_field_mask(call.update_mask or ""))
         _set_name(request, target, call.name)
@@ -46,17 +44,8 @@ def resource_handler(
             allowed = await call.gate.allow_request(
                 call.caller, call.needs, request, or_update=or_update is not None
             )
-        resource_call = ResourceCall(
-            call.services,
-            call.caller,
-            decode_extensions(others),
-            decode_schema_options(others),
-            or_update,
-            allowed,
-            decode_undoable(others),
-        )
-        answer = await handler(resource_call, request)
-        return answer_json(answer)
+        resource_call = ResourceCall(call.caller, extension_fields, or_update, allowed)
+        return answer_json(await handler(resource_call, request))
 
     return handle
 
@@ -90,11 +79,12 @@ def _set_name(request: Any, path: str, name: str) -> None:
 
 
 def answer_json(answer: Answer) -> bytes:
-    """The response in JSON, with what Google's message has no place for."""
+    """The response in JSON, with the fields that Google's message lacks."""
     body = to_json(answer.message)
-    if isinstance(answer.shown, list):
+    extension_fields = answer.extension_fields
+    if extension_fields is not None and isinstance(answer.shown, list):
         for shown, item in zip(next(iter(body.values()), ()), answer.shown, strict=False):
-            shown.update(beside(item))
-    else:
-        body |= beside(answer.shown)
+            shown.update(extension_fields(item))
+    elif extension_fields is not None:
+        body |= extension_fields(answer.shown)
     return encode_resource(body)

@@ -1,1 +1,0 @@
-"""Calls about resources over REST and gRPC, and the fields that Google's messages lack."""

@@ -1,0 +1,52 @@
+"""The rows of calls: scheduled messages."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from broker.api.permissions import ATTACH, Need, Needs, On
+from broker.api.rest.routes import Rest
+from broker.api.row import PAGE, TOPIC, Row
+from broker.api.rpc import Audit, Kind, Size
+from broker.features.delayed import rest
+from broker.features.delayed.service import ScheduleService
+
+
+def make_rpcs(service: ScheduleService) -> Sequence[Row]:
+    # fmt: off
+    return [
+        Row(
+            name="ListScheduled", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=ATTACH,  # shows message bodies, as a subscription does
+            rest=[Rest("GET", f"{TOPIC}/scheduled", "ListScheduled", partial(rest.list_scheduled, service), PAGE)],
+            grpc=[],
+        ),
+        Row(
+            name="GetScheduled", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),  # shows a message body
+            rest=[Rest("GET", f"{TOPIC}/scheduled/*", "GetScheduled", partial(rest.get_scheduled, service), ())],
+            grpc=[],
+        ),
+        Row(
+            name="UpdateScheduled", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.MESSAGES, starts=None,
+            needs=Needs(Need("pubsub.topics.update", on=On.ABOVE)),  # whoever published the message
+            rest=[
+                Rest(
+                    "PATCH", f"{TOPIC}/scheduled/*", "UpdateScheduled",
+                    partial(rest.update_scheduled, service), ("updateMask",),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="CancelScheduled", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.MESSAGES, starts=None,
+            needs=Needs(Need("pubsub.topics.update", on=On.ABOVE)),  # whoever published the message
+            rest=[
+                Rest(
+                    "DELETE", f"{TOPIC}/scheduled/*", "CancelScheduled",
+                    partial(rest.cancel_scheduled, service), (),
+                ),
+            ],
+            grpc=[],
+        ),
+    ]
+    # fmt: on

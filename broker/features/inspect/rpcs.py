@@ -1,0 +1,122 @@
+"""The rows of calls: what topics, subscriptions and messages hold, as operators read it."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from broker.api.permissions import ATTACH, CONSUME, GET_SUBSCRIPTION, LIST_SUBSCRIPTIONS, Need, Needs, On
+from broker.api.rest.routes import Rest
+from broker.api.row import PAGE, PROJECT, SUBSCRIPTION, TOPIC, Row
+from broker.api.rpc import Audit, Kind, Size
+from broker.features.inspect import backlog_rest, consumer_rest, lag_rest, publisher_rest, tail_rest, topic_rest
+from broker.features.inspect.backlog_service import BacklogMessageService
+from broker.features.inspect.consumer_service import ConsumerService
+from broker.features.inspect.deliveries import rest
+from broker.features.inspect.deliveries.service import DeliveryReportService
+from broker.features.inspect.lag_service import LagService
+from broker.features.inspect.publisher_service import TopicPublisherService
+from broker.features.inspect.tail_service import TailService
+from broker.features.inspect.topic_service import TopicMessageService
+
+
+def make_rpcs(
+    *,
+    lag: LagService,
+    consumers: ConsumerService,
+    publishers: TopicPublisherService,
+    delivery_reports: DeliveryReportService,
+    backlog_messages: BacklogMessageService,
+    topic_messages: TopicMessageService,
+    tails: TailService,
+) -> Sequence[Row]:
+    # fmt: off
+    return [
+        Row(
+            name="ListTopicPublishers", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=Needs(Need("pubsub.topics.get")),  # as ListTopicSubscriptions
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}:publishers", "ListTopicPublishers",
+                    partial(publisher_rest.list_publishers, publishers), PAGE,
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="ListConsumers", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=GET_SUBSCRIPTION,
+            rest=[
+                Rest(
+                    "GET", f"{SUBSCRIPTION}/consumers", "ListConsumers",
+                    partial(consumer_rest.list_consumers, consumers), ("pageSize",),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="GetMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            # Lists only the subscriptions that the caller may get.
+            needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),
+            rest=[
+                Rest("GET", f"{TOPIC}/messages/*", "GetMessage", partial(rest.get_message, delivery_reports), PAGE),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="FindMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=Needs(Need("pubsub.topics.list", on=On.ABOVE)),  # and ATTACH on the topic of the message
+            rest=[
+                Rest(
+                    "GET", f"{PROJECT}/messages/*", "FindMessage",
+                    partial(rest.find_message, delivery_reports), PAGE,
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="GetSubscriptionMessage", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=Needs(Need("pubsub.subscriptions.get", on=On.ABOVE)),  # shows no message bodies
+            rest=[
+                Rest(
+                    "GET", f"{SUBSCRIPTION}/messages/*", "GetSubscriptionMessage",
+                    partial(rest.get_subscription_message, delivery_reports), (),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="ListSubscriptionMessages", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=CONSUME,  # shows message bodies
+            rest=[
+                Rest(
+                    "GET", f"{SUBSCRIPTION}/messages", "ListSubscriptionMessages",
+                    partial(backlog_rest.list_messages, backlog_messages), (*PAGE, "contains", "filter", "state"),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="ListTopicMessages", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=ATTACH,  # shows message bodies, as a subscription does
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}/messages", "ListTopicMessages",
+                    partial(topic_rest.list_messages, topic_messages),
+                    (*PAGE, "endTime", "filter", "order", "orderingKey", "startTime"),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="TailTopic", kind=Kind.WAITING, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=ATTACH,  # shows message bodies, as a subscription does
+            rest=[Rest("GET", f"{TOPIC}:tail", "TailTopic", partial(tail_rest.tail_topic, tails), ("filter",))],
+            grpc=[],
+        ),
+        Row(
+            name="ListLag", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=LIST_SUBSCRIPTIONS,
+            rest=[Rest("GET", f"{PROJECT}/lag", "ListLag", partial(lag_rest.list_lag, lag), ("pageSize",))],
+            grpc=[],
+        ),
+    ]
+    # fmt: on
