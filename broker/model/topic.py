@@ -9,6 +9,7 @@ from zlib import crc32
 from broker.model.api_json import JsonName
 from broker.model.freeze import Freeze
 from broker.model.kept import update_kept
+from broker.model.publish_property import PublishProperty
 from broker.model.resource_limits import check_labels, check_retention
 from broker.model.schema_settings import SchemaSettings, check_settings
 from broker.model.topic_extensions import NO_EXTENSIONS, TopicExtensions, check_extensions
@@ -45,6 +46,7 @@ class Topic:
     (None: they are not); an update leaves it alone.  Ordering keys are in the first `key_shards` of its shards
     (None: in all): a topic that got more later leaves each key where it is (docs/decisions/0051).  `levels`: of the
     shards that are for urgent messages alone (docs/decisions/0052); all else is in the others.
+    `publish_properties` is computed once, because each publish reads it; it is empty for a plain topic.
     """
 
     topic_id: int = 0
@@ -59,6 +61,18 @@ class Topic:
     extensions: TopicExtensions = NO_EXTENSIONS
     key_shards: int | None = None
     levels: Mapping[int, int] = field(default_factory=dict)
+    publish_properties: tuple[PublishProperty, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        has = {
+            PublishProperty.DEDUPLICATION: self.extensions.deduplication is not None,
+            PublishProperty.TRANSFORMS: self.transforms_messages,
+            PublishProperty.SCHEMA: self.schema_settings is not None,
+            PublishProperty.DELAY: self.extensions.delay,
+            PublishProperty.EXPIRY: self.extensions.expiry,
+            PublishProperty.PRIORITY: self.extensions.priorities is not None,
+        }
+        object.__setattr__(self, "publish_properties", tuple(each for each in PublishProperty if has[each]))
 
     @property
     def transforms_messages(self) -> bool:
