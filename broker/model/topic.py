@@ -1,8 +1,9 @@
 """A topic: the log that publishers append to."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import Annotated, Any
 from zlib import crc32
 
@@ -64,15 +65,12 @@ class Topic:
     publish_properties: tuple[PublishProperty, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        has = {
-            PublishProperty.DEDUPLICATION: self.extensions.deduplication is not None,
-            PublishProperty.TRANSFORMS: self.transforms_messages,
-            PublishProperty.SCHEMA: self.schema_settings is not None,
-            PublishProperty.DELAY: self.extensions.delay,
-            PublishProperty.EXPIRY: self.extensions.expiry,
-            PublishProperty.PRIORITY: self.extensions.priorities is not None,
-        }
-        object.__setattr__(self, "publish_properties", tuple(each for each in PublishProperty if has[each]))
+        found = tuple(each for each in PublishProperty if self.value_of(each))
+        object.__setattr__(self, "publish_properties", found)
+
+    def value_of(self, wanted: PublishProperty) -> object:
+        """The value of a property; it is false if the topic does not have the property."""
+        return _VALUES[wanted](self)
 
     @property
     def transforms_messages(self) -> bool:
@@ -117,6 +115,16 @@ class Topic:
             extensions=wanted.extensions if "extensions" in fields else self.extensions,
             kept=update_kept(self.kept, wanted.kept, fields, KEPT_FIELDS),
         )
+
+
+_VALUES: Mapping[PublishProperty, Callable[[Topic], object]] = {
+    PublishProperty.DEDUPLICATION: attrgetter("extensions.deduplication"),
+    PublishProperty.TRANSFORMS: lambda topic: topic.transforms if topic.transforms_messages else (),
+    PublishProperty.SCHEMA: attrgetter("schema_settings"),
+    PublishProperty.DELAY: attrgetter("extensions.delay"),
+    PublishProperty.EXPIRY: attrgetter("extensions.expiry"),
+    PublishProperty.PRIORITY: attrgetter("extensions.priorities"),
+}
 
 
 def check_topic(topic: Topic) -> None:

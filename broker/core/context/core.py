@@ -36,5 +36,5 @@ class Core:
     storage: StorageAlarm  # whether there is room for more messages
     processes: RunningProcesses
     quotas: Quotas
-    resources: ResourceCache  # topics, subscriptions and schemas by name
+    resources: ResourceCache  # topics, subscriptions and resources of features by name
     wake_ups: WakeUps  # tells pulls of new messages, and caches of changed resources, in all processes

@@ -5,7 +5,7 @@ The rules are data (core/publishing/publishing_rules.py); features carry out tho
 appends the prepared messages (core/log/appending.py, or the coalescer), and calls `charge`.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, repeat
@@ -127,6 +127,11 @@ class Preparation:
         self._quotas, self._storage = core.quotas, core.storage
         self._apply = {rule.of: rule.apply for rule in publish_rules}
         self._choice = ShardChoice(is_busy)
+
+    @property
+    def supported(self) -> Collection[PublishProperty]:
+        """The properties of topics that have a publish rule."""
+        return self._apply.keys()
 
     async def check_room(self, topic_name: str, rules: Rules, principal: str = "") -> Topic | None:
         """Check what can refuse a call before its messages are decoded; return the topic if it is in memory.
