@@ -6,6 +6,7 @@ All of them use the connections for hot statements, of which there are `pool_siz
 from collections.abc import Callable, Iterable
 
 from broker.app.config import AppConfig
+from broker.app.publish_rules import make_publish_rules
 from broker.core.acking.ack_coalescer import AckCoalescer
 from broker.core.acking.ack_writer import AckWriter
 from broker.core.acking.delivery_recorder import DeliveryRecords
@@ -20,7 +21,6 @@ from broker.core.publishing.publish_coalescer import PublishCoalescer
 from broker.core.pulling.long_poll import LongPoll
 from broker.core.pulling.outstanding import Outstanding
 from broker.core.pulling.readers import Readers
-from broker.features.delayed.scheduled_room import ScheduledRoom
 from broker.features.priorities.claim_levels import AllLevels
 from broker.features.schemas.schema_checks import SchemaChecks
 from broker.features.transforms.delivery_transforms import DeliveryTransforms
@@ -125,9 +125,12 @@ class Publishing:
         self.coalescer = PublishCoalescer(core, shards_at_once=max(config.pool_size - 2, 1))
         self.preparation = Preparation(
             core,
-            self.schemas,
-            transforming.of_topics,
-            ScheduledRoom(core.database, config.max_scheduled_messages, core.processes.count),
+            make_publish_rules(
+                core,
+                schemas=self.schemas,
+                transforms=transforming.of_topics,
+                max_scheduled_messages=config.max_scheduled_messages,
+            ),
             is_busy=self.coalescer.is_busy,
         )
 

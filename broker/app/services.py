@@ -6,6 +6,7 @@ from broker.app.guard import Guard
 from broker.app.jobs import Jobs
 from broker.app.looking import make_looking
 from broker.app.messages import Messages
+from broker.app.resource_fields import subscription_fields, topic_fields
 from broker.app.service_types import Services
 from broker.core.acking.service import AcknowledgeService
 from broker.core.backlog.seeking.snapshot_service import SnapshotService
@@ -48,10 +49,15 @@ def make_services(
     claiming, acking = messages.claiming, messages.acking
     transforming, publishing = messages.transforming, messages.publishing
     database, clock, changed = core.database, core.clock, guard.access_changed
-    topics = TopicService(core, transforming.checks, shards_per_topic=config.shards_per_topic)
+    topics = TopicService(
+        core,
+        fields=topic_fields(transforming.checks),
+        supported=publishing.preparation.supported,
+        shards_per_topic=config.shards_per_topic,
+    )
     subscriptions = SubscriptionService(
         core,
-        transforming.checks,
+        fields=subscription_fields(transforming.checks),
         secrets=guard.secrets,
         min_delivery_attempts=config.min_delivery_attempts,
         only_own_accounts=guard.access is not None,

@@ -51,9 +51,9 @@ class Field(NamedTuple):
 
 @cache
 def fields_of(kind: Any) -> Mapping[str, Field]:
-    """Returns the fields of a dataclass by their names."""
+    """Returns the fields of a dataclass by their names, without those that are computed from others."""
     hints = get_type_hints(kind, include_extras=True)
-    return {field.name: _field(field, hints[field.name]) for field in fields(kind)}
+    return {field.name: _field(field, hints[field.name]) for field in fields(kind) if field.init}
 
 
 def _field(field: Any, hint: Any) -> Field:

@@ -1,14 +1,16 @@
 """A topic: the log that publishers append to."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import Annotated, Any
 from zlib import crc32
 
 from broker.model.api_json import JsonName
 from broker.model.freeze import Freeze
 from broker.model.kept import update_kept
+from broker.model.publish_property import PublishProperty
 from broker.model.resource_limits import check_labels, check_retention
 from broker.model.schema_settings import SchemaSettings, check_settings
 from broker.model.topic_extensions import NO_EXTENSIONS, TopicExtensions, check_extensions
@@ -45,6 +47,7 @@ class Topic:
     (None: they are not); an update leaves it alone.  Ordering keys are in the first `key_shards` of its shards
     (None: in all): a topic that got more later leaves each key where it is (docs/decisions/0051).  `levels`: of the
     shards that are for urgent messages alone (docs/decisions/0052); all else is in the others.
+    `publish_properties` is computed once, because each publish reads it; it is empty for a plain topic.
     """
 
     topic_id: int = 0
@@ -59,6 +62,15 @@ class Topic:
     extensions: TopicExtensions = NO_EXTENSIONS
     key_shards: int | None = None
     levels: Mapping[int, int] = field(default_factory=dict)
+    publish_properties: tuple[PublishProperty, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found = tuple(each for each in PublishProperty if self.value_of(each))
+        object.__setattr__(self, "publish_properties", found)
+
+    def value_of(self, wanted: PublishProperty) -> object:
+        """The value of a property; it is false if the topic does not have the property."""
+        return _VALUES[wanted](self)
 
     @property
     def transforms_messages(self) -> bool:
@@ -103,6 +115,16 @@ class Topic:
             extensions=wanted.extensions if "extensions" in fields else self.extensions,
             kept=update_kept(self.kept, wanted.kept, fields, KEPT_FIELDS),
         )
+
+
+_VALUES: Mapping[PublishProperty, Callable[[Topic], object]] = {
+    PublishProperty.DEDUPLICATION: attrgetter("extensions.deduplication"),
+    PublishProperty.TRANSFORMS: lambda topic: topic.transforms if topic.transforms_messages else (),
+    PublishProperty.SCHEMA: attrgetter("schema_settings"),
+    PublishProperty.DELAY: attrgetter("extensions.delay"),
+    PublishProperty.EXPIRY: attrgetter("extensions.expiry"),
+    PublishProperty.PRIORITY: attrgetter("extensions.priorities"),
+}
 
 
 def check_topic(topic: Topic) -> None:

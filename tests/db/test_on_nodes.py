@@ -15,6 +15,7 @@ from broker.core.backlog.seeking.distributed_snapshots import fill_locked
 from broker.core.claiming.transaction.request import Quiet
 from broker.core.lag import lag_rows as lag
 from broker.core.log.messages import append_messages, encode_messages
+from broker.core.log.packing import encode_scheduled
 from broker.core.retention import finished_attempts, pins
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT, Statement
@@ -26,7 +27,6 @@ from broker.features.dead_letters.forwarding import dead_letter_work
 from broker.features.dead_letters.redriving.rows import _asked as asked_of
 from broker.features.dead_letters.redriving.rows import redrive
 from broker.features.delayed import rows as scheduled_messages
-from broker.features.delayed.rows import encode_scheduled
 from broker.features.quotas import retained_rows as retained_bytes
 from broker.features.retraction.removal import Asked, retract
 from broker.model.journal import NOBODY

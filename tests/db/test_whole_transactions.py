@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from broker.core.log.messages import append_messages, encode_messages
+from broker.core.log.packing import encode_scheduled
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.process.tasks import Tasks
 from broker.core.records import journal
@@ -21,7 +22,7 @@ from broker.db.driver.database import Database
 from broker.db.driver.statements import BEGIN, COMMIT
 from broker.features.dead_letters.discarding.rows import Discard, discard
 from broker.features.dead_letters.editing import rows as edits
-from broker.features.delayed.rows import append_due, encode_scheduled
+from broker.features.delayed.rows import append_due
 from broker.features.import_export.import_rows import StoredPart, append_part
 from broker.model.errors import BrokerError
 from broker.model.journal import NOBODY, Journal, JournalMode, Told

@@ -24,6 +24,7 @@ from broker.core.log import walked_messages as log_walk
 from broker.core.log.known_heads import FIRST_NEEDED, KnownHeads
 from broker.core.log.log_page import LogPage
 from broker.core.log.log_walk import LogWalk
+from broker.core.log.packing import encode_scheduled
 from broker.core.log.partitions import make_partitions_ahead
 from broker.core.pulling import reader_rows as readers
 from broker.core.records import journal
@@ -39,7 +40,6 @@ from broker.features.dead_letters.recovery import rows as push_replay
 from broker.features.dead_letters.recovery.push_replay import Meant, Missed
 from broker.features.dead_letters.redriving import lost_letters
 from broker.features.dead_letters.redriving import rows as redrive
-from broker.features.delayed.rows import encode_scheduled
 from broker.features.filters import trial_rows as filters
 from broker.features.inspect import backlog_rows as backlog_messages
 from broker.features.inspect import topic_rows as topic_messages

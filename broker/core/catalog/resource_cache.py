@@ -1,4 +1,4 @@
-"""Topics, subscriptions and schemas by name, so that hot calls need not read them (C8).
+"""Topics, subscriptions and resources of features by name, so that hot calls need not read them (C8).
 
 An entry is dropped when its resource changes: at once in this process, by notification in the others.  Should a
 notification be lost, an entry is believed for 30 s at the most.  What is missing is read many at a time, and so is
@@ -10,16 +10,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
 from broker.core.catalog.subscription_listener import SubscriptionListener
 from broker.core.process.tasks import Tasks
-from broker.db.driver.database import Database
-from broker.features.schemas import rows as payload_schemas
-from broker.features.schemas.schema import Schema
+from broker.db.driver.database import Database, ResourceConnection
 from broker.model.ack_id import AttemptName
 from broker.model.errors import BrokerError, NotFound, Unavailable
 from broker.model.names import not_found
@@ -38,13 +37,21 @@ _SLOW_SECONDS = 2.0  # once a read takes so long, nobody waits behind it
 
 _HIT, _MISS = CACHE_READS["hit"], CACHE_READS["miss"]
 
-Revisions = Sequence[Schema]  # of one schema, the newest first
-Resource = TypeVar("Resource", Topic, Subscription, Revisions)
+Resource = TypeVar("Resource")
+Read = TypeVar("Read", covariant=True)
 
 _LATE = "The database does not answer in time; try again."
 
 
-class _Entries(Generic[Resource]):
+class ReadByName(Protocol[Read]):
+    """Reads resources of one kind, as far as they exist, by name."""
+
+    async def __call__(self, connection: ResourceConnection, *, names: Sequence[str]) -> Mapping[str, Read]: ...
+
+
+class Entries(Generic[Resource]):
+    """The resources of one kind that are in memory."""
+
     _load: Callable[[Sequence[str]], Awaitable[Mapping[str, Resource]]]
 
     def __init__(
@@ -70,6 +77,7 @@ class _Entries(Generic[Resource]):
         return entry[0] if entry is not None else None
 
     async def get(self, name: str) -> Resource | None:
+        """The resource of this name, read if it is not in memory; None: there is none.  Raises Unavailable."""
         entry = self._entries.get(name)
         if entry is not None and (left := entry[1] - time.monotonic()) > 0:
             if left < MAX_AGE_SECONDS - AGEING_SECONDS:
@@ -181,9 +189,17 @@ class ResourceCache:
         self._counters = counters or Counters()
         self._database = database
         self._listeners = listeners
-        self._topics = _Entries[Topic](self._load_topics, tasks, self._counters.process)
-        self._subscriptions = _Entries[Subscription](self._load_subscriptions, tasks, self._counters.process)
-        self._schemas = _Entries[Revisions](self._load_schemas, tasks, self._counters.process)
+        self._tasks = tasks
+        self._topics = Entries[Topic](self._load_topics, tasks, self._counters.process)
+        self._subscriptions = Entries[Subscription](self._load_subscriptions, tasks, self._counters.process)
+        self._added: list[Entries[Any]] = []
+
+    def add(self, read: ReadByName[Resource]) -> Entries[Resource]:
+        """Cache the resources of a feature, too.  An entry is dropped when the resource of its name changes."""
+        load = partial(self._load, read)
+        added = Entries[Resource](load, self._tasks, self._counters.process)
+        self._added.append(added)
+        return added
 
     async def topic(self, name: str) -> Topic:
         """The topic of this full name.  Raises NotFound, InvalidArgument (none can have it), Unavailable."""
@@ -252,10 +268,6 @@ class ResourceCache:
             return found
         raise NotFound(f"The {kind} was deleted, another has its name (resource={name}).")
 
-    async def schema(self, name: str) -> Revisions:
-        """The revisions of the schema of this full name, none if there is no such schema.  Raises Unavailable."""
-        return await self._schemas.get(name) or ()
-
     def drop(self, name: str | None) -> None:
         """Forget one resource, or (None) all of them.
 
@@ -264,7 +276,8 @@ class ResourceCache:
         """
         self._counters.forget(name)
         self._topics.drop(name)
-        self._schemas.drop(name)
+        for added in self._added:
+            added.drop(name)
         is_topic = name is not None and "/topics/" in name
         self._subscriptions.drop(None if is_topic else name)
         if name is not None and any(listener.is_interested(name) for listener in self._listeners):
@@ -284,9 +297,9 @@ class ResourceCache:
         async with self._database.transaction() as connection:
             return {topic.name: topic for topic in await topics.find_topics(connection, names=names)}
 
-    async def _load_schemas(self, names: Sequence[str]) -> Mapping[str, Revisions]:
+    async def _load(self, read: ReadByName[Resource], names: Sequence[str]) -> Mapping[str, Resource]:
         async with self._database.transaction() as connection:
-            return await payload_schemas.find_all_revisions(connection, names=names)
+            return await read(connection, names=names)
 
     async def _load_subscriptions(self, names: Sequence[str]) -> Mapping[str, Subscription]:
         async with self._database.transaction() as connection:

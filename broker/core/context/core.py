@@ -36,7 +36,7 @@ class Core:
     loop_turns: LoopTurns  # turns for work that takes the event loop for long
     storage: StorageAlarm  # whether there is room for more messages
     processes: RunningProcesses
-    resources: ResourceCache  # topics, subscriptions and schemas by name
+    resources: ResourceCache  # topics, subscriptions and resources of features by name
     wake_ups: WakeUps  # tells pulls of new messages, and caches of changed resources, in all processes
     admission: Admission = UNLIMITED  # what limits how much projects use
     tell_event: TellEvent = discard_event  # publishes events that calls report

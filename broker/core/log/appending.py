@@ -10,6 +10,7 @@ from broker.core.log.messages import (
     Appended,
     EncodedMessages,
     Stored,
+    append_of,
     append_statements,
     appended_each,
     is_frozen,
@@ -17,7 +18,6 @@ from broker.core.log.messages import (
 )
 from broker.core.log.partitions import PartitionMissing
 from broker.db.driver.hot_connection import Bound, HotConnection
-from broker.features.deduplication.identities import append_new
 from broker.model.timestamps import whole_milliseconds
 
 Batches = Mapping[int, Sequence[EncodedMessages]]  # by shard
@@ -46,11 +46,11 @@ async def append_to_shards(
     takes: dict[int, tuple[int, int | None]] = {}  # of each shard: the statements that say where messages stand
     answers: dict[int, Sequence[Appended | Stored]] = {}
     for shard_id, requests in sorted(batches.items()):
-        if any(request.identified for request in requests):
+        if (append_identified := append_of(requests)) is not None:
             if writes:
                 _read_answers(await _run(connection, writes), batches, takes, answers)
                 writes, takes = [], {}
-            stored = await append_new(connection, shard_id=shard_id, requests=requests, now=now)
+            stored = await append_identified(connection, shard_id=shard_id, requests=requests, now=now)
             if stored is None:
                 raise ShardClosed
             answers[shard_id] = stored

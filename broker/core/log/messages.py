@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from psycopg.errors import CheckViolation
@@ -67,12 +67,25 @@ class ScheduledPart:
         return len(self.indexes)
 
 
+class AppendIdentified(Protocol):
+    """Appends the requests of a flush if any of them is identified."""
+
+    async def __call__(
+        self, connection: HotConnection, *, shard_id: int, requests: "Sequence[EncodedMessages]", now: datetime
+    ) -> "Sequence[Appended | Stored] | None":
+        """Return the outcome of each request; None: the shard is closed or frozen.  Raises PartitionMissing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """By what repeats of a request's messages are known for a `window`: a digest of each, None: it never is one."""
+    """Identities of a request's messages, by which `append` recognizes repeats within a `window`.
+
+    `digests`: the identity of each message; None: the message is never a repeat.
+    """
 
     digests: Sequence[bytes | None]
     window: timedelta
+    append: AppendIdentified
 
 
 @dataclass(slots=True)
@@ -355,6 +368,14 @@ async def append_messages(
         return Appended(first_seq, publish_time)
     [(last_id_seq,)] = given[0]
     return Appended(first_seq, publish_time, last_id_seq - sum(part.count for part in later) + 1)
+
+
+def append_of(requests: Sequence[EncodedMessages]) -> AppendIdentified | None:
+    """What appends these requests if any of them is identified; None: `append_messages` does."""
+    for request in requests:
+        if request.identified is not None:
+            return request.identified.append
+    return None
 
 
 def appended_each(whole: Appended, requests: Sequence[EncodedMessages]) -> list[Appended]:

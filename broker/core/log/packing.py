@@ -1,13 +1,23 @@
 """Packing checked messages into parts that can be appended."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from broker.core.log.messages import EncodedMessages, Identified, encode_messages, encode_with_gaps
-from broker.features.delayed.rows import encode_scheduled
+import msgspec
+
+from broker.core.log.messages import (
+    EncodedMessages,
+    Identified,
+    ScheduledPart,
+    encode_messages,
+    encode_with_gaps,
+    in_microseconds,
+)
 from broker.model.message import NewMessage
+
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Part(NamedTuple):
@@ -24,8 +34,7 @@ class Packing:
 
     `messages`: None for one that a transform dropped; `stored`: the others; `shared`: the attributes that the
     schema adds to each of these, as for encode_messages; `due_ats`: the due time of each message, if any is
-    delayed; `ttls`: the time to live of each, if any expires; `digests`: the identity of each, if repeats are
-    recognized for the `window`.
+    delayed; `ttls`: the time to live of each, if any expires; `identified`: the identity of each, if any has one.
     """
 
     messages: Sequence[NewMessage | None]
@@ -33,14 +42,17 @@ class Packing:
     shared: Sequence[str] = ()
     due_ats: Sequence[datetime | None] | None = None
     ttls: Sequence[timedelta | None] | None = None
-    digests: Sequence[bytes | None] | None = None
-    window: timedelta = timedelta(0)
+    identified: Identified | None = None
+
+    def replace(self, messages: Sequence[NewMessage | None]) -> None:
+        """Store these messages instead; None: the message is dropped."""
+        self.messages, self.stored = messages, [message for message in messages if message is not None]
 
     def pack(self) -> EncodedMessages:
         """Raises InvalidArgument for U+0000 in an attribute or ordering key."""
         batch = self._pack()
-        if self.digests is not None:
-            batch.identified, batch.some = Identified(self.digests, self.window), self.some
+        if self.identified is not None:
+            batch.identified, batch.some = self.identified, self.some
         return batch
 
     def _pack(self) -> EncodedMessages:
@@ -61,13 +73,68 @@ class Packing:
             shared = [of_each[index] for index in indexes if self.messages[index] is not None]
         due_ats = None if self.due_ats is None else [self.due_ats[index] for index in indexes]
         ttls = None if self.ttls is None else [self.ttls[index] for index in indexes]
-        digests = None if self.digests is None else [self.digests[index] for index in indexes]
         return Packing(
             messages,
             stored,
             shared,
             due_ats=due_ats if due_ats and any(due_ats) else None,
             ttls=ttls,
-            digests=digests if digests and any(digests) else None,
-            window=self.window,
+            identified=self._some_identified(indexes),
         ).pack()
+
+    def _some_identified(self, indexes: Sequence[int]) -> Identified | None:
+        if self.identified is None:
+            return None
+        digests = [self.identified.digests[index] for index in indexes]
+        return replace(self.identified, digests=digests) if any(digests) else None
+
+
+def encode_scheduled(
+    messages: Sequence[NewMessage | None],
+    due_ats: Sequence[datetime | None],
+    shared: Sequence[str] = (),
+    ttls: Sequence[timedelta | None] | None = None,
+) -> EncodedMessages:
+    """Pack the messages of a request some of which are to come later, at `due_ats` (None: at once).
+
+    A message that is None is not stored; `shared` is of the others (`encode_messages`), `ttls` of all.
+    """
+    texts = iter(shared)
+    of_each = ["" if message is None or not shared else next(texts) for message in messages]
+    at_once = [index for index, due_at in enumerate(due_ats) if due_at is None]
+    indexes = [index for index, due_at in enumerate(due_ats) if due_at is not None]
+    waiting = [_whole(message, of_each[index]) for index in indexes if (message := messages[index]) is not None]
+    lives = None if ttls is None else [ttls[index] for index in at_once]
+    now = _encode_at_once([messages[index] for index in at_once], [of_each[index] for index in at_once], lives)
+    packed = encode_messages(waiting)
+    part = ScheduledPart(
+        indexes,
+        [due_at for due_at in due_ats if due_at is not None],
+        packed.sizes,
+        packed.ordering_key,
+        packed.attributes,
+        packed.data,
+        () if ttls is None else in_microseconds(ttls[index] for index in indexes),
+    )
+    return replace(
+        now, size=now.size + packed.size, sizes=[*now.sizes, *packed.sizes], has_gaps=True, scheduled=part
+    )
+
+
+def _encode_at_once(
+    messages: Sequence[NewMessage | None], shared: Sequence[str], ttls: Sequence[timedelta | None] | None
+) -> EncodedMessages:
+    stored = [message for message in messages if message is not None]
+    texts = [text for text in shared if text]
+    if not messages:
+        return EncodedMessages(0, 0, None, b"", (), [])
+    if len(stored) == len(messages):
+        return encode_messages(stored, texts, ttls)
+    return encode_with_gaps(messages, texts, ttls)
+
+
+def _whole(message: NewMessage, shared: str) -> NewMessage:
+    """With what it shares with others: nobody knows with which it will stand in the log."""
+    if not shared:
+        return message
+    return msgspec.structs.replace(message, attributes={**message.attributes, **_decode_attributes(shared)})

@@ -1,14 +1,14 @@
 """Checks and packs messages on their way into the log of a topic, by the rules of their entry point.
 
-The rules are data (core/publishing/publishing_rules.py).  An entry point calls `open_and_prepare`, or its two
-steps, and `admit`; then it appends the prepared messages (core/log/appending.py, or the coalescer), and calls
-`charge`.
+The rules are data (core/publishing/publishing_rules.py); features carry out those about their properties of topics
+(core/publishing/publish_rule.py).  An entry point calls `open_and_prepare`, or its two steps, and `admit`; then it
+appends the prepared messages (core/log/appending.py, or the coalescer), and calls `charge`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from itertools import groupby
+from datetime import datetime
+from itertools import groupby, repeat
 from math import inf
 from typing import NamedTuple
 
@@ -17,26 +17,24 @@ from broker.core.log.appending import Answers, Batches
 from broker.core.log.message_ids import id_seqs_of
 from broker.core.log.messages import Appended, EncodedMessages, Stored, encode_messages
 from broker.core.log.packing import Packing, Part
-from broker.core.publishing.publishing_rules import (
-    Rule,
-    Rules,
-    check_accepts,
-    check_limits,
-    without_schema_attributes,
-)
+from broker.core.publishing.publish_rule import Draft, PublishRule
+from broker.core.publishing.publishing_rules import Rule, Rules, check_accepts, check_limits
 from broker.core.publishing.shard_choice import ShardChoice
-from broker.features.deduplication.identity import identities
-from broker.features.delayed.delay import due_times
-from broker.features.delayed.scheduled_room import ScheduledRoom
-from broker.features.expiry.expiry import times_to_live
-from broker.features.priorities.priority import level_of, levels_of
-from broker.features.schemas.schema_checks import SchemaChecks
-from broker.features.transforms.topic_transforms import TopicTransforms
-from broker.model.errors import BrokerError, Held, Internal, NotFound, QuotaExceeded, ResourceExhausted, Unavailable
+from broker.model.errors import (
+    BrokerError,
+    FailedPrecondition,
+    Held,
+    Internal,
+    NotFound,
+    QuotaExceeded,
+    ResourceExhausted,
+    Unavailable,
+)
 from broker.model.message import NewMessage
 from broker.model.message_id import message_id
-from broker.model.names import project_of
+from broker.model.names import leaf, project_of
 from broker.model.publish_limits import check_messages, check_request_size
+from broker.model.publish_property import PublishProperty
 from broker.model.topic import Topic
 from broker.observability.log import reason
 
@@ -47,14 +45,14 @@ _APPLIES, _IGNORED = Rule.APPLIES, Rule.IGNORED
 class Prepared:
     """Messages that are ready to be appended.
 
-    `dropped`: the number of messages that a transform has dropped; `later`: the number that are not due yet.
+    `dropped`: the number of messages that a transform has dropped; `reservations`: what `take_room` does.
     """
 
     topic: Topic
     parts: Sequence[Part]
     count: int
     dropped: int = 0
-    later: int = 0
+    reservations: Sequence[Callable[[], Awaitable[None]]] = ()
 
     @property
     def size(self) -> int:
@@ -118,20 +116,22 @@ class Preparation:
     def __init__(
         self,
         core: Core,
-        schemas: SchemaChecks,
-        transforms: TopicTransforms,
-        room: ScheduledRoom,
+        publish_rules: Iterable[PublishRule] = (),
         *,
         is_busy: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """`is_busy`: whether publishes to a shard are queued or being stored, so that another shares a commit."""
-        self._clock = core.clock
+        """`publish_rules`: those of features, in any order.  `is_busy`: whether publishes to a shard are queued or
+        being stored, so that another shares a commit.
+        """
         self._resources = core.resources
         self._admission, self._storage = core.admission, core.storage
-        self._schemas = schemas
-        self._transforms = transforms
-        self._room = room
+        self._apply = {rule.of: rule.apply for rule in publish_rules}
         self._choice = ShardChoice(is_busy)
+
+    @property
+    def supported(self) -> Collection[PublishProperty]:
+        """The properties of topics that have a publish rule."""
+        return self._apply.keys()
 
     async def check_room(self, topic_name: str, rules: Rules, principal: str = "") -> Topic | None:
         """Check what can refuse a call before its messages are decoded; return the topic if it is in memory.
@@ -159,12 +159,15 @@ class Preparation:
         topic = await self._resources.topic(name)
         if topic.freeze is not None or Rule.REFUSES in (rules.schema, rules.transforms):
             check_accepts(topic, rules)
+        if topic.publish_properties:
+            self._properties(topic, rules)
         return topic
 
     async def check_open(self, topic: Topic, rules: Rules) -> None:
         """Raise FailedPrecondition, StorageLow or Unavailable if a topic is closed; Held if messages wait."""
         await self.check_storage(rules, project_of(topic.name))
         check_accepts(topic, rules)
+        self._properties(topic, rules)
 
     async def check_storage(self, rules: Rules, project: str) -> None:
         """Raise StorageLow or Unavailable if the installation has no room; Held if messages wait for it.
@@ -199,9 +202,8 @@ class Preparation:
             check_messages(messages)
         else:
             check_limits(messages, rules)
-        own, count = topic.extensions, len(messages)
-        is_plain = not (topic.transforms or own.delay or own.expiry or own.deduplication or own.priorities)
-        if not is_plain or topic.schema_settings is not None or (rules.one_key is _IGNORED and count > 1):
+        count = len(messages)
+        if topic.publish_properties or (rules.one_key is _IGNORED and count > 1):
             return await self._prepare_whole(topic, messages, rules, schema_seconds)
         if (key := messages[0].ordering_key) or rules.spread is _IGNORED:
             shard_id = topic.shard_of(key)
@@ -216,48 +218,34 @@ class Preparation:
         self, topic: Topic, messages: Sequence[NewMessage], rules: Rules, schema_seconds: float
     ) -> Prepared:
         """Prepare messages of any ordering keys for a topic with any properties."""
-        own, known = topic.extensions, topic.extensions.deduplication
-        digests = _identities(topic, messages, rules)
-        made, stored, shared = await self._transformed(topic, messages, rules, schema_seconds)
-        due_ats = due_times(made, self._clock.now()) if own.delay and rules.delay is _APPLIES else None
-        packing = Packing(
-            made,
-            stored,
-            shared,
-            due_ats=due_ats,
-            ttls=times_to_live(made) if own.expiry and rules.expiry is _APPLIES else None,
-            digests=digests,
-            window=timedelta(0) if known is None else known.window,
+        draft = Draft(
+            topic=topic, sent=messages, rules=rules, seconds=schema_seconds, packing=Packing(messages, messages)
         )
-        parts = self._parts(topic, messages, packing, _levels(topic, made, rules), rules)
-        later = 0 if due_ats is None else len(due_ats) - due_ats.count(None)
-        prepared = Prepared(topic, parts, len(messages), len(messages) - len(stored), later)
+        for each, rule in self._properties(topic, rules):
+            await self._apply[each](draft, rule)
+        parts = self._parts(draft)
+        stored = draft.packing.stored
+        dropped = len(messages) - len(stored)
+        prepared = Prepared(topic, parts, len(messages), dropped, draft.reservations)
         if rules.request_size is _APPLIES and stored:
             check_request_size(topic.name, stored, prepared.size)
         return prepared
 
-    async def _transformed(
-        self, topic: Topic, messages: Sequence[NewMessage], rules: Rules, schema_seconds: float
-    ) -> tuple[Sequence[NewMessage | None], Sequence[NewMessage], Sequence[str]]:
-        """Transform messages, and check the result: limits and schema hold for what is stored.
+    def _properties(self, topic: Topic, rules: Rules) -> list[tuple[PublishProperty, Rule]]:
+        """The properties of a topic that matter at an entry point, and how it treats them.
 
-        Returns the transformed messages (None: dropped), those that are not dropped, and for each of these the
-        attributes that the topic's schema adds.
+        Raises FailedPrecondition for one whose feature this broker does not have: its messages would be stored
+        unchecked, or otherwise than their publisher expects.
         """
-        made: Sequence[NewMessage | None] = messages
-        stored = messages
-        if topic.transforms and topic.transforms_messages and rules.transforms is _APPLIES:
-            made = await self._transforms.publish(topic, messages)
-            stored = [message for message in made if message is not None]
-            if stored and rules.message_limits is _APPLIES:
-                check_messages(stored)
-        if topic.schema_settings is None or rules.schema is not _APPLIES or not stored:
-            return made, stored, ()
-        if rules.reserved_attributes is _IGNORED:
-            made = stored = without_schema_attributes(stored)
-        project = project_of(topic.name)
-        shared = await self._schemas.check(project, topic.schema_settings, stored, seconds=schema_seconds)
-        return made, stored, shared
+        treated = [(each, getattr(rules, each)) for each in topic.publish_properties]
+        found = [(each, rule) for each, rule in treated if rule is not _IGNORED and rule is not Rule.REFUSES]
+        for each, _ in found:
+            if each not in self._apply:
+                raise FailedPrecondition(
+                    f"The topic has {each.path}, which this broker does not support, and accepts no messages "
+                    f"(resource={leaf(topic.name)})."
+                )
+        return found
 
     async def prepare_some(
         self, topic: Topic, messages: Sequence[NewMessage], rules: Rules
@@ -290,13 +278,13 @@ class Preparation:
 
     async def admit(self, prepared: Prepared, rules: Rules, principal: str = "") -> None:
         """Take waiting room for messages that are not due yet, and check quotas.  Raises QuotaExceeded; Held."""
-        await self.take_room(prepared, rules)
+        await self.take_room(prepared)
         await self.check_quotas(prepared.topic, rules, principal)
 
-    async def take_room(self, prepared: Prepared, rules: Rules) -> None:
+    async def take_room(self, prepared: Prepared) -> None:
         """Take waiting room for the messages that are not due yet.  Raises QuotaExceeded."""
-        if prepared.later and rules.waiting_room is _APPLIES:
-            await self._room.take(prepared.topic, prepared.later)
+        for reserve in prepared.reservations:
+            await reserve()
 
     async def check_quotas(self, topic: Topic, rules: Rules, principal: str = "") -> None:
         """Check the publish rates and retained bytes of the topic's project, and of the `principal` ("": unknown).
@@ -329,16 +317,9 @@ class Preparation:
             return self._choice.choose(topic.topic_id, topic.plain_shard_ids, count)
         return topic.shard_of("")
 
-    def _parts(
-        self,
-        topic: Topic,
-        messages: Sequence[NewMessage],
-        packing: Packing,
-        levels: Sequence[int | None] | None,
-        rules: Rules,
-    ) -> list[Part]:
+    def _parts(self, draft: Draft) -> list[Part]:
         """The runs of messages with the same shard and ordering key; the messages of a shard keep their order."""
-        shards = self._shards(topic, messages, packing.digests, levels, rules)
+        shards, packing, rules = self._shards(draft), draft.packing, draft.rules
         of_shard: dict[int, list[int]] = {}
         for index, shard_id in enumerate(shards):
             of_shard.setdefault(shard_id, []).append(index)
@@ -349,56 +330,21 @@ class Preparation:
         runs = [
             (shard_id, list(run))
             for shard_id, indexes in of_shard.items()
-            for _, run in groupby(indexes, lambda index: messages[index].ordering_key)
+            for _, run in groupby(indexes, lambda index: draft.sent[index].ordering_key)
         ]
         return [Part(shard_id, packing.some(indexes), indexes) for shard_id, indexes in runs]
 
-    def _shards(
-        self,
-        topic: Topic,
-        messages: Sequence[NewMessage],
-        digests: Sequence[bytes | None] | None,
-        levels: Sequence[int | None] | None,
-        rules: Rules,
-    ) -> list[int]:
-        """The shard of each message: that of its priority level, else of its ordering key, else of its identity.
-
-        Repeats that are published at the same time so meet in one shard.
-        """
+    def _shards(self, draft: Draft) -> list[int]:
+        """The shard of each message: the one that a rule has chosen, else that of its ordering key."""
         keyless: int | None = None
-        has_several = len(topic.plain_shard_ids) > 1
         shards: list[int] = []
-        for index, message in enumerate(messages):
-            shard_id = None if levels is None else topic.urgent_shard(levels[index])
-            if shard_id is None and message.ordering_key:
-                shard_id = topic.shard_of(message.ordering_key)
-            elif (
-                shard_id is None and has_several and digests is not None and (digest := digests[index]) is not None
-            ):
-                shard_id = topic.shard_of(digest.hex())
-            elif shard_id is None:
+        for message, chosen in zip(draft.sent, draft.shards or repeat(None), strict=False):
+            if chosen is not None:
+                shards.append(chosen)
+            elif message.ordering_key:
+                shards.append(draft.topic.shard_of(message.ordering_key))
+            else:
                 if keyless is None:
-                    keyless = self._keyless_shard(topic, len(messages), rules)
-                shard_id = keyless
-            shards.append(shard_id)
+                    keyless = self._keyless_shard(draft.topic, len(draft.sent), draft.rules)
+                shards.append(keyless)
         return shards
-
-
-def _levels(topic: Topic, messages: Sequence[NewMessage | None], rules: Rules) -> Sequence[int | None] | None:
-    """The priority level of each message; None: all have the lowest one."""
-    known = topic.extensions.priorities
-    if known is None or rules.priority is _IGNORED:
-        return None
-    if rules.priority is _APPLIES:
-        return levels_of(messages, known)
-    found = [None if each is None else level_of(each.attributes, each.ordering_key, known) for each in messages]
-    return None if found.count(None) == len(found) else found
-
-
-def _identities(topic: Topic, messages: Sequence[NewMessage], rules: Rules) -> list[bytes | None] | None:
-    """The identity of each message as it was sent, by which repeats are found; None: no message has one."""
-    known = topic.extensions.deduplication
-    if known is None or rules.deduplication is _IGNORED:
-        return None
-    digests = identities(messages, known)
-    return digests if rules.deduplication is _APPLIES else None

@@ -31,14 +31,13 @@ from typing import Any, cast
 
 from broker.core.context.core import Core
 from broker.core.log.known_heads import KnownHeads
-from broker.core.log.messages import Appended, EncodedMessages, Stored, append_messages, appended_each
+from broker.core.log.messages import Appended, EncodedMessages, Stored, append_messages, append_of, appended_each
 from broker.core.log.partitions import with_partitions
 from broker.core.process.retrying import retrying
 from broker.db.driver.hot_connection import HotConnection
 from broker.fairness.fair_stock import FairStock
 from broker.fairness.turn_counts import TurnCounts
 from broker.fairness.turns import Slot, Turns
-from broker.features.deduplication.identities import append_new
 from broker.model.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
 from broker.model.timestamps import whole_milliseconds
 from broker.observability.metrics.families import (
@@ -283,8 +282,8 @@ class PublishCoalescer:
             queue.connection = connection
             now = whole_milliseconds(self._clock.now())
             try:
-                if any(batch.identified for batch in batches):
-                    return await append_new(connection, shard_id=shard_id, requests=batches, now=now)
+                if (append_identified := append_of(batches)) is not None:
+                    return await append_identified(connection, shard_id=shard_id, requests=batches, now=now)
                 appended = await append_messages(
                     connection, shard_id=shard_id, requests=batches, now=now, heads=self._heads
                 )

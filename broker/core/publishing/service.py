@@ -78,7 +78,7 @@ class PublishService:
         prepared = await self._preparation.open_and_prepare(
             topic_name, messages, PUBLISH, schema_seconds=PUBLISH_SECONDS
         )
-        if prepared.later or self._admission.is_metered:
+        if prepared.reservations or self._admission.is_metered:
             await self._preparation.admit(prepared, PUBLISH, principal)
             self._preparation.charge([prepared], PUBLISH, principal)
         if len(prepared.parts) == 1:

@@ -12,8 +12,8 @@ from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
 from broker.core.context.core import Core
 from broker.core.filtering.changes import compiled_filter
+from broker.core.resources.resource_field import ResourceField, not_supported, resolved
 from broker.db.driver.database import ResourceConnection
-from broker.features.transforms.topic_transforms import TransformChecks
 from broker.model.errors import AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument, NotFound
 from broker.model.field_mask import Update, check_field_mask
 from broker.model.kept import check_kept
@@ -28,6 +28,8 @@ from broker.model.subscription import (
     check_new_subscription,
     check_subscription,
 )
+
+_TRANSFORMS = "message_transforms"  # in field masks
 
 
 def subscription_not_found(name: str) -> BrokerError:
@@ -65,21 +67,21 @@ class SubscriptionService:
     def __init__(
         self,
         core: Core,
-        transforms: TransformChecks,
         *,
+        fields: Sequence[ResourceField[Subscription]],
         secrets: Secrets,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
         only_own_accounts: bool = False,
     ) -> None:
-        """`secrets` encrypt those of webhooks.  `only_own_accounts`: pushes carry tokens of this broker's service
-        accounts alone.
+        """`fields`: those of features.  `secrets` encrypt those of webhooks.  `only_own_accounts`: pushes carry
+        tokens of this broker's service accounts alone.
         """
         self._database = core.database
         self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._secrets = secrets
         self._admission = core.admission
-        self._transforms = transforms
+        self._fields = fields
         self._resources = core.resources
         self._min_delivery_attempts = min_delivery_attempts
         self._only_own_accounts = only_own_accounts
@@ -92,8 +94,10 @@ class SubscriptionService:
         if not wanted.name:
             wanted = replace(wanted, name=random_name(beside=wanted.topic, collection="subscriptions"))
         check_new_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
-        if wanted.transforms:
-            await self._transforms.check(wanted.name, wanted.transforms)
+        self._check_supported(wanted, None)
+        for field in self._fields:
+            if field.check is not None:
+                await field.check(wanted)
         if wanted.filter:
             wanted = replace(wanted, **compiled_filter(wanted.filter)._asdict())
         async with self._database.transaction() as connection:
@@ -102,6 +106,7 @@ class SubscriptionService:
                 raise not_found("Subscription topic does not exist", wanted.topic, "topics")
             await _require_dead_letter_topic(connection, wanted)
             await self._require_account(connection, wanted)
+            wanted = await resolved(self._fields, connection, wanted, None)
             subscription = await subscriptions.insert_subscription(
                 connection,
                 subscription=sealed(wanted, self._secrets),
@@ -117,6 +122,13 @@ class SubscriptionService:
         await self._wake_ups.announce(wanted.name)
         return subscription
 
+    def _check_supported(self, subscription: Subscription, current: Subscription | None) -> None:
+        """Raise FailedPrecondition for new transforms if this broker has none."""
+        if not subscription.transforms_messages or any(field.path == _TRANSFORMS for field in self._fields):
+            return
+        if current is None or subscription.transforms != current.transforms:
+            raise not_supported("messageTransforms", subscription.name)
+
     async def get_subscription(self, name: str) -> Subscription:
         """Raises NotFound."""
         async with self._database.transaction() as connection:
@@ -128,12 +140,14 @@ class SubscriptionService:
             await self.get_subscription(update.name)  # whether it exists comes first, as at Google
         check_field_mask(update.paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         fields = update.fields
-        if "message_transforms" in fields:
-            wanted = update.wanted(await self.get_subscription(update.name))
-            await self._transforms.check(update.name, wanted.transforms)
+        named = [field for field in self._fields if field.path in fields]
+        for field in named:
+            if field.check is not None:
+                await field.check(update.wanted(await self.get_subscription(update.name)))
         async with self._database.transaction() as connection:
             current = await locked_subscription(connection, update.name)
             subscription = current.updated(update.wanted(current), fields)
+            self._check_supported(subscription, current)
             # A policy that was allowed once does not stand in the way of other changes.
             floor = self._min_delivery_attempts if "dead_letter_policy" in fields else 1
             check_subscription(subscription, min_delivery_attempts=floor)
@@ -143,6 +157,7 @@ class SubscriptionService:
                 await _require_dead_letter_topic(connection, subscription)
             if "push_config" in fields:
                 await self._require_account(connection, subscription)
+            subscription = await resolved(named, connection, subscription, current)
             subscription = sealed(subscription, self._secrets)
             await subscriptions.update_subscription(connection, subscription=subscription, now=self._clock.now())
             if "push_config" in fields:

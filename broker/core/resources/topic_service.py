@@ -1,23 +1,20 @@
 """Topics: the meaning of each call."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 
 from broker.access.policies.policy_rows import forget_policy
 from broker.core.catalog import topic_logs
 from broker.core.catalog import topic_rows as topics
 from broker.core.context.core import Core
+from broker.core.resources.resource_field import ResourceField, not_supported, resolved
 from broker.db.driver.database import ResourceConnection
-from broker.features.schemas import rows as payload_schemas
-from broker.features.schemas.schema import check_encoding, within
-from broker.features.transforms.topic_transforms import TransformChecks
-from broker.model.errors import AlreadyExists, BrokerError, FailedPrecondition, NotFound
+from broker.model.errors import AlreadyExists, BrokerError, FailedPrecondition
 from broker.model.field_mask import Update, check_field_mask
 from broker.model.kept import check_kept
 from broker.model.names import check_name, check_project, leaf, not_found, project_of
 from broker.model.page import Page, cut_page
 from broker.model.priorities import Priorities
-from broker.model.schema_settings import DELETED_SCHEMA, SchemaSettings
+from broker.model.publish_property import PublishProperty
 from broker.model.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
 
 
@@ -37,22 +34,36 @@ async def existing_topic(connection: ResourceConnection, name: str) -> Topic:
 class TopicService:
     """The topics of Google's Publisher service.  Every change is announced to all processes."""
 
-    def __init__(self, core: Core, transforms: TransformChecks, *, shards_per_topic: int = 1) -> None:
+    def __init__(
+        self,
+        core: Core,
+        *,
+        fields: Sequence[ResourceField[Topic]],
+        supported: Collection[PublishProperty],
+        shards_per_topic: int = 1,
+    ) -> None:
+        """`fields`: those of features; `supported`: the properties that publishes know."""
         self._admission = core.admission
-        self._transforms = transforms
+        self._fields, self._supported = fields, supported
         self._database = core.database
         self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._shards_per_topic = shards_per_topic
 
     async def create_topic(self, wanted: Topic) -> Topic:
-        """Raises InvalidArgument, AlreadyExists, NotFound (a schema or revision), ResourceExhausted (a quota)."""
+        """Raises InvalidArgument, AlreadyExists, NotFound (a schema or revision), ResourceExhausted (a quota).
+
+        FailedPrecondition: it has an extension that this broker does not have.
+        """
         check_name(wanted.name, "topics")
         check_topic(wanted)
         check_kept(wanted.kept)
-        await self._transforms.check(wanted.name, wanted.transforms)
+        self._check_supported(wanted, None)
+        for field in self._fields:
+            if field.check is not None:
+                await field.check(wanted)
         async with self._database.transaction() as connection:
-            wanted = await _with_schema(connection, wanted, None)
+            wanted = await resolved(self._fields, connection, wanted, None)
             topic = await topics.insert_topic(
                 connection,
                 topic=wanted,
@@ -80,9 +91,10 @@ class TopicService:
         if not update.paths:
             await self.get_topic(update.name)  # whether it exists comes first, as at Google
         check_field_mask(update.paths, resource="Topic", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
-        if "message_transforms" in update.fields:
-            wanted = update.wanted(await self.get_topic(update.name))
-            await self._transforms.check(update.name, wanted.transforms)
+        named = [field for field in self._fields if field.path in update.fields]
+        for field in named:
+            if field.check is not None:
+                await field.check(update.wanted(await self.get_topic(update.name)))
         async with self._database.transaction() as connection:
             current = await topics.lock_topic(connection, name=update.name)
             if current is None:
@@ -91,13 +103,21 @@ class TopicService:
             check_topic(topic)
             if topic.kept != current.kept:
                 check_kept(topic.kept)
-            topic = await _with_schema(connection, topic, current.schema_settings)
+            self._check_supported(topic, current)
+            topic = await resolved(named, connection, topic, current)
             await topics.update_topic(connection, topic=topic)
             names = await self._add_shards(connection, current, topic.extensions.shards)
             names = [*names, *await self._add_levels(connection, current, topic.extensions.priorities)]
             topic = await topics.find_topic(connection, name=topic.name) or topic
         await self._wake_ups.announce(topic.name, *names)
         return topic
+
+    def _check_supported(self, topic: Topic, current: Topic | None) -> None:
+        """Raise FailedPrecondition for a new extension that this broker does not have."""
+        for each in topic.publish_properties:
+            is_new = current is None or topic.value_of(each) != current.value_of(each)
+            if is_new and each not in self._supported:
+                raise not_supported(each.path, topic.name)
 
     async def _add_shards(self, connection: ResourceConnection, topic: Topic, wanted: int | None) -> Sequence[str]:
         """Of a topic that is locked; returns the subscriptions that have to know.  Raises FailedPrecondition."""
@@ -159,22 +179,3 @@ class TopicService:
         async with self._database.transaction() as connection:
             names = await topics.list_topic_snapshots(connection, topic_id=topic.topic_id, page=page)
         return cut_page(names, page.size, str)
-
-
-async def _with_schema(connection: ResourceConnection, topic: Topic, current: SchemaSettings | None) -> Topic:
-    """The topic with the id of its schema, which stays until the transaction ends.
-
-    Raises NotFound (no such schema or revision), InvalidArgument (revisions in the wrong order).
-    """
-    settings = topic.schema_settings
-    if settings is None or settings == current:
-        return topic
-    if current is not None and settings.schema == current.schema == DELETED_SCHEMA:
-        return replace(topic, schema_settings=replace(settings, schema_id=current.schema_id))
-    schema_id = await payload_schemas.lock_schema(connection, name=settings.schema, share=True)
-    if schema_id is None:
-        raise NotFound(f"Schema could not be found (schemaSettings.schema={settings.schema[:300]}).")
-    revisions = await payload_schemas.find_revisions(connection, schema_id=schema_id)
-    within(settings, revisions)
-    check_encoding(settings, revisions)
-    return replace(topic, schema_settings=replace(settings, schema_id=schema_id))

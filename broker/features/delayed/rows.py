@@ -5,7 +5,7 @@ deletes its row, or its row was deleted and it is never seen.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
@@ -17,11 +17,8 @@ from psycopg.errors import CheckViolation
 from broker.core.log.deleting import BATCH, run_behind_log, run_in_batches
 from broker.core.log.messages import (
     EncodedMessages,
-    ScheduledPart,
     append_statements,
     encode_messages,
-    encode_with_gaps,
-    in_microseconds,
     is_frozen,
 )
 from broker.core.log.partitions import PartitionMissing
@@ -55,57 +52,6 @@ class ScheduledShard:
     shard_id: int
     due_at: datetime
     open: bool
-
-
-def encode_scheduled(
-    messages: Sequence[NewMessage | None],
-    due_ats: Sequence[datetime | None],
-    shared: Sequence[str] = (),
-    ttls: Sequence[timedelta | None] | None = None,
-) -> EncodedMessages:
-    """Pack the messages of a request some of which are to come later, at `due_ats` (None: at once).
-
-    A message that is None is not stored; `shared` is of the others (`encode_messages`), `ttls` of all.
-    """
-    texts = iter(shared)
-    of_each = ["" if message is None or not shared else next(texts) for message in messages]
-    at_once = [index for index, due_at in enumerate(due_ats) if due_at is None]
-    indexes = [index for index, due_at in enumerate(due_ats) if due_at is not None]
-    waiting = [_whole(message, of_each[index]) for index in indexes if (message := messages[index]) is not None]
-    lives = None if ttls is None else [ttls[index] for index in at_once]
-    now = _encode_at_once([messages[index] for index in at_once], [of_each[index] for index in at_once], lives)
-    packed = encode_messages(waiting)
-    part = ScheduledPart(
-        indexes,
-        [due_at for due_at in due_ats if due_at is not None],
-        packed.sizes,
-        packed.ordering_key,
-        packed.attributes,
-        packed.data,
-        () if ttls is None else in_microseconds(ttls[index] for index in indexes),
-    )
-    return replace(
-        now, size=now.size + packed.size, sizes=[*now.sizes, *packed.sizes], has_gaps=True, scheduled=part
-    )
-
-
-def _encode_at_once(
-    messages: Sequence[NewMessage | None], shared: Sequence[str], ttls: Sequence[timedelta | None] | None
-) -> EncodedMessages:
-    stored = [message for message in messages if message is not None]
-    texts = [text for text in shared if text]
-    if not messages:
-        return EncodedMessages(0, 0, None, b"", (), [])
-    if len(stored) == len(messages):
-        return encode_messages(stored, texts, ttls)
-    return encode_with_gaps(messages, texts, ttls)
-
-
-def _whole(message: NewMessage, shared: str) -> NewMessage:
-    """With what it shares with others: nobody knows with which it will stand in the log."""
-    if not shared:
-        return message
-    return msgspec.structs.replace(message, attributes={**message.attributes, **_decode_attributes(shared)})
 
 
 async def find_scheduled_shards(connection: HotConnection) -> list[ScheduledShard]:

@@ -18,6 +18,7 @@ from broker.features.schemas.checking.apart import Check, Compare, Compile
 from broker.features.schemas.checking.compiled import CompiledSchema, compile_schema
 from broker.features.schemas.checking.mismatch import Mismatch, TooLarge
 from broker.features.schemas.checking.protobuf import root_of
+from broker.features.schemas.rows import find_all_revisions
 from broker.features.schemas.schema import JSON, PROTOCOL_BUFFER, Schema, within
 from broker.features.schemas.schema_processes import TOO_LONG, SchemaProcesses
 from broker.model.errors import InvalidArgument, NotFound, ResourceExhausted
@@ -34,7 +35,7 @@ class SchemaChecks:
     """One for a process.  `project` ("projects/p"): whose turns the checks take in processes that are shared."""
 
     def __init__(self, resources: ResourceCache, counters: Counters | None = None) -> None:
-        self._resources = resources
+        self._revisions = resources.add(find_all_revisions)  # of each schema, the newest first
         self._processes = SchemaProcesses(counters=counters)
         self._compiled: OrderedDict[int, CompiledSchema] = OrderedDict()  # by the number of the revision
 
@@ -47,7 +48,7 @@ class SchemaChecks:
         like none, and what is wrong with it by the newest; NotFound (the schema is deleted), ResourceExhausted
         (after `seconds` not all are checked), Unavailable.
         """
-        revisions = await self._resources.schema(settings.schema)
+        revisions = await self._revisions.get(settings.schema)
         if not revisions or revisions[0].schema_id != settings.schema_id:
             raise NotFound(f"Schema associated with topic deleted (schemaSettings.schema={settings.schema}).")
         candidates = within(settings, revisions)

@@ -13,7 +13,7 @@ from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
 from broker.core.catalog.resource_cache import ResourceCache
 from broker.core.process.tasks import Tasks
-from broker.db.driver.database import Database
+from broker.db.driver.database import Database, ResourceConnection
 from broker.model.errors import NotFound, Unavailable
 from broker.model.subscription import Subscription
 from broker.model.topic import Topic
@@ -67,6 +67,23 @@ async def test_what_was_dropped_is_read_again(cache: ResourceCache, database: Da
     cache.drop(name(1))
     with pytest.raises(NotFound):
         await cache.subscription(name(1))
+
+
+async def test_resources_of_a_feature_are_read_once_and_again_when_they_have_changed(cache: ResourceCache) -> None:
+    asked: list[str] = []
+
+    async def read(connection: ResourceConnection, *, names: Sequence[str]) -> Mapping[str, int]:
+        asked.extend(names)
+        return {name: len(asked) for name in names if name != "missing"}
+
+    added = cache.add(read)
+    assert [await added.get("one"), await added.get("one"), await added.get("missing")] == [1, 1, None]
+    cache.drop("another")
+    assert await added.get("one") == 1
+    cache.drop("one")
+    assert await added.get("one") == 3
+    cache.drop(None)
+    assert await added.get("one") == 4
 
 
 async def test_what_is_dropped_while_it_is_read_is_not_kept_and_the_rest_is(

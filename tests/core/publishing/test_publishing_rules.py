@@ -18,23 +18,28 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
+from broker.core.publishing.publish_rule import Draft, PublishRule
 from broker.core.publishing.publishing_rules import RULES, Rule, Rules
 from broker.db.database_url import DEFAULT_SCHEMA
 from broker.features.deduplication.identity import identities
 from broker.model.deduplication import Deduplication
 from broker.model.errors import QuotaExceeded
 from broker.model.message import NewMessage
+from broker.model.publish_property import PublishProperty
 from tests.fixtures.application import Application
 from tests.fixtures.broker import Json, Rest, eventually, message, repository
 from tests.fixtures.entry_points import (
     AVRO,
     ENTRY_POINTS,
     SCHEMA,
+    Copy,
     DeadLetter,
     EntryPoint,
     Import,
     Outbox,
+    Publish,
     Result,
+    Schedule,
     Sql,
     World,
 )
@@ -515,6 +520,71 @@ async def test_an_import_says_what_it_did_about_expiry_when_the_topic_is_changed
         assert await part == {"messageCount": "1", "expiry": "DROP"}
 
 
+# --- the rules of features, taken out -----------------------------------------------------------------------
+
+_WITH_PROPERTY: Mapping[PublishProperty, str] = {  # a probe of each
+    PublishProperty.DEDUPLICATION: "deduplication",
+    PublishProperty.TRANSFORMS: "transforms",
+    PublishProperty.SCHEMA: "schema attributes",
+    PublishProperty.DELAY: "delay",
+    PublishProperty.EXPIRY: "expiry",
+    PublishProperty.PRIORITY: "priority",
+}
+
+
+async def _apply_nothing(_: Draft, __: Rule) -> None:
+    """The rule of a feature that has lost its effect."""
+
+
+@contextmanager
+def _with_rules(world: World, rules: Iterable[PublishRule]) -> Iterator[None]:
+    """Run a broker with these rules of features alone."""
+    applied = world.broker.publishing.preparation._apply
+    before = dict(applied)
+    applied.clear()
+    applied.update({rule.of: rule.apply for rule in rules})
+    try:
+        yield
+    finally:
+        applied.clear()
+        applied.update(before)
+
+
+@pytest.mark.parametrize("entry_point", [Publish, Schedule, Copy, DeadLetter], ids=lambda each: each.name)
+async def test_a_broker_without_a_feature_refuses_messages_for_topics_that_need_it(
+    world: World, entry_point: type[EntryPoint]
+) -> None:
+    rules = read_table()[entry_point.name]
+    entries = await _prepared(world, entry_point, [*_WITH_PROPERTY.values(), "ordering key"])
+    with _with_rules(world, ()):
+        assert await _outcome(entries["ordering key"], PROBES["ordering key"]) == APPLIES, "the topic is plain"
+        for each, name in _WITH_PROPERTY.items():
+            entry, probe = entries[name], PROBES[name]
+            assert probe.on is not None
+            await entry.begin()
+            await probe.on(world, entry.topic)
+            result = await entry.enter()
+            if getattr(rules, each) is Rule.IGNORED:
+                assert result is Result.STORED, each
+            else:
+                assert result is Result.REFUSED, each
+                assert entry.why
+            if entry_point is Publish:
+                assert entry.why == (
+                    f"FAILED_PRECONDITION: The topic has {each.path}, which this broker does not support, and "
+                    f"accepts no messages (resource={entry.topic})."
+                )
+
+
+async def test_each_rule_of_a_feature_that_has_no_effect_is_noticed(world: World) -> None:
+    expected = read_table()[Publish.name]
+    for each in PublishProperty:
+        entries = await _prepared(world, Publish, _possible(Publish, each))
+        for name, entry in entries.items():
+            with _with_rules(world, [PublishRule(other, _apply_nothing) for other in PublishProperty]):
+                assert await _is_noticed({name: entry}, expected), name
+
+
 # --- each cell of the broker's table, changed ---------------------------------------------------------------
 
 _ONE_MESSAGE = "it is one message"
@@ -580,7 +650,7 @@ _IN_SQL: Mapping[str, tuple[str, str]] = {
 @contextmanager
 def _without_in_sql(world: World, name: str) -> Iterator[None]:
     """Take a rule out of the SQL function."""
-    path = repository() / "broker" / "store" / "schema" / "functions" / "stage_message.sql"
+    path = repository() / "broker" / "db" / "schema" / "functions" / "stage_message.sql"
     function, (old, new) = path.read_text(), _IN_SQL[name]
     assert old in function
     world.execute(function.replace(old, new))

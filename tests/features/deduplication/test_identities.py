@@ -33,7 +33,7 @@ def request(*texts: str, due_at: datetime | None = None, shared: str = "") -> En
     packing = Packing(made, stored, [shared] * len(stored) if shared else (), due_ats if any(due_ats) else None)
     digests = identities(messages, Deduplication(WINDOW))
     assert digests is not None
-    return replace(packing.pack(), identified=Identified(digests, WINDOW), some=packing.some)
+    return replace(packing.pack(), identified=Identified(digests, WINDOW, append_new), some=packing.some)
 
 
 async def append(

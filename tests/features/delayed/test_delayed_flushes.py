@@ -4,10 +4,10 @@ import asyncio
 from datetime import timedelta
 
 from broker.core.log.messages import EncodedMessages, encode_messages
+from broker.core.log.packing import encode_scheduled
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.process.tasks import Tasks
 from broker.core.publishing.publish_coalescer import PublishCoalescer
-from broker.features.delayed.rows import encode_scheduled
 from broker.model.message import NewMessage
 from broker.model.message_id import FIRST_ID_SEQ
 from tests.fixtures.core import make_core

@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 from broker.core.catalog import topic_rows as topics
 from broker.core.log.message_ids import sequence_of
 from broker.core.log.messages import Appended, append_messages, encode_messages
+from broker.core.log.packing import encode_scheduled
 from broker.features.delayed.rows import (
     MAX_DUE,
     append_due,
     cancel_scheduled,
     delete_closed_schedules,
     delete_scheduled_ids,
-    encode_scheduled,
     find_scheduled_shards,
     move_scheduled,
 )

@@ -9,11 +9,12 @@ from sqlalchemy import update
 from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
 from broker.core.log.messages import append_messages
+from broker.core.log.packing import encode_scheduled
 from broker.core.log.partitions import make_partitions_ahead
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.schema.tables import subscriptions as subscriptions_table
 from broker.db.schema.tables import topics as topics_table
-from broker.features.delayed.rows import append_due, cancel_scheduled, encode_scheduled
+from broker.features.delayed.rows import append_due, cancel_scheduled
 from broker.features.quotas.quota import UNLIMITED, ProjectQuotas
 from broker.features.quotas.quotas import Quotas
 from broker.features.quotas.retained_bytes import LOOK_SECONDS, RetainedBytes
