@@ -20,7 +20,7 @@ from broker.db.driver.database import DATABASE, NODES, Database
 from broker.fairness.loop_turns import LoopTurns
 from broker.fairness.tenants import Tenants
 from broker.features.dead_letters.dead_letter_news import DeadLetterNews
-from broker.features.quotas.quotas import BALANCE_SECONDS, Quotas
+from broker.features.quotas.quotas import Quotas
 from broker.observability.metrics.counters import Counters
 from broker.observability.state_changes import TICK_SECONDS, StateChanges
 
@@ -92,7 +92,6 @@ def core_workers(core: Core) -> dict[str, Worker]:
         "notification sender": Loop(core.wake_ups.run_sender),
         "processes": PeriodicWorker(core.processes.run_once, HEARTBEAT_SECONDS),
         "clock": PeriodicWorker(core.clock.synchronise, CLOCK_INTERVAL_SECONDS),
-        "quotas": PeriodicWorker(core.quotas.balance, BALANCE_SECONDS),
         "event loop": Loop(partial(watch_loop, core.counters)),
         "log": PeriodicWorker(core.states.run_once, TICK_SECONDS),
     }

@@ -1,6 +1,6 @@
 """Access policies of resources: read, replaced, tried."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from broker.access.credentials.account_rows import find_service_account
 from broker.access.policies.authorizer import Authorizer
@@ -11,13 +11,9 @@ from broker.access.principals.policy import MAX_TESTED, NO_POLICY, Binding, Poli
 from broker.access.principals.service_account import is_own_address
 from broker.access.principals.service_agent import is_service_agent
 from broker.access.versions.version_rows import raise_access_version
-from broker.core.backlog.seeking.snapshot_service import SnapshotService
-from broker.core.resources.subscription_service import SubscriptionService
-from broker.core.resources.topic_service import TopicService
 from broker.db.driver.database import Database, ResourceConnection
 from broker.features.iam.account_service import ServiceAccountService
 from broker.features.iam.role_service import check_roles
-from broker.features.schemas.service import SchemaService
 from broker.model.errors import Aborted, InvalidArgument, NotFound
 from broker.model.names import check_project, check_shape, leaf, project_within
 
@@ -26,11 +22,11 @@ _CONFLICT = (
 )
 
 
-class PolicyService:
-    """`authorizer` is None where anybody may do anything: policies are kept then, without effect.
+GetResource = Callable[[str], Awaitable[object]]  # by its name; raises NotFound
 
-    `changed` is awaited after each change that was committed: it holds in this process then.
-    """
+
+class PolicyService:
+    """The policies of projects, of service accounts, and of the other kinds of resources that have policies."""
 
     def __init__(
         self,
@@ -38,22 +34,19 @@ class PolicyService:
         authorizer: Authorizer | None,
         *,
         changed: Callable[[], Awaitable[None]],
-        topics: TopicService,
-        subscriptions: SubscriptionService,
-        snapshots: SnapshotService,
-        schemas: SchemaService,
+        resources: Mapping[str, GetResource],
         service_accounts: ServiceAccountService,
     ) -> None:
+        """`authorizer` is None where anybody may do anything: policies are stored then, and have no effect.
+
+        `changed` is awaited after each change that was committed, and makes it hold in this process.  `resources`:
+        by kind, as in "projects/p/topics/t", what gets a resource that may have a policy.
+        """
         self._database = database
         self._authorizer = authorizer
         self._changed = changed
         self._service_accounts = service_accounts
-        self._existing: dict[str, Callable[[str], Awaitable[object]]] = {
-            "topics": topics.get_topic,
-            "subscriptions": subscriptions.get_subscription,
-            "snapshots": snapshots.get_snapshot,
-            "schemas": schemas.get_schema,
-        }
+        self._resources = resources
 
     async def get_policy(self, name: str) -> Policy:
         """An empty one for a resource that has none.  Raises InvalidArgument, NotFound."""
@@ -107,11 +100,11 @@ class PolicyService:
             return name
         if parts[2] == "serviceAccounts" and len(parts) == 4:
             return (await self._service_accounts.get_service_account(name)).name
-        exists = self._existing.get(parts[2])
-        if exists is None:
+        get_resource = self._resources.get(parts[2])
+        if get_resource is None:
             raise NotFound(f"Resource not found (resource={leaf(name)[:300]}).")
         check_shape(name, parts[2])
-        await exists(name)
+        await get_resource(name)
         return name
 
 
