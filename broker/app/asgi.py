@@ -13,7 +13,6 @@ from broker.api.limits.hot_calls import HotCalls
 from broker.api.limits.resource_calls import ResourceCalls
 from broker.api.pages.counted_pages import CountedPages
 from broker.api.pages.health import health_routes
-from broker.api.pages.metrics import metrics_routes
 from broker.api.pages.openapi import openapi_routes
 from broker.api.pages.token import token_routes
 from broker.api.rest.app import RestDoor
@@ -70,7 +69,7 @@ def serve_broker(
     routes = [
         *health_routes(broker.check_ready, broker.core.storage.warnings),
         *openapi_routes(routes_of(broker.rpcs)),
-        *metrics_routes(broker.jobs.scrapes.scrape, broker.jobs.scrapes.projects, broker.gate),
+        *(page for feature in broker.features.values() for page in feature.pages),
         *broker.well_known_routes(),
         *(token_routes(broker.guard.access.exchange, broker.requests) if broker.guard.access is not None else ()),
     ]
@@ -78,7 +77,7 @@ def serve_broker(
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:
-    return Starlette(routes=metrics_routes(broker.jobs.scrapes.scrape, broker.jobs.scrapes.projects, None))
+    return Starlette(routes=[page for feature in broker.features.values() for page in feature.metrics_pages])
 
 
 def for_port(broker: Broker) -> dict[str, Any]:

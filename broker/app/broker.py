@@ -5,7 +5,7 @@ docs/architecture.md (One process) describes the modules of this package in the 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,20 +16,25 @@ from broker.access.secrets.secrets import Secrets
 from broker.api.limits.answer_memory import AnswerMemory
 from broker.api.limits.request_memory import RequestMemory
 from broker.api.pages.well_known import well_known_routes
+from broker.api.permissions import Needs
 from broker.app.config import AppConfig
 from broker.app.core import MakeClock, core_workers, database_is_away, make_core, make_quotas
+from broker.app.features import FEATURES, Register
 from broker.app.guard import Guard, make_address_turns, make_auditor, make_call_log, make_gate
 from broker.app.jobs import Jobs
 from broker.app.messages import Messages
+from broker.app.parts import Parts
 from broker.app.reactions import Reactions
-from broker.app.rpcs import make_rpcs
 from broker.app.services import make_services
+from broker.core.context.admission import UNLIMITED
 from broker.core.context.core import Core
+from broker.core.context.event import discard_event
 from broker.core.context.readiness import READY_SECONDS, WhileAway, begin_when_there, check_ready
 from broker.core.context.storage_alarm import StorageAlarm
 from broker.core.log.partitions import make_partitions_ahead
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.process.jitter import Jitter, retry_jitter
+from broker.core.process.next_due import NextDue
 from broker.core.process.supervisor import Supervisor, Worker
 from broker.core.pushing.client.address_policy import parse_address_policy
 from broker.core.pushing.client.http_client import PushClient
@@ -38,8 +43,12 @@ from broker.core.pushing.pusher import GRACE_SECONDS, Pusher
 from broker.core.pushing.request.oidc_token import TokenSigner
 from broker.db.driver.replica import Replica
 from broker.db.driver.replica_reads import Looks
+from broker.fairness.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.fairness.turn_counts import TurnCounts
 from broker.features.events.rows import tell_event
+from broker.features.operations.operations import Operations
 from broker.model.errors import BrokerError
+from broker.model.operation_verb import Verb
 from broker.net.http1.web_pages import WebPages
 from broker.observability.metrics.counters import Counters
 
@@ -53,13 +62,15 @@ class Broker:
         self,
         config: AppConfig,
         *,
+        features: Mapping[str, Register] = FEATURES,
         make_clock: MakeClock = DatabaseClock,
         jitter: Jitter = retry_jitter,
         counters: Counters | None = None,
         storage: StorageAlarm | None = None,
     ) -> None:
-        """All parts ask the clock of `make_clock` for the time.  `jitter` lengthens retry delays.  `counters` and
-        `storage` are given if the caller shares them with the process.
+        """`features` are registered in their order.  All parts ask the clock of `make_clock` for the time.
+        `jitter` lengthens retry delays.  `counters` and `storage` are given if the caller shares them with the
+        process.
         """
         self._config = config
         reactions = Reactions()
@@ -70,8 +81,12 @@ class Broker:
             counters=counters or Counters(),
             storage=storage or StorageAlarm(),
         )
-        self.quotas = quotas = make_quotas(config, core)
-        self.core = core = replace(core, admission=quotas, tell_event=tell_event)
+        quotas = make_quotas(config, core)
+        self.core = core = replace(
+            core,
+            admission=quotas if "quotas" in features else UNLIMITED,
+            tell_event=tell_event if "events" in features else discard_event,
+        )
         self.guard = guard = Guard(config, core)
         self.requests, self.answers = _make_memories(config)
         self.looks = looks = _make_looks(config, core)
@@ -82,35 +97,46 @@ class Broker:
         self.signer = _make_signer(config, core, guard.secrets)
         self.pusher = _make_pusher(config, core, guard=guard, messages=messages, signer=self.signer)
 
-        self.jobs = Jobs(config, core, quotas=quotas, guard=guard, messages=messages, looks=looks)
-        self.services = make_services(
-            config,
-            core,
+        self.next_due = NextDue()  # when delayed messages are due
+        self.services = make_services(config, core, guard=guard, messages=messages, next_due=self.next_due)
+        self.gate = make_gate(guard.access, self.services.subscriptions.get_subscription)
+        self.parts = Parts(
+            config=config,
+            core=core,
             quotas=quotas,
             guard=guard,
+            gate=self.gate,
             messages=messages,
+            services=self.services,
             pusher=self.pusher,
-            jobs=self.jobs,
+            next_due=self.next_due,
             looks=looks,
-            has_room=self.answers.has_room,
+            look_turns=_make_look_turns(core, self.answers),
+            operations=_make_operations(config, core, guard=guard, messages=messages),
+            needed_to_start=self._needed_to_start,
         )
-        self.rpcs = make_rpcs(self.services)
+        self.features = {name: register(self.parts) for name, register in features.items()}
+        registered = self.features.values()
+        self.rpcs = [*self.services.make_rpcs(), *(row for feature in registered for row in feature.rpcs)]
+        clean_ups = [clean_up for feature in registered for clean_up in feature.clean_ups]
+        self.jobs = Jobs(config, core, messages=messages, looks=looks, clean_ups=clean_ups)
+        self.workers = self._make_workers()
 
         # Checks before each call of REST and gRPC, and the records of it afterwards.
         self.web_pages = WebPages(hosts=config.hosts, origins=config.origins, states=core.states)
-        self.gate = make_gate(guard.access, self.services.subscriptions.get_subscription)
         self.auditor = make_auditor(config, guard.audit_trail)
         self.address_turns = make_address_turns(core.loop_turns)
         self.calls = make_call_log(config, core.states, excused=self.is_excused, turns=self.address_turns)
 
-        reactions.connect(
-            core, quotas=quotas, guard=guard, claiming=self.claiming, pusher=self.pusher, jobs=self.jobs
-        )
+        reactions.connect(core, guard=guard, claiming=self.claiming, pusher=self.pusher, features=registered)
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
         issuer, keys = self._config.token_issuer, self.signer.published_keys
         return well_known_routes(keys, issuer=issuer, is_configured=bool(self._config.issuer))
+
+    def _needed_to_start(self, verb: Verb) -> Needs | None:
+        return next((row.needs for row in self.rpcs if row.starts is verb), None)
 
     def is_excused(self) -> bool:
         """Whether calls fail for a reason that the log has: the database is away, or the broker stops."""
@@ -132,7 +158,7 @@ class Broker:
             await begin_when_there(self._begin, core.database, core.states, while_away)
             self.pusher.start()
             excused = partial(database_is_away, core.states)
-            supervisor = Supervisor(self._workers(), core.states, excused=excused)
+            supervisor = Supervisor(self.workers, core.states, excused=excused)
             await supervisor.start()
             try:
                 yield
@@ -150,20 +176,22 @@ class Broker:
         async with core.database.connection() as connection:
             await make_partitions_ahead(connection, now=core.clock.now())
         await core.processes.run_once()
-        await self.jobs.secret_keeper.run_once()
+        for feature in self.features.values():
+            if feature.begin is not None:
+                await feature.begin()
         await self.signer.refresh()
-        await self.quotas.load()
         await self.jobs.table_sizes.run_once()
         if self.guard.access is not None:
             await self.guard.access.start()
 
-    def _workers(self) -> dict[str, Worker]:
+    def _make_workers(self) -> dict[str, Worker]:
         """What runs in the background until the broker stops, by the names that the log uses."""
         return {
             **core_workers(self.core),
             **self.pusher.workers(),
             **self.guard.workers(),
             **self.jobs.workers(),
+            **{name: worker for feature in self.features.values() for name, worker in feature.workers.items()},
         }
 
     async def _stop(self, supervisor: Supervisor) -> None:
@@ -173,7 +201,9 @@ class Broker:
             async with asyncio.timeout(READY_SECONDS):
                 await self.claiming.pushes.stop()
         await supervisor.stop()
-        self.jobs.dead_letter_forwarder.tell()
+        for feature in self.features.values():
+            if feature.stop is not None:
+                feature.stop()
         with contextlib.suppress(BrokerError, TimeoutError):
             async with asyncio.timeout(READY_SECONDS + GRACE_SECONDS):
                 await self.pusher.stop()
@@ -206,6 +236,17 @@ def _make_looks(config: AppConfig, core: Core) -> Looks:
         states=core.states,
         counters=core.counters,
     )
+
+
+def _make_look_turns(core: Core, answers: AnswerMemory) -> ResourceTurns:
+    """Turns, by project, of calls that read many messages or subscriptions."""
+    counts = TurnCounts(core.counters, "look")
+    return ResourceTurns(at_once=LOOKING_AT_ONCE, counts=counts, has_room=answers.has_room)
+
+
+def _make_operations(config: AppConfig, core: Core, *, guard: Guard, messages: Messages) -> Operations:
+    preparation, at_once = messages.publishing.preparation, config.operations_at_once
+    return Operations(core, preparation, guard.check_publisher, at_once=at_once)
 
 
 def _make_signer(config: AppConfig, core: Core, secrets: Secrets) -> TokenSigner:

@@ -4,34 +4,33 @@ Parts of the core report such changes, and are built before the parts that react
 where the former reach the latter: `connect` is called once all parts are built, before any of them runs.
 """
 
+from collections.abc import Collection
+
 from broker.app.guard import Guard
-from broker.app.jobs import Jobs
 from broker.app.messages import Claiming
 from broker.core.context.core import Core
 from broker.core.pushing.pusher import Pusher
+from broker.features.feature import Feature
 from broker.features.operations.operation_news import is_operation
-from broker.features.quotas.quotas import Quotas
 
 
 class Reactions:
     """The core calls the methods."""
 
     _core: Core
-    _quotas: Quotas
     _guard: Guard
     _claiming: Claiming
     _pusher: Pusher
-    _jobs: Jobs
+    _features: Collection[Feature]
 
     def connect(
-        self, core: Core, *, quotas: Quotas, guard: Guard, claiming: Claiming, pusher: Pusher, jobs: Jobs
+        self, core: Core, *, guard: Guard, claiming: Claiming, pusher: Pusher, features: Collection[Feature]
     ) -> None:
         self._core = core
-        self._quotas = quotas
         self._guard = guard
         self._claiming = claiming
         self._pusher = pusher
-        self._jobs = jobs
+        self._features = features
 
     def messages_claimable(self, shard_id: int | None, subscription_id: int | None) -> None:
         """Messages may be claimed in a shard, or of a subscription; neither given: anywhere."""
@@ -39,11 +38,12 @@ class Reactions:
 
     def resource_changed(self, name: str | None) -> None:
         """A topic, subscription, schema, operation or quota has changed; None: any of them may have."""
-        self._jobs.operation_news.changed(name)
+        for feature in self._features:
+            if feature.resource_changed is not None:
+                feature.resource_changed(name)
         if name is not None and is_operation(name):
             return
         self._core.resources.drop(name)
-        self._quotas.changed(name)
         self._claiming.resource_changed(name)
         self._pusher.resource_changed(name)
 
@@ -53,8 +53,10 @@ class Reactions:
             self._guard.access.version.changed()
 
     def messages_staged(self) -> None:
-        """An application has committed a transaction with messages or acks for the relay."""
-        self._jobs.relay.committed.set()
+        """An application has committed a transaction with messages or acks in the outbox."""
+        for feature in self._features:
+            if feature.outbox_committed is not None:
+                feature.outbox_committed()
 
     async def poll_heads(self) -> None:
         """The database has no notifications: look for what other processes have published."""

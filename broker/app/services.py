@@ -1,80 +1,91 @@
-"""Builds the services, which give each call its meaning; REST and gRPC share them."""
+"""Builds the services of the core, which give its calls their meaning, and the rows of these calls."""
 
-from broker.app.acting import make_acting
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.api.row import Row
+from broker.api.standard_rpcs import STANDARD_RPCS
 from broker.app.config import AppConfig
 from broker.app.guard import Guard
-from broker.app.jobs import Jobs
-from broker.app.looking import make_looking
 from broker.app.messages import Messages
 from broker.app.resource_fields import subscription_fields, topic_fields
-from broker.app.service_types import Services
+from broker.core.acking import rpcs as acking
 from broker.core.acking.service import AcknowledgeService
+from broker.core.backlog.seeking import rpcs as seeking
+from broker.core.backlog.seeking.seek_service import SeekService
 from broker.core.backlog.seeking.snapshot_service import SnapshotService
 from broker.core.context.core import Core
+from broker.core.process.next_due import NextDue
+from broker.core.publishing import rpcs as publishing
 from broker.core.publishing.service import PublishService
+from broker.core.pulling import rpcs as pulling
 from broker.core.pulling.pull_service import PullService
 from broker.core.pulling.stream_service import StreamingPullService
-from broker.core.pushing.pusher import Pusher
+from broker.core.resources import rpcs as resources
+from broker.core.resources.freeze_service import FreezeService
+from broker.core.resources.pause_service import PauseService
 from broker.core.resources.subscription_service import SubscriptionService
 from broker.core.resources.topic_service import TopicService
-from broker.db.driver.replica_reads import Looks
-from broker.fairness.resource_turns import HasRoom
-from broker.features.audit.service import AuditLogService
-from broker.features.events.service import EventService
-from broker.features.iam.account_service import ServiceAccountService
-from broker.features.iam.api_key_service import ApiKeyService
-from broker.features.iam.policy_service import PolicyService
-from broker.features.iam.role_service import RoleService
-from broker.features.operations.service import OperationService
-from broker.features.push_status.service import PushService
-from broker.features.quotas.quotas import Quotas
-from broker.features.quotas.service import QuotaService
-from broker.features.schemas.service import SchemaService
-from broker.features.transforms.service import TransformService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreServices:
+    """The services of the core, which features call, too."""
+
+    topics: TopicService
+    subscriptions: SubscriptionService
+    freezes: FreezeService
+    pauses: PauseService
+    snapshots: SnapshotService
+    seeks: SeekService
+    publish: PublishService
+    pull: PullService
+    streaming_pull: StreamingPullService
+    acknowledge: AcknowledgeService
+
+    def make_rpcs(self) -> Sequence[Row]:
+        """The rows of the calls that every broker serves."""
+        return [
+            *publishing.make_rpcs(self.publish),
+            *pulling.make_rpcs(pulls=self.pull, streams=self.streaming_pull, acknowledge=self.acknowledge),
+            *acking.make_rpcs(self.acknowledge),
+            *seeking.make_rpcs(snapshots=self.snapshots, seeks=self.seeks),
+            *resources.make_rpcs(
+                topics=self.topics,
+                subscriptions=self.subscriptions,
+                freezes=self.freezes,
+                pauses=self.pauses,
+            ),
+            *STANDARD_RPCS,
+        ]
 
 
 def make_services(
-    config: AppConfig,
-    core: Core,
-    *,
-    quotas: Quotas,
-    guard: Guard,
-    messages: Messages,
-    pusher: Pusher,
-    jobs: Jobs,
-    looks: Looks,
-    has_room: HasRoom,
-) -> Services:
-    """`looks` serves the inspection calls.  `has_room` tells whether a project may have more answers in memory."""
-    claiming, acking = messages.claiming, messages.acking
-    transforming, publishing = messages.transforming, messages.publishing
-    database, clock, changed = core.database, core.clock, guard.access_changed
-    topics = TopicService(
-        core,
-        fields=topic_fields(transforming.checks),
-        supported=publishing.preparation.supported,
-        shards_per_topic=config.shards_per_topic,
-    )
-    subscriptions = SubscriptionService(
-        core,
-        fields=subscription_fields(transforming.checks),
-        secrets=guard.secrets,
-        min_delivery_attempts=config.min_delivery_attempts,
-        only_own_accounts=guard.access is not None,
-    )
-    snapshots = SnapshotService(core, claiming.activity)
-    schemas = SchemaService(core, publishing.schemas)
-    service_accounts = ServiceAccountService(database, clock, changed=changed, base_url=config.address)
-    publish = PublishService(
-        core,
-        publishing.coalescer,
-        publishing.preparation,
-        next_due=jobs.next_due,
-    )
-    operations = OperationService(core, jobs.operation_news, at_once=config.operations_at_once)
-    return Services(
-        # --- messages
-        publish=publish,
+    config: AppConfig, core: Core, *, guard: Guard, messages: Messages, next_due: NextDue
+) -> CoreServices:
+    """`next_due` is told of the times of delayed messages."""
+    claiming, acking, transforming = messages.claiming, messages.acking, messages.transforming
+    return CoreServices(
+        topics=TopicService(
+            core,
+            fields=topic_fields(transforming.checks),
+            supported=messages.publishing.preparation.supported,
+            shards_per_topic=config.shards_per_topic,
+        ),
+        subscriptions=SubscriptionService(
+            core,
+            fields=subscription_fields(transforming.checks),
+            secrets=guard.secrets,
+            min_delivery_attempts=config.min_delivery_attempts,
+            only_own_accounts=guard.access is not None,
+        ),
+        freezes=FreezeService(core),
+        pauses=PauseService(core),
+        snapshots=SnapshotService(core, claiming.activity),
+        seeks=SeekService(core, claiming.activity),
+        publish=PublishService(
+            core, messages.publishing.coalescer, messages.publishing.preparation, next_due=next_due
+        ),
         pull=PullService(
             core,
             claiming.long_poll,
@@ -90,50 +101,4 @@ def make_services(
             readers=claiming.readers,
         ),
         acknowledge=AcknowledgeService(core, acking.coalescer, claiming.activity),
-        # --- resources
-        topics=topics,
-        subscriptions=subscriptions,
-        snapshots=snapshots,
-        schemas=schemas,
-        pushes=PushService(database, clock, pusher),
-        transforms=TransformService(database, clock, transforming.checks, transforming.trials),
-        # --- what operators read and do
-        looking=make_looking(
-            core,
-            looks,
-            tails=claiming.tails,
-            records=acking.records,
-            check_publisher=guard.check_publisher,
-            has_room=has_room,
-        ),
-        acting=make_acting(
-            core,
-            activity=claiming.activity,
-            operations=operations,
-            preparation=publishing.preparation,
-            next_due=jobs.next_due,
-            ticker=jobs.ticker,
-            next_tick=jobs.next_tick,
-            allows_reset=config.allow_reset,
-        ),
-        operations=operations,
-        events=EventService(database, clock),
-        quotas=QuotaService(core, quotas, jobs.retained_bytes),
-        # --- access
-        service_accounts=service_accounts,
-        api_keys=ApiKeyService(database, clock, changed=changed),
-        roles=RoleService(database, changed=changed),
-        audit_logs=AuditLogService(database),
-        policies=PolicyService(
-            database,
-            guard.access.authorizer if guard.access is not None else None,
-            changed=changed,
-            resources={
-                "topics": topics.get_topic,
-                "subscriptions": subscriptions.get_subscription,
-                "snapshots": snapshots.get_snapshot,
-                "schemas": schemas.get_schema,
-            },
-            service_accounts=service_accounts,
-        ),
     )

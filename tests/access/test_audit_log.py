@@ -16,7 +16,7 @@ from broker.access.audit.log_filter import parse_log_filter
 from broker.model.errors import InvalidArgument
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
-from tests.fixtures.rpcs import RPCS
+from tests.fixtures.registered import RPCS
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 

@@ -27,7 +27,7 @@ from broker.net.limits.payload import MAX_PAYLOAD_BYTES
 from tests.api.grpc.wire import REQUEST, Answer, Peer, until
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
-from tests.fixtures.rpcs import METHODS, ROUTES
+from tests.fixtures.registered import METHODS, ROUTES
 from tests.limits.crowd import connect
 from tests.limits.raw import calling, request
 

@@ -16,7 +16,7 @@ from broker.api.generated.messages import request_of
 from broker.api.permissions import On
 from tests.fixtures.access import Guarded, guarded
 from tests.fixtures.broker import Json
-from tests.fixtures.rpcs import METHODS, ROUTES, RPCS
+from tests.fixtures.registered import METHODS, ROUTES, RPCS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,7 +16,7 @@ from broker.api.generated.messages import request_of
 from broker.api.permissions import Need
 from tests.fixtures.access import Guarded
 from tests.fixtures.broker import Json, eventually
-from tests.fixtures.rpcs import METHODS, ROUTES, RPCS
+from tests.fixtures.registered import METHODS, ROUTES, RPCS
 
 TOPIC, SUBSCRIPTION = "projects/guarded/topics/orders", "projects/guarded/subscriptions/billing"
 HOT = ("Pull", "Acknowledge", "ModifyAckDeadline", "StreamingPull")

@@ -42,7 +42,7 @@ async def _publishers(broker: Guarded) -> list[Json]:
 
 async def _events(broker: Guarded) -> list[str]:
     """The types and subjects of the events of the other project since the last time."""
-    await broker.broker.jobs.event_watch.run_once()
+    await broker.broker.workers["events"].run_once()
     body = {"maxMessages": 100, "returnImmediately": True}
     answer = await broker.ok("POST", f"{OTHER}/subscriptions/event-sub:pull", body)
     received = answer.get("receivedMessages", [])

@@ -11,7 +11,7 @@ from broker.api.generated.messages import request_of
 from broker.api.grpc.elements import FEW, LIMITS, OTHER_LIMIT, check_elements
 from broker.api.grpc.wire import MAX_BEFORE_NAME, find_text
 from broker.model.errors import InvalidArgument
-from tests.fixtures.rpcs import METHODS
+from tests.fixtures.registered import METHODS
 
 TOPIC = "projects/p/topics/orders"
 GOOGLES = [method.rpc.name for method in METHODS if method.service.startswith("google.")]

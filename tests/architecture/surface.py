@@ -16,7 +16,7 @@ from broker.model.api_json import fields_of, has_fields
 from broker.model.subscription import Extensions
 from broker.model.topic_extensions import TopicExtensions
 from tests.fixtures.broker import repository
-from tests.fixtures.rpcs import RPCS, specification
+from tests.fixtures.registered import RPCS, specification
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 _JSON = {"rest", "journal_entry", "matched_message"}

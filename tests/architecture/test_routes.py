@@ -8,7 +8,7 @@ from broker.api.pages.openapi import openapi_routes
 from broker.api.rest.errors import HTTP_STATUS
 from broker.api.rest.resource_handler import WHOLE
 from tests.architecture.surface import api_operations, operations, specification
-from tests.fixtures.rpcs import ROUTES
+from tests.fixtures.registered import ROUTES
 
 ROUTE = {(route.method, route.path): route for route in ROUTES}
 

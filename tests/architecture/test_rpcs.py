@@ -12,7 +12,7 @@ from broker.api.row import Row
 from broker.api.rpc import Audit, Kind, Size
 from broker.model.operation_verb import Verb
 from tests.architecture.surface import api_operations
-from tests.fixtures.rpcs import ROUTES, RPCS
+from tests.fixtures.registered import ROUTES, RPCS
 
 FACTS: dict[str, Any] = {
     "name": "DoSomething",

@@ -12,7 +12,7 @@ from broker.api.generated.messages import POOL
 from broker.core.backlog.seeking import snapshot
 from broker.model import subscription, topic
 from tests.architecture.surface import level, reason, support, wire_messages
-from tests.fixtures.rpcs import METHODS, ROUTES
+from tests.fixtures.registered import METHODS, ROUTES
 
 LEVELS = {"full", "kept", "partial", "refused"}
 GRPC_ONLY = {"Subscriber.StreamingPull"}

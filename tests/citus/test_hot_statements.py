@@ -8,8 +8,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from broker.app.config import AppConfig
-from broker.app.jobs import clean_ups
 from broker.core.backlog import locked_backlogs_on_nodes
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.retention.retention_janitor import RetentionJanitor
@@ -23,6 +21,7 @@ from broker.features.retraction import rows as retracted
 from tests.fixtures.citus import NEEDS_CITUS
 from tests.fixtures.core import make_core
 from tests.fixtures.database import in_schema
+from tests.fixtures.registered import CLEAN_UPS
 from tests.query_plans.every_statement import MODULES, every_statement_sent, literal
 
 pytestmark = NEEDS_CITUS
@@ -212,7 +211,6 @@ async def test_each_part_of_a_pass_of_the_janitor_runs(distributed: psycopg.Conn
         clock = DatabaseClock(database)
         await clock.synchronise()
         for _ in range(2):  # the second has partitions
-            clean_up = clean_ups(AppConfig(database_url=""))
-            await RetentionJanitor(make_core(database, clock), clean_up).run_once()
+            await RetentionJanitor(make_core(database, clock), CLEAN_UPS).run_once()
     finally:
         await database.close()

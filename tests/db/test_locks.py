@@ -6,8 +6,6 @@ from contextlib import AsyncExitStack
 import psycopg
 import pytest
 
-from broker.app.config import AppConfig
-from broker.app.jobs import clean_ups
 from broker.core.log.partitions import make_partitions_ahead
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.retention.retention import delete_unwanted, drop_partitions_behind
@@ -20,6 +18,7 @@ from tests.features.delayed.test_scheduled_messages import publish_due, schedule
 from tests.fixtures.application import Application
 from tests.fixtures.core import make_core
 from tests.fixtures.log import SECOND, Log
+from tests.fixtures.registered import CLEAN_UPS
 from tests.interleavings.steps import until_waiting
 
 _VERSION_TABLE = "alembic_version"
@@ -63,8 +62,7 @@ async def test_advisory_locks_of_a_granted_role_stop_nothing(log: Log, applicati
             assert await publish_due(log, later) == 1
             await delete_unwanted(connection, database=log.database, now=later)
             await drop_partitions_behind(connection, database=log.database, now=later)
-            clean_up = clean_ups(AppConfig(database_url=""))
-            await RetentionJanitor(make_core(log.database, clock), clean_up).run_once()
+            await RetentionJanitor(make_core(log.database, clock), CLEAN_UPS).run_once()
             async with turn_to_declare(log.database), log.database.transaction() as resources:
                 assert await count_running(resources, project="projects/p") == 0
 

@@ -11,7 +11,7 @@ import pytest
 
 from broker.model.ack_id import AttemptName, make_ack_ids
 from tests.fixtures.broker import BrokerProcess, Json, Rest, text
-from tests.fixtures.rpcs import ROUTES
+from tests.fixtures.registered import ROUTES
 from tests.limits.conftest import GoodClient, good_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]

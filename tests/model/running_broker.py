@@ -131,7 +131,7 @@ class RunningBroker:
     async def _publish_due(self) -> None:
         """All that is due, by this or by the broker's own worker, whoever comes first."""
         while True:
-            await self._broker.jobs.due_messages.run_once()
+            await self._broker.workers["due messages"].run_once()
             async with self._database.hot() as connection:
                 waiting = await find_scheduled_shards(connection)
             if all(shard.due_at > self.now for shard in waiting):
@@ -144,8 +144,8 @@ class RunningBroker:
 
     async def _tick(self) -> None:
         while True:
-            await self._broker.jobs.schedules.run_once()
-            first = await self._broker.jobs.ticker.next_at()
+            await self._broker.workers["schedules"].run_once()
+            first = await self._broker.workers["schedules"].ticker.next_at()
             if first is None or first > self.now:
                 return
             await asyncio.sleep(0.005)
@@ -156,7 +156,7 @@ class RunningBroker:
 
     async def _relay(self) -> None:
         while True:
-            await self._broker.jobs.relay.run_once()
+            await self._broker.workers["relay"].relay.run_once()
             async with self._database.connection() as connection:
                 cursor = await connection.execute(b"SELECT FROM staged LIMIT 1")
                 if await cursor.fetchone() is None:
@@ -164,7 +164,7 @@ class RunningBroker:
             await asyncio.sleep(0.005)
 
     def forward_dead_letters(self) -> int:
-        return self._run(self._broker.jobs.dead_letter_forwarder.run_once())
+        return self._run(self._broker.workers["dead-letter forwarder"].run_once())
 
     def tidy(self) -> None:
         self._run(self._broker.jobs.janitor.run_once())

@@ -104,7 +104,7 @@ class History:
             else:
                 body = {"ackIds": [each["ackId"] for each in received]}
                 await self.rest.ok("POST", f"{self.rest.subscription()}:reject", body)
-            while await self.broker.jobs.dead_letter_forwarder.run_once():
+            while await self.broker.workers["dead-letter forwarder"].run_once():
                 pass
             for each in received:
                 id_ = each["message"]["messageId"]

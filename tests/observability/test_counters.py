@@ -98,7 +98,7 @@ async def test_expired_deadlines_and_dead_letters_are_counted(broker: Running, p
         assert len(await rest.pull(max_messages=10)) == 3
         clock.ahead += timedelta(seconds=11)
     await rest.pull(max_messages=10)
-    await broker[0].jobs.dead_letter_forwarder.run_once()
+    await broker[0].workers["dead-letter forwarder"].run_once()
     sub = {"project": project.removeprefix("projects/"), "subscription": "sub"}
 
     async def all_gone() -> bool:
@@ -192,7 +192,7 @@ async def test_turns_are_counted_by_project_and_kind(broker: Running, project: s
     received = await rest.pull()
     await rest.acknowledge(received[:1])
     await rest.acknowledge(received[1:])
-    turns = broker[0].services.looking.lag._turns
+    turns = broker[0].parts.look_turns
     async with turns.of(other.project):
         waiting = asyncio.create_task(rest.ok("GET", f"{project}/lag"))
         await eventually(lambda: len(turns._turns))

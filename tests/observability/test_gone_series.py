@@ -6,9 +6,8 @@ import httpx
 import pytest
 
 from broker.app.broker import Broker
-from broker.app.jobs import SERIES_SECONDS
 from broker.db.driver.database import Database
-from broker.features.metrics.series_janitor import SeriesJanitor
+from broker.features.metrics.series_janitor import SERIES_SECONDS, SeriesJanitor
 from broker.observability.metrics.book import REUSE_SECONDS, CounterBook
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import LAYOUTS, SENT
@@ -23,7 +22,8 @@ def test_they_leave_within_minutes() -> None:
 async def test_series_of_the_deleted_and_the_detached_leave_without_a_scrape(
     broker: tuple[Broker, httpx.AsyncClient], project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rest, janitor = Rest(broker[1], project), broker[0].jobs.series_janitor
+    monkeypatch.setattr("broker.features.metrics.figures.KEPT_SECONDS", -1.0)
+    rest, janitor = Rest(broker[1], project), broker[0].workers["metrics of what is gone"]
     for topic in ("topic", "deleted-topic"):
         await rest.create_topic(topic)
         for name in ("kept", "deleted", "detached"):
@@ -42,8 +42,6 @@ async def test_series_of_the_deleted_and_the_detached_leave_without_a_scrape(
     }  # kept for those who scrape next
     monkeypatch.setattr("broker.observability.metrics.book.REUSE_SECONDS", -1.0)
     await janitor.run_once()
-    monkeypatch.setattr("broker.features.metrics.figures.KEPT_SECONDS", -1.0)
-    broker[0].jobs.scrapes._figures._until = 0.0
     named = _named(await scrape(broker[1]))
     assert named == {"topic", "kept-of-topic", "kept-of-deleted-topic", "detached-of-deleted-topic"}
 

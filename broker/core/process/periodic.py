@@ -11,7 +11,7 @@ class PeriodicWorker:
     """Calls `run_once` about every `interval_seconds`; several processes drift apart by the jitter."""
 
     def __init__(self, run_once: Callable[[], Awaitable[object]], interval_seconds: float) -> None:
-        self._run_once = run_once
+        self.run_once = run_once
         self._interval_seconds = interval_seconds
 
     @property
@@ -23,4 +23,4 @@ class PeriodicWorker:
         """Until an error, which is the supervisor's."""
         while True:
             await asyncio.sleep(self._interval_seconds * random.uniform(0.8, 1.0))  # noqa: S311
-            await self._run_once()
+            await self.run_once()

@@ -26,8 +26,10 @@ from broker.model.timestamps import format_timestamp
 class OperationCalls:
     """The calls about operations.  Only a caller who may start an operation may cancel or delete it."""
 
-    def __init__(self, service: OperationService, needed_to_start: Callable[[Verb], Needs]) -> None:
-        """`needed_to_start(verb)`: what the call needs that starts such an operation."""
+    def __init__(self, service: OperationService, needed_to_start: Callable[[Verb], Needs | None]) -> None:
+        """`needed_to_start(verb)`: what the call needs that starts such an operation (None: there is no such
+        call).
+        """
         self._service = service
         self._needed_to_start = needed_to_start
 
@@ -69,13 +71,23 @@ class OperationCalls:
         if call.gate is None:
             return operation
         try:
-            needs = self._needed_to_start(_known_verb(operation))
+            needs = self._needs(operation)
             call.required = await call.gate.allow(call.caller, needs, operation.target)
         except (PermissionDenied, FailedPrecondition) as error:
             if await _may_list(call, call.gate):
                 raise
             raise operation_not_found(call.name) from error
         return operation
+
+    def _needs(self, operation: Operation) -> Needs:
+        """Raises FailedPrecondition for an operation of a newer broker, or of a feature that this one lacks."""
+        needs = self._needed_to_start(operation.verb) if isinstance(operation.verb, Verb) else None
+        if needs is None:
+            raise FailedPrecondition(
+                f"The operation is a newer broker's, and of a verb that this one does not know: ask that one "
+                f"(resource={leaf(operation.name)}, verb={operation.verb})."
+            )
+        return needs
 
 
 async def _may_list(call: Call, gate: Gate) -> bool:
@@ -85,16 +97,6 @@ async def _may_list(call: Call, gate: Gate) -> bool:
     except PermissionDenied:
         return False
     return True
-
-
-def _known_verb(operation: Operation) -> Verb:
-    """Raises FailedPrecondition for an operation of a newer broker."""
-    if not isinstance(operation.verb, Verb):
-        raise FailedPrecondition(
-            f"The operation is a newer broker's, and of a verb that this one does not know: ask that one "
-            f"(resource={leaf(operation.name)}, verb={operation.verb})."
-        )
-    return operation.verb
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

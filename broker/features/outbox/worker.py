@@ -15,18 +15,18 @@ class RelayWorker:
     healthy_seconds = 30.0
 
     def __init__(self, relay: Relay) -> None:
-        self._relay = relay
+        self.relay = relay
 
     async def run(self) -> None:
         """Until an error, which is the supervisor's."""
-        self._relay.forget()  # whatever was seen before an error, there may be another server now
+        self.relay.forget()  # whatever was seen before an error, there may be another server now
         while True:
-            self._relay.committed.clear()
-            if not await self._relay.run_once():
+            self.relay.committed.clear()
+            if not await self.relay.run_once():
                 await self._wait()
 
     async def _wait(self) -> None:
-        seconds = _POLL_SECONDS if self._relay.is_awake else _LOOK_SECONDS
+        seconds = _POLL_SECONDS if self.relay.is_awake else _LOOK_SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._relay.committed.wait()
+                await self.relay.committed.wait()

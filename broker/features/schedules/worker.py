@@ -33,7 +33,7 @@ class ScheduleWorker:
 
     def __init__(self, core: Core, ticker: ScheduleTicker, next_tick: NextDue) -> None:
         self._clock = core.clock
-        self._ticker = ticker
+        self.ticker = ticker
         self._next_tick = next_tick
         self._counts = TurnCounts(core.counters, "schedule")
         # While others use the process, a project that is behind with its ticks leaves half of the time to them.
@@ -52,10 +52,10 @@ class ScheduleWorker:
 
     async def run_once(self) -> datetime:
         """Tick all that is due.  Returns when to look again."""
-        first, now = await self._ticker.next_at(), self._clock.now()
+        first, now = await self.ticker.next_at(), self._clock.now()
         if first is not None and first <= now:
             await self._tick_all()
-            first, now = await self._ticker.next_at(), self._clock.now()
+            first, now = await self.ticker.next_at(), self._clock.now()
         if first is None or first > now + _LOOK:
             return now + _LOOK
         return max(first, now + timedelta(seconds=_NOT_YET_SECONDS)) if first <= now else first
@@ -88,7 +88,7 @@ class ScheduleWorker:
         if not at_once and began < self._find_at:
             return []
         self._left = {project: until for project, until in self._left.items() if began < until}
-        found = await self._ticker.find_due_projects(known={*self._known, *self._left})
+        found = await self.ticker.find_due_projects(known={*self._known, *self._left})
         ended = time()
         self._find_at = ended + max(_FIND_SECONDS, _FIND_PART * (ended - began))
         return found
@@ -114,7 +114,7 @@ class ScheduleWorker:
             path = (_LONG, project) if project in self._long else (project, "")
             async with self._turns.of(project, path) as slot:
                 is_behind = time() - busy_since > BUSY_SECONDS
-                more = await self._ticker.tick_due(project) is not None
+                more = await self.ticker.tick_due(project) is not None
                 self._learn(project, is_long=slot.held >= LONG_SECONDS)
                 if more:
                     self._counts.ended(project, waited=slot.waited, held=slot.held)

@@ -165,7 +165,7 @@ async def test_rows_from_before_are_read_and_are_encrypted_once_with_one_line(
         assert (await pushing.rest.client.get("/.well-known/jwks.json")).json() == keys
         await eventually(lambda: pushing.endpoints)
         assert_signed(await pushed(pushing, "1"), secret)
-        assert await pushing.broker.jobs.secret_keeper.run_once() == 0
+        assert await pushing.broker.workers["secrets"].run_once() == 0
     assert len(said(caplog, "2 secrets in the database were in clear text; now encrypted")) == 1
 
 
@@ -212,7 +212,7 @@ async def test_a_wrong_key_holds_back_what_must_be_signed_and_nothing_else(
         assert len(said(caplog, "secrets in the database cannot be decrypted")) == 1
         assert await pushing.rows("SELECT FROM delivery_attempts") == [], "none was tried, so none is counted"
         add_lines(wrong, lines_of(key_file))  # it is back
-        await pushing.broker.jobs.secret_keeper.run_once()
+        await pushing.broker.workers["secrets"].run_once()
         await pushing.broker.signer.refresh()
         pushing.broker.pusher.resource_changed(None)
         calls = {call.request.url.rpartition("/")[2]: call for call in await pushing.far_side.wait_for(3)}
@@ -231,7 +231,7 @@ async def test_a_key_that_is_taken_away_while_the_broker_runs_stops_no_other_pus
         await pushing.subscribe(**signing(new_secret()))
         await pushing.subscribe("plain", "http://far.example/plain")
         copy_lines(new_file(tmp_path), key_file)
-        await pushing.broker.jobs.secret_keeper.run_once()
+        await pushing.broker.workers["secrets"].run_once()
         await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:resumePush", {})  # it is read again
         await eventually(lambda: set(pushing.endpoints) == {pushing.rest.subscription("plain")})
         assert (await pushed(pushing, "1")).request.url.endswith("/plain")

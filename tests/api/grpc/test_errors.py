@@ -10,7 +10,7 @@ import pytest
 from broker.api.generated import messages
 from tests.fixtures.broker import Rest, message
 from tests.fixtures.grpc import GrpcRest, channel_to
-from tests.fixtures.rpcs import METHODS
+from tests.fixtures.registered import METHODS
 
 
 @pytest.fixture

@@ -292,7 +292,6 @@ class Served:
 def make_door(service: Service) -> GrpcDoor:
     turns = LoopTurns()
     return GrpcDoor(
-        cast(Any, None),
         service.methods(),
         requests=service.requests,
         answers=service.answers,

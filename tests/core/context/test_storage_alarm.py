@@ -169,8 +169,8 @@ async def test_dead_letters_and_messages_that_are_due_wait_and_none_is_lost(limi
     await rest.modify_ack_deadline([each for each in received if text(each) == "poison"], 0, "failing")
     await rest.acknowledge([each for each in received if text(each) == "healthy"], "failing")
     assert await rest.pull("failing") == [], "it is given up"
-    passes = limited.broker.jobs
-    assert await passes.dead_letter_forwarder.run_once() == 0
+    workers = limited.broker.workers
+    assert await workers["dead-letter forwarder"].run_once() == 0
 
     async def is_due() -> bool:
         listed = await rest.ok("GET", f"{rest.topic('delayed')}/scheduled")
@@ -178,7 +178,8 @@ async def test_dead_letters_and_messages_that_are_due_wait_and_none_is_lost(limi
         return datetime.fromisoformat(waiting["deliverTime"]) < limited.broker.core.clock.now()
 
     await eventually(is_due)
-    assert await passes.due_messages.run_once() > limited.broker.core.clock.now(), "and the database is left alone"
+    next_look = await workers["due messages"].run_once()
+    assert next_look > limited.broker.core.clock.now(), "and the database is left alone"
     for name in ("dead-sub", "delayed-sub"):
         assert await rest.pull(name) == []
     limited.free()
@@ -196,7 +197,7 @@ async def test_what_transactions_publish_is_accepted_and_waits(limited: Limited,
     limited.fill()
     with application.session() as session:
         publish(session, "staged", topic=limited.rest.topic())
-    await limited.broker.jobs.relay.run_once()
+    await limited.broker.workers["relay"].relay.run_once()
     assert await limited.rest.pull() == []
     limited.free()
 

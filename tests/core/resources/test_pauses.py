@@ -128,7 +128,7 @@ async def test_dead_letters_wait_for_a_frozen_topic_and_go_there_then(two: Two) 
     [received] = await two.rest.pull()
     await two.rest.ok("POST", f"{two.rest.subscription()}:reject", {"ackIds": [received["ackId"]]})
     for _ in range(2):
-        assert await two.brokers[1].jobs.dead_letter_forwarder.run_once() == 0
+        assert await two.brokers[1].workers["dead-letter forwarder"].run_once() == 0
     assert await two.rest.pull() == []
     await two.rest.ok("POST", f"{two.rest.topic('letters')}:unfreeze")
     [letter] = await eventually(lambda: two.rest.pull("pile"))

@@ -25,7 +25,7 @@ class Given:
             await self.rest.ok("POST", f"{self.rest.subscription()}:reject", body)
         else:
             await self.rest.modify_ack_deadline(received, 0)
-        while await self.broker.jobs.dead_letter_forwarder.run_once():
+        while await self.broker.workers["dead-letter forwarder"].run_once():
             pass
         return ids
 
@@ -110,7 +110,7 @@ async def test_letters_that_wait_for_their_keys_are_held(given: Given) -> None:
     await given.rest.publish(*keyed)
     for _ in "abc":
         await given.rest.modify_ack_deadline(await given.rest.pull(max_messages=1), 0)
-        while await given.broker.jobs.dead_letter_forwarder.run_once():
+        while await given.broker.workers["dead-letter forwarder"].run_once():
             pass
     await given.give_up("d")
     await given.rest.drain("pile")

@@ -46,7 +46,7 @@ class _Office:
         return list(reversed(await self.rest.pull(name)))  # so that the first of a key is the one that is kept
 
     async def run_once(self) -> int:
-        return await self.broker.jobs.dead_letter_forwarder.run_once()
+        return await self.broker.workers["dead-letter forwarder"].run_once()
 
     async def letters(self, name: str) -> list[str]:
         return sorted(map(text, await self.rest.drain(f"letters-of-{name}")))

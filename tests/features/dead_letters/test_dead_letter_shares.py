@@ -48,7 +48,7 @@ class _Forwarding:
         await self.rest.ok("POST", f"{self.rest.subscription(name)}:reject", {"ackIds": ack_ids})
 
     async def run_once(self) -> int:
-        return await self.broker.jobs.dead_letter_forwarder.run_once()
+        return await self.broker.workers["dead-letter forwarder"].run_once()
 
     @property
     def names(self) -> list[str]:

@@ -32,7 +32,7 @@ class Given:
     async def fail(self) -> None:
         """All that can be pulled."""
         await self.rest.modify_ack_deadline(await self.rest.pull(max_messages=1000), 0)
-        while await self.broker.jobs.dead_letter_forwarder.run_once():
+        while await self.broker.workers["dead-letter forwarder"].run_once():
             pass
 
     async def pass_time(self, by: timedelta) -> None:

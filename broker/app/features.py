@@ -1,0 +1,219 @@
+"""The features of a broker, in the order in which they are registered.
+
+Each entry hands a feature the parts that it is built from.  The tables of features are always there; a broker
+without a feature leaves them empty.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from broker.app.parts import Parts
+from broker.features.audit import feature as audit
+from broker.features.dead_letters import feature as dead_letters
+from broker.features.deduplication import feature as deduplication
+from broker.features.delayed import feature as delayed
+from broker.features.events import feature as events
+from broker.features.feature import Feature
+from broker.features.filters import feature as filters
+from broker.features.iam import feature as iam
+from broker.features.import_export import feature as import_export
+from broker.features.inspect import feature as inspect
+from broker.features.journal import feature as journal
+from broker.features.metrics import feature as metrics
+from broker.features.operations import feature as operations
+from broker.features.outbox import feature as outbox
+from broker.features.purge import feature as purge
+from broker.features.push_status import feature as push_status
+from broker.features.quotas import feature as quotas
+from broker.features.resend import feature as resend
+from broker.features.reset import feature as reset
+from broker.features.retraction import feature as retraction
+from broker.features.schedules import feature as schedules
+from broker.features.schemas import feature as schemas
+from broker.features.schemas.service import SchemaService
+from broker.features.secrets import feature as secrets
+from broker.features.transforms import feature as transforms
+
+Register = Callable[[Parts], Feature]
+
+
+def _schemas(parts: Parts) -> Feature:
+    return schemas.register(parts.core, parts.messages.publishing.schemas)
+
+
+def _transforms(parts: Parts) -> Feature:
+    transforming = parts.messages.transforming
+    return transforms.register(parts.core, checks=transforming.checks, trials=transforming.trials)
+
+
+def _deduplication(_: Parts) -> Feature:
+    return deduplication.register()
+
+
+def _delayed(parts: Parts) -> Feature:
+    kept = timedelta(hours=parts.config.delivery_record_hours)
+    return delayed.register(parts.core, next_due=parts.next_due, kept=kept)
+
+
+def _schedules(parts: Parts) -> Feature:
+    return schedules.register(
+        parts.core,
+        preparation=parts.messages.publishing.preparation,
+        next_due=parts.next_due,
+        check_publisher=parts.guard.check_publisher,
+    )
+
+
+def _outbox(parts: Parts) -> Feature:
+    return outbox.register(
+        parts.core,
+        preparation=parts.messages.publishing.preparation,
+        next_due=parts.next_due,
+        acks=parts.messages.acking.coalescer,
+    )
+
+
+def _retraction(parts: Parts) -> Feature:
+    return retraction.register(
+        parts.core, preparation=parts.messages.publishing.preparation, next_due=parts.next_due
+    )
+
+
+def _operations(parts: Parts) -> Feature:
+    return operations.register(
+        parts.operations, needed_to_start=parts.needed_to_start, kept_days=parts.config.operation_days
+    )
+
+
+def _dead_letters(parts: Parts) -> Feature:
+    return dead_letters.register(
+        parts.core,
+        preparation=parts.messages.publishing.preparation,
+        check_publisher=parts.guard.check_publisher,
+        operations=parts.operations,
+        looks=parts.looks,
+        turns=parts.look_turns,
+        interval_seconds=parts.config.dead_letter_interval_seconds,
+    )
+
+
+def _import_export(parts: Parts) -> Feature:
+    return import_export.register(
+        parts.core,
+        preparation=parts.messages.publishing.preparation,
+        operations=parts.operations,
+        looks=parts.looks,
+        turns=parts.look_turns,
+        tails=parts.messages.claiming.tails,
+        kept_days=parts.config.operation_days,
+    )
+
+
+def _purge(parts: Parts) -> Feature:
+    return purge.register(parts.core, operations=parts.operations, seeks=parts.services.seeks)
+
+
+def _resend(parts: Parts) -> Feature:
+    return resend.register(parts.core)
+
+
+def _filters(parts: Parts) -> Feature:
+    return filters.register(
+        parts.core, subscriptions=parts.services.subscriptions, looks=parts.looks, turns=parts.look_turns
+    )
+
+
+def _push_status(parts: Parts) -> Feature:
+    return push_status.register(parts.core, tester=parts.pusher, pauses=parts.services.pauses)
+
+
+def _inspect(parts: Parts) -> Feature:
+    return inspect.register(
+        parts.core,
+        looks=parts.looks,
+        turns=parts.look_turns,
+        tails=parts.messages.claiming.tails,
+        records=parts.messages.acking.records,
+        check_publisher=parts.guard.check_publisher,
+    )
+
+
+def _journal(parts: Parts) -> Feature:
+    return journal.register(parts.core, turns=parts.look_turns, tails=parts.messages.claiming.tails)
+
+
+def _events(parts: Parts) -> Feature:
+    return events.register(
+        parts.core,
+        preparation=parts.messages.publishing.preparation,
+        publishes=parts.messages.publishing.coalescer,
+        check_publisher=parts.guard.check_publisher,
+    )
+
+
+def _metrics(parts: Parts) -> Feature:
+    return metrics.register(parts.core, looks=parts.looks, gate=parts.gate)
+
+
+def _quotas(parts: Parts) -> Feature:
+    return quotas.register(parts.core, parts.quotas)
+
+
+def _reset(parts: Parts) -> Feature:
+    return reset.register(parts.core, allowed=parts.config.allow_reset)
+
+
+def _secrets(parts: Parts) -> Feature:
+    return secrets.register(parts.core, parts.guard.secrets)
+
+
+def _audit(parts: Parts) -> Feature:
+    return audit.register(parts.core)
+
+
+def _iam(parts: Parts) -> Feature:
+    access, services = parts.guard.access, parts.services
+    return iam.register(
+        parts.core,
+        authorizer=access.authorizer if access is not None else None,
+        changed=parts.guard.access_changed,
+        base_url=parts.config.address,
+        resources={
+            "topics": services.topics.get_topic,
+            "subscriptions": services.subscriptions.get_subscription,
+            "snapshots": services.snapshots.get_snapshot,
+            "schemas": SchemaService(parts.core, parts.messages.publishing.schemas).get_schema,
+        },
+    )
+
+
+FEATURES: Mapping[str, Register] = {
+    # What may be said of a topic and its messages.
+    "schemas": _schemas,
+    "transforms": _transforms,
+    "deduplication": _deduplication,
+    # Messages that are published later, or by other ways than a call.
+    "delayed": _delayed,
+    "schedules": _schedules,
+    "outbox": _outbox,
+    # What is done to messages that were published.
+    "retraction": _retraction,
+    "dead_letters": _dead_letters,
+    "import_export": _import_export,
+    "purge": _purge,
+    "resend": _resend,
+    "filters": _filters,
+    "operations": _operations,
+    # What operators read.
+    "push_status": _push_status,
+    "inspect": _inspect,
+    "journal": _journal,
+    "events": _events,
+    "metrics": _metrics,
+    # Projects, and who may do what.
+    "quotas": _quotas,
+    "reset": _reset,
+    "secrets": _secrets,
+    "audit": _audit,
+    "iam": _iam,
+}

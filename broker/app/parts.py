@@ -1,0 +1,43 @@
+"""The parts of a process that features are built from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.api.gate import Gate
+from broker.api.permissions import Needs
+from broker.app.config import AppConfig
+from broker.app.guard import Guard
+from broker.app.messages import Messages
+from broker.app.services import CoreServices
+from broker.core.context.core import Core
+from broker.core.process.next_due import NextDue
+from broker.core.pushing.pusher import Pusher
+from broker.db.driver.replica_reads import Looks
+from broker.fairness.resource_turns import ResourceTurns
+from broker.features.operations.operations import Operations
+from broker.features.quotas.quotas import Quotas
+from broker.model.operation_verb import Verb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of the core, in the order in which they are built.
+
+    `looks` and `look_turns`: connections and turns of calls that read much.  `operations`: long work that several
+    features start, and that the feature of that name runs.  `needed_to_start(verb)`: what the call needs that
+    starts such an operation (None: no feature with such a call is registered).
+    """
+
+    config: AppConfig
+    core: Core
+    quotas: Quotas
+    guard: Guard
+    gate: Gate | None
+    messages: Messages
+    services: CoreServices
+    pusher: Pusher
+    next_due: NextDue
+    looks: Looks
+    look_turns: ResourceTurns
+    operations: Operations
+    needed_to_start: Callable[[Verb], Needs | None]

@@ -1,0 +1,37 @@
+"""Registers the calls about access policies, service accounts, roles and API keys."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from broker.access.policies.authorizer import Authorizer
+from broker.core.context.core import Core
+from broker.features.feature import Feature
+from broker.features.iam.account_service import ServiceAccountService
+from broker.features.iam.api_key_service import ApiKeyService
+from broker.features.iam.policy_service import GetResource, PolicyService
+from broker.features.iam.role_service import RoleService
+from broker.features.iam.rpcs import make_rpcs
+
+
+def register(
+    core: Core,
+    *,
+    authorizer: Authorizer | None,
+    changed: Callable[[], Awaitable[None]],
+    base_url: str,
+    resources: Mapping[str, GetResource],
+) -> Feature:
+    """`changed` is awaited after each change.  `base_url`: where the broker is reached.  `resources`: by kind, what
+    gets a resource that may have a policy.
+    """
+    database = core.database
+    accounts = ServiceAccountService(database, core.clock, changed=changed, base_url=base_url)
+    return Feature(
+        rpcs=make_rpcs(
+            policies=PolicyService(
+                database, authorizer, changed=changed, resources=resources, service_accounts=accounts
+            ),
+            accounts=accounts,
+            roles=RoleService(database, changed=changed),
+            api_keys=ApiKeyService(database, core.clock, changed=changed),
+        )
+    )

@@ -1,0 +1,22 @@
+"""Registers quotas: their calls, and what measures retained bytes."""
+
+from broker.core.context.core import Core
+from broker.core.process.periodic import PeriodicWorker
+from broker.features.feature import Feature
+from broker.features.quotas.quotas import BALANCE_SECONDS, Quotas
+from broker.features.quotas.retained_bytes import TICK_SECONDS, RetainedBytes
+from broker.features.quotas.rpcs import make_rpcs
+from broker.features.quotas.service import QuotaService
+
+
+def register(core: Core, quotas: Quotas) -> Feature:
+    retained_bytes = RetainedBytes(core.database, core.clock, quotas)
+    return Feature(
+        rpcs=make_rpcs(QuotaService(core, quotas, retained_bytes)),
+        workers={
+            "quotas": PeriodicWorker(quotas.balance, BALANCE_SECONDS),
+            "retained bytes": PeriodicWorker(retained_bytes.run_once, TICK_SECONDS),
+        },
+        begin=quotas.load,
+        resource_changed=quotas.changed,
+    )

@@ -1,0 +1,14 @@
+"""Registers retracting and replacing messages."""
+
+from broker.core.context.core import Core
+from broker.core.process.next_due import NextDue
+from broker.core.publishing.preparation import Preparation
+from broker.features.feature import Feature
+from broker.features.retraction.rows import delete_retractions
+from broker.features.retraction.rpcs import make_rpcs
+from broker.features.retraction.service import RetractionService
+
+
+def register(core: Core, *, preparation: Preparation, next_due: NextDue) -> Feature:
+    """`next_due` is told of the times of delayed messages."""
+    return Feature(rpcs=make_rpcs(RetractionService(core, preparation, next_due)), clean_ups=[delete_retractions])

@@ -1,0 +1,1 @@
+"""How a broker process is built."""
