@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,22 @@ def test_modules_that_speak_sql_are_found() -> None:
     assert _speaks_sql("from broker.db.schema.tables import topics")
     assert _speaks_sql('await connection.execute("DELETE FROM topics")')
     assert not _speaks_sql("from broker.core.catalog import topic_rows as topics  # selects topics")
+
+
+def test_each_feature_is_in_the_import_contracts() -> None:
+    """Except for those that others may import, or that may import others."""
+    contracts = tomllib.loads((repository() / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    features = {
+        f"broker.features.{path.parent.name}" for path in repository().glob("broker/features/*/__init__.py")
+    }
+    operations, inspect = "broker.features.operations", "broker.features.inspect"
+    by_name = {contract["name"]: contract for contract in contracts}
+    assert {*by_name["Features do not know each other"]["modules"]} == features - {operations, inspect}
+    assert {*by_name["Operations know no feature"]["forbidden_modules"]} == features - {operations, inspect}
+    reported = by_name["Nothing imports the feature that reports on all others"]
+    assert {*reported["source_modules"]} == features - {inspect}
 
 
 def test_the_import_contracts_hold() -> None:
