@@ -189,8 +189,8 @@ COMMANDS: dict[str, Command | Commands] = {
         run=_migrate,
         examples=("broker migrate --database-url $DATABASE_URL",),
         flags={
-            "distribute": "then distribute the tables of messages over the nodes of a Citus cluster, whose "
-            "coordinator the URL names; no broker may run",
+            "distribute": "then distribute the tables of messages over the nodes of a Citus cluster "
+            "(experimental), whose coordinator the URL names; no broker may run",
         },
     ),
     "settings": Command(

@@ -12,7 +12,8 @@ Four users of the rule do not await a slot, because nothing of theirs waits in a
 
 * Claims (`claim_scheduler.py`): a lane in the queue costs no task, and what it claims for is decided when its turn
   comes, by a task that serves one lane after the other.
-* Dead letters and messages that come due (`workers/`): one task works through them, and asks which batch is next.
+* Dead letters and delayed messages that come due (`features/dead_letters/forwarding/dead_letter_forwarder.py`,
+  `features/delayed/worker.py`): one task works through them, and asks which batch is next.
 * The event loop (`loop_turns.py`): a turn is over after so many passes of the loop, whatever its owner does.
 * Push requests (`core/pushing/turns.py`): capacity is what runs out there, and an endpoint in the row holds
   messages with deadlines, not a task.

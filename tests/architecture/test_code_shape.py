@@ -1,8 +1,10 @@
 """The shape of the code: every module says what it is, imports go downward, packages are empty."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +32,54 @@ def test_packages_have_a_docstring_and_no_code_so_that_the_import_path_is_the_fi
     packages = {path: ast.parse(path.read_text("utf-8")) for path in MODULES if path.name == "__init__.py"}
     assert [_name(path) for path, tree in packages.items() if not ast.get_docstring(tree)] == []
     assert [_name(path) for path, tree in packages.items() if len(tree.body) > 1] == []
+
+
+def test_handlers_services_and_commands_have_no_sql() -> None:
+    """Statements are in modules that are named for rows or for what they do to them."""
+    named = [path for path in MODULES if re.search(r"(?:^|_)(?:service|rest|grpc|calls|command)$", path.stem)]
+    assert len(named) > 80
+    assert [_name(path) for path in named if _speaks_sql(path.read_text("utf-8"))] == []
+
+
+_SQL = re.compile(r"\b(?:SELECT|INSERT INTO|DELETE FROM|UPDATE [a-z_]+ SET)\b")
+_SQL_MODULES = re.compile(
+    r"(?:sqlalchemy|psycopg\w*|broker\.db\.driver\.statements|broker\.db\.schema\.tables)(?:\.|$)"
+)
+
+
+def _speaks_sql(text: str) -> bool:
+    modules: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules += [f"{node.module}.{alias.name}" for alias in node.names]
+    return bool(_SQL.search(text)) or any(_SQL_MODULES.match(module) for module in modules)
+
+
+def test_modules_that_speak_sql_are_found() -> None:
+    assert _speaks_sql("from sqlalchemy import select")
+    assert _speaks_sql("import psycopg")
+    assert _speaks_sql("from broker.db.driver import statements")
+    assert _speaks_sql("from broker.db.schema.tables import topics")
+    assert _speaks_sql('await connection.execute("DELETE FROM topics")')
+    assert not _speaks_sql("from broker.core.catalog import topic_rows as topics  # selects topics")
+
+
+def test_each_feature_is_in_the_import_contracts() -> None:
+    """Except for those that others may import, or that may import others."""
+    contracts = tomllib.loads((repository() / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    features = {
+        f"broker.features.{path.parent.name}" for path in repository().glob("broker/features/*/__init__.py")
+    }
+    operations, inspect = "broker.features.operations", "broker.features.inspect"
+    by_name = {contract["name"]: contract for contract in contracts}
+    assert {*by_name["Features do not know each other"]["modules"]} == features - {operations, inspect}
+    assert {*by_name["Operations know no feature"]["forbidden_modules"]} == features - {operations, inspect}
+    reported = by_name["Nothing imports the feature that reports on all others"]
+    assert {*reported["source_modules"]} == features - {inspect}
 
 
 def test_the_import_contracts_hold() -> None:

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache
@@ -155,6 +156,19 @@ def test_the_decisions_are_listed_by_their_titles() -> None:
     listed = [f"* [{title[:4]}]({page.name}){title[4:]}" for title, page in zip(titles, pages, strict=True)]
     index = (repository() / "docs" / "decisions" / "README.md").read_text().splitlines()
     assert [line for line in index if line.startswith("* ")] == listed
+
+
+def test_the_page_of_the_architecture_has_the_layers_that_are_enforced() -> None:
+    """Those of the whole broker, and those within the core."""
+    page = (repository() / "docs" / "architecture.md").read_text()
+    blocks = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    drawn = [[line.partition("   ")[0].split(" | ") for line in block.splitlines()] for block in blocks[:2]]
+    project = tomllib.loads((repository() / "pyproject.toml").read_text())
+    contracts = [each for each in project["tool"]["importlinter"]["contracts"] if each["type"] == "layers"]
+    enforced = [[layer.replace("broker.", "").split(" | ") for layer in each["layers"]] for each in contracts]
+    assert [[sorted(layer) for layer in each] for each in drawn] == [
+        [sorted(layer) for layer in each] for each in enforced
+    ]
 
 
 def test_the_page_of_publishing_rules_has_the_table_that_the_broker_applies() -> None:

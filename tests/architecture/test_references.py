@@ -23,11 +23,16 @@ _NOWHERE = re.compile(
     r"|codebase\.md|worked-systems\.md|\b[A-M]\d{1,2} \(\d",
     re.IGNORECASE,
 )
+# A file or a directory by its path from the root of the repository, in prose or in a command.
 _PATH = re.compile(
-    r"(?<![\w/.<-])(?:tests|docs|benchmarks|examples|broker|migrations|api_spec)/[\w/.-]+\.(?:py|md|sql|toml|yaml|lark)\b"
+    r"(?<![\w/.<$*@~-])(?:api_spec|benchmarks|broker|deploy|docs|examples|migrations|tests)(?:/[\w.-]*\w)+"
 )
 _END = re.compile(r"`([\w/.-]+\.(?:py|sql|md|toml|yaml|lark))`")
-_DECISION = re.compile(r"\bdecision (\d{4})", re.IGNORECASE)
+_END_IN_CODE = re.compile(r"(?<![\w/.<*{-])([\w/-]+\.(?:py|sql|lark))\b")
+_FOLDER = re.compile(r"`((?:[\w.-]+/)+)`")
+_DECISION = re.compile(r"\b(?:decision |docs/decisions/)(\d{4})", re.IGNORECASE)
+# Files that an operator or a run of the tests makes.
+_MADE_LATER = {"deploy/compose/database-password", "faults-found/"}
 _ROW = re.compile(r"^\| ([A-M]\d[^|]*) \|", re.MULTILINE)
 
 
@@ -59,8 +64,18 @@ def _found(look: Callable[[str], list[str]]) -> dict[str, list[str]]:
     return {name: what for name, what in found.items() if what}
 
 
-def _starts_of_names(path: str) -> Iterator[int]:
-    return (at for at in range(len(path)) if at == 0 or path[at - 1] == "/")
+@cache
+def _tracked() -> list[str]:
+    """The paths of all files in the repository, and of the directories that have them, which end with a slash."""
+    listed = subprocess.run(["git", "ls-files"], cwd=repository(), capture_output=True, text=True, check=True)
+    files = listed.stdout.splitlines()
+    return files + sorted({f"{folder}/" for file in files for folder in Path(file).parents})
+
+
+@cache
+def _ends() -> set[str]:
+    """Every end of a path that begins with a whole name: `log/messages.py` for broker/core/log/messages.py."""
+    return {path[at:] for path in _tracked() for at in range(len(path)) if at == 0 or path[at - 1] == "/"}
 
 
 def _spread(ids: str) -> Iterator[str]:
@@ -88,19 +103,33 @@ def test_paths_and_decisions_that_are_named_exist() -> None:
     decisions = {page.name[:4] for page in (repository() / "docs" / "decisions").glob("*.md")}
 
     def missing(prose: str) -> list[str]:
-        paths = [path for path in _PATH.findall(prose) if not (repository() / path).exists()]
+        named = {path for path in _PATH.findall(prose) if not re.match(r"docs/decisions/\d{4}$", path)}
+        paths = [path for path in sorted(named - _MADE_LATER) if not (repository() / path).exists()]
         return paths + [number for number in _DECISION.findall(prose) if number not in decisions]
 
     assert _found(missing) == {}
 
 
-def test_files_that_a_page_names_by_their_ends_exist() -> None:
-    """As `core/log/messages.py` and `acknowledge.sql`; the changelog tells of what was."""
-    listed = subprocess.run(["git", "ls-files"], cwd=repository(), capture_output=True, text=True, check=True)
-    ends = {path[at:] for path in listed.stdout.splitlines() for at in _starts_of_names(path)}
+def test_paths_that_scripts_name_exist() -> None:
+    commands = "\n".join((repository() / name).read_text(encoding="utf-8") for name in (".ci/run", "Makefile"))
+    named = set(_PATH.findall(commands))
+    assert "tests/core" in named
+    assert {path for path in named if not (repository() / path).exists()} == set()
+
+
+def test_files_and_directories_that_are_named_by_their_ends_exist() -> None:
+    """As `core/log/messages.py`, `acknowledge.sql` and `core/log/`; the changelog describes earlier layouts."""
+
+    def missing(prose: str, *patterns: re.Pattern[str]) -> list[str]:
+        named = {end for pattern in patterns for end in pattern.findall(prose)}
+        return sorted(named - _ends() - _MADE_LATER)
+
     pages = [path for path in _files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
-    named = {end for page in pages for end in _END.findall(_prose(page))}
-    assert named - ends == set()
+    of_pages = {page.name: missing(_prose(page), _END, _FOLDER) for page in pages}
+    assert {name: paths for name, paths in of_pages.items() if paths} == {}
+    code = [path for path in _files() if path.suffix in {".py", ".sql", ".lark"}]
+    of_code = {str(path.relative_to(repository())): missing(_prose(path), _END_IN_CODE, _FOLDER) for path in code}
+    assert {name: paths for name, paths in of_code.items() if paths} == {}
 
 
 def test_ids_of_requirements_are_explained() -> None:

@@ -124,7 +124,8 @@ class Settings:
     )
     hot_database_url: str = _setting(
         "",
-        "Nodes of its Citus cluster, for publishes, claims and acks; empty: these go to that database, too.",
+        "Nodes of its Citus cluster (experimental), for publishes, claims and acks; "
+        "empty: these go to that database, too.",
         Text("a URL such as postgresql://node1,node2:5432/broker", "URL", check_database_url),
         show=without_password,
     )

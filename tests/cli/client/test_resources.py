@@ -14,7 +14,7 @@ from tests.fixtures.broker import repository
 
 
 def _modules() -> Iterator[str]:
-    """Modules with commands are named so, or in a folder of commands."""
+    """Modules whose names end in `command`, and those in a package `commands`."""
     for path in sorted((repository() / "broker").rglob("[!_]*.py")):
         if path.stem.endswith("command") or path.parent.name == "commands":
             yield ".".join(path.relative_to(repository()).with_suffix("").parts)
