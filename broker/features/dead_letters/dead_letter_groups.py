@@ -15,7 +15,7 @@ import msgspec
 from broker.core.backlog.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.core.backlog.outcome import Outcome
 from broker.db.driver import statements
-from broker.db.driver.by_shard import run_by_shard
+from broker.db.driver.by_shard import read_sharing
 from broker.db.driver.hot_connection import HotConnection
 from broker.features.dead_letters.chosen import ADDED, DONE, Chosen
 from broker.features.dead_letters.dead_letter_list import MAX_LETTERS
@@ -313,9 +313,7 @@ async def read_letter_bodies(
         return {}
     shard_ids, times, seqs = map(list, zip(*positions, strict=True))
     asked = {"shard_ids": shard_ids, "publish_times": times, "seqs": seqs, "max_bytes": _MAX_BYTES}
-    if connection.is_distributed:  # each counts its own, and has one that is larger
-        asked["max_bytes"] = _MAX_BYTES // len({*shard_ids})
-    rows = await run_by_shard(connection, _READ_BODIES, asked)
+    rows = await read_sharing(connection, _READ_BODIES, asked)
     return {(row.shard_id, row.seq): _as_it_was(row) if row.fits else None for row in rows}
 
 
