@@ -38,7 +38,7 @@ async def run_by_shard(connection: HotConnection, statement: Statement, given: d
 
 
 def in_one_statement(connection: HotConnection, shard_ids: Iterable[int]) -> list[Sequence[int]]:
-    """Divides shards, in the order given, by which of them one statement may write or lock rows of: all, or each."""
+    """Divides shards, in the order given, into those of which one statement may write or lock rows: all or each."""
     if not connection.is_distributed:
         return [list(shard_ids)]
     return [[shard_id] for shard_id in shard_ids]
