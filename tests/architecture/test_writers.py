@@ -18,7 +18,9 @@ WRITERS = {
     "core/backlog/pending_rows.py",
     "core/backlog/locked_backlog.py",
     "features/retraction/removal.py",
-    "core/acking/split_parts.py",
+    "core/acking/acknowledge_citus.py",
+    "core/acking/modify_ack_deadline_citus.py",
+    "core/retention/delete_finished_attempts_citus.py",
     "core/catalog/topic_logs.py",
 }
 

@@ -29,9 +29,9 @@ _NUMBERS_OF_WORKERS = 2**48  # and above
 # Whose statements publishes, claims and acks send there.
 _OF_A_SHARD = {
     *("claim", "due", "fresh", "ordered", "bodies", "waiting", "write", "delivery_attempts", "messages", "shards"),
-    "traces",
+    *("traces", "acknowledge_citus", "append_messages_citus", "lock_due_attempts_citus"),
 }
-_IN_TWO_STATEMENTS = {"delivery_attempts._MODIFY_ACK_DEADLINE"}
+_HAS_OTHERS_IN_ITS_PLACE = {"delivery_attempts._MODIFY_ACK_DEADLINE"}
 
 
 async def test_each_statement_about_a_shard_goes_to_it_from_a_worker(
@@ -46,7 +46,7 @@ async def test_each_statement_about_a_shard_goes_to_it_from_a_worker(
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("SET enable_seqscan = off")
             found = {name: _where(connection, _text(each, sent[each])) for name, each in asked.items()}
-        assert {name for name, where in found.items() if where} == _IN_TWO_STATEMENTS
+        assert {name for name, where in found.items() if where} == _HAS_OTHERS_IN_ITS_PLACE
 
 
 async def _told(log: Log) -> list[tuple[str, bool]]:

@@ -8,21 +8,22 @@ from typing import Any
 import psycopg
 import pytest
 
-from broker.core.backlog import locked_backlogs_on_nodes
+from broker.core.backlog import lock_backlogs_citus
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.retention.retention_janitor import RetentionJanitor
 from broker.db.driver import statements
 from broker.db.driver.by_shard import of_one_shard
 from broker.db.driver.database import Database
 from broker.db.driver.statements import Statement
-from broker.features.dead_letters import letters_on_nodes
+from broker.features.dead_letters import read_letters_citus
+from broker.features.dead_letters.redriving import copy_letters_citus
 from broker.features.retraction import removal as retraction
 from broker.features.retraction import rows as retracted
 from tests.fixtures.citus import NEEDS_CITUS
 from tests.fixtures.core import make_core
 from tests.fixtures.database import in_schema
 from tests.fixtures.registered import CLEAN_UPS
-from tests.query_plans.every_statement import MODULES, every_statement_sent, literal
+from tests.query_plans.every_statement import MODULES, every_statement_sent, literal, statements_of
 
 pytestmark = NEEDS_CITUS
 
@@ -31,8 +32,7 @@ _MANY = "about several shards: a task for each part of a table"
 # The coordinator gives out a journal's numbers, so the rows are made there and sent to the shard's node.
 _SENT = "made on the coordinator"
 _BY_SHARD = "sent for each shard"
-_TWO_STATEMENTS = "core/acking/split_parts.py has two in its place"
-_OTHERS = "what runs it has others in its place: core/lag/lag_rows.py, core/backlog/locked_backlogs_on_nodes.py, …"
+_OTHERS = "its second form, NAME_citus.py, sends others in its place"
 
 # All others have a plan of one task, on the node of the shard.
 ELSEWHERE = {
@@ -41,7 +41,7 @@ ELSEWHERE = {
     "dead_letter_groups._READ_LETTER_TOPICS": _LOCAL,
     "copying._READ_ENDS": _MANY,
     "dead_letters._READ_LETTER_MESSAGES": _BY_SHARD,
-    "delivery_attempts._MODIFY_ACK_DEADLINE": _TWO_STATEMENTS,
+    "delivery_attempts._MODIFY_ACK_DEADLINE": _OTHERS,
     "discard._FIND_LETTERS": _MANY,
     "discard._LOCATE_MESSAGES": _BY_SHARD,
     "discard._LIST_SUBSCRIPTIONS_OF_SHARDS": _MANY,
@@ -55,8 +55,9 @@ ELSEWHERE = {
     "figures._READ_RETAINED": _MANY,
     "journal._INSERT_JOURNAL": _SENT,
     "lag._FIND_LAGGING": _OTHERS,
-    "lag._FIND_LAGGING_ON_NODES": _MANY,
-    "lag._LIST_NAMES": _LOCAL,
+    "find_lagging_citus._FIND_LAGGING": _OTHERS,
+    "find_lagging_citus._FIND_LAGGING_OF_SUBSCRIPTIONS": _MANY,
+    "find_lagging_citus._LIST_NAMES": _LOCAL,
     "lag._READ_ACTIVITY": _LOCAL,
     "lag._READ_LAG": _MANY,
     "dead_letter_groups._READ_BODIES": _BY_SHARD,
@@ -72,7 +73,8 @@ ELSEWHERE = {
     "redrive._LIST_DEAD_LETTER_SUBSCRIPTIONS": _MANY,
     "redrive._READ_LETTER_SHARDS": _MANY,
     "resend._LOCATE_MESSAGES": _BY_SHARD,
-    "retained_bytes._READ_KEEPERS": _LOCAL,
+    "read_kept_citus._READ_KEPT": _OTHERS,
+    "read_kept_citus._READ_KEEPERS": _LOCAL,
     "retained_bytes._READ_KEPT": _OTHERS,
     "retained_bytes._READ_PROJECTS": _LOCAL,
     "retained_bytes._SUM_BATCHES": _BY_SHARD,
@@ -81,12 +83,7 @@ ELSEWHERE = {
 
 
 def _statements() -> dict[str, Statement]:
-    return {
-        f"{module}.{name}": value
-        for module, content in MODULES.items()
-        for name, value in vars(content).items()
-        if name.startswith("_") and isinstance(value, Statement)
-    }
+    return statements_of(MODULES)
 
 
 def _text(statement: Statement, given: dict[str, Any]) -> str:
@@ -135,7 +132,7 @@ async def test_each_hot_statement_goes_to_the_node_of_its_shard_but_for_those_na
             given = sent[_statements()[name]]
             assert _where(distributed, _text(statement, given | {"shard_id": given["shard_ids"][0]})) == "", name
             continue
-        assert ELSEWHERE[name] in where or ELSEWHERE[name] in (_TWO_STATEMENTS, _OTHERS), (name, where)
+        assert ELSEWHERE[name] in where or ELSEWHERE[name] is _OTHERS, (name, where)
 
 
 # Of these types, something: what a statement that only nodes are sent is explained with.
@@ -151,10 +148,10 @@ _SOME = {
 @pytest.mark.parametrize(
     "statement",
     [
-        locked_backlogs_on_nodes._LOCK_BACKLOGS_OF_SHARD,
-        locked_backlogs_on_nodes._READ_BACKLOGS_OF_SHARD,
-        letters_on_nodes._PUT_BACK_LETTERS,
-        of_one_shard(letters_on_nodes._MATCH_LETTERS),
+        lock_backlogs_citus._LOCK_BACKLOGS_OF_SHARD,
+        lock_backlogs_citus._READ_BACKLOGS_OF_SHARD,
+        copy_letters_citus._PUT_BACK_LETTERS,
+        of_one_shard(read_letters_citus._MATCH_LETTERS),
         *(of_one_shard(each) for each in (retraction._TAKE_SCHEDULED_MESSAGES, retraction._READ_SEQUENCES)),
         of_one_shard(retracted._READ_RETRACTIONS),
         retraction._LOCK_HEADS,
@@ -180,9 +177,9 @@ def _some(type_: str) -> Any:
 @pytest.mark.parametrize(
     "name",
     [
-        *("read_pins_on_nodes", "copy_positions", "copy_outstanding", "copy_stragglers", "count_stragglers"),
+        *("read_pins_of_owners", "copy_positions", "copy_outstanding", "copy_stragglers", "count_stragglers"),
         *("delete_unwanted_stragglers", "delete_closed_shards", "find_exhausted", "find_worn_out"),
-        *("find_scheduled_shards_on_nodes", "read_kept_on_nodes"),
+        *("find_scheduled_shards.citus", "read_kept_of_shards"),
     ],
 )
 def test_what_is_about_all_shards_is_one_snapshot_of_each(distributed: psycopg.Connection[Any], name: str) -> None:

@@ -1,7 +1,7 @@
 """What is asked by several statements where tables lie on nodes is what one statement says elsewhere."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,12 +11,18 @@ import pytest
 from broker.core.backlog.locked_backlog import lock_backlogs
 from broker.core.backlog.outcome import Outcome
 from broker.core.backlog.seeking import snapshot_rows as snapshots
-from broker.core.backlog.seeking.distributed_snapshots import fill_locked
+from broker.core.backlog.seeking.create_snapshot_citus import create_snapshot
+from broker.core.backlog.seeking.read_oldest_in_snapshot_citus import read_oldest_in_snapshot
 from broker.core.claiming.transaction.request import Quiet
 from broker.core.lag import lag_rows as lag
 from broker.core.log.messages import append_messages, encode_messages
 from broker.core.log.packing import encode_scheduled
-from broker.core.retention import finished_attempts, pins
+from broker.core.retention import (
+    delete_finished_attempts_citus,
+    finished_attempts,
+    pins,
+    read_oldest_pins_citus,
+)
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT, Statement
 from broker.features.dead_letters import dead_letter_groups
@@ -35,6 +41,7 @@ from broker.model.message_id import FIRST_ID_SEQ
 from tests.fixtures.dead_letters import make_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, make_log, texts
 from tests.interleavings.steps import open_transaction, until_waiting
+from tests.query_plans.recorder import Recorder
 
 pytestmark = pytest.mark.one_server("it has both forms of a statement, and nodes do not take the other one")
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -53,9 +60,10 @@ async def as_on_nodes(log: Log) -> AsyncIterator[HotConnection]:
 
 async def _pins(log: Log, now: datetime) -> pins.Pins:
     async with log.database.connection() as connection:
-        alike = await pins._read_on_nodes(connection, now)
+        [alike] = await read_oldest_pins_citus.read_oldest_pins(connection, {"now": now})
         assert alike == await pins.read_oldest_pins(connection, now=now)
-    return alike
+    oldest: pins.Pins = alike
+    return oldest
 
 
 async def _snapshot(log: Log, name: str, now: datetime) -> Any:
@@ -99,7 +107,7 @@ async def test_a_snapshot_that_the_catalog_does_not_know_any_more_pins(log: Log)
     later = log.start + timedelta(days=30)
     await log.execute("DELETE FROM snapshots")
     async with log.database.connection() as connection:
-        oldest, _ = await pins._read_on_nodes(connection, later)
+        [(oldest, _)] = await read_oldest_pins_citus.read_oldest_pins(connection, {"now": later})
     assert oldest is not None
     assert oldest < log.start + SECOND
 
@@ -144,7 +152,8 @@ async def test_which_attempts_are_finished(log: Log) -> None:
                     "DELETE FROM subscriptions WHERE subscription_id = %s", [gone.subscription_id]
                 )
                 if on_nodes:
-                    rows = await finished_attempts._delete_on_nodes(connection, now)
+                    form = delete_finished_attempts_citus.delete_finished_attempts
+                    rows: Sequence[Any] = await form(connection, {"now": now})
                 else:
                     rows, _ = await finished_attempts.delete_finished_attempts(connection, now=now, limit=9)
                 found.append({tuple(row) for row in rows})
@@ -255,8 +264,9 @@ async def test_a_snapshot_copies_what_locked_cursors_and_attempts_say(log: Log) 
         "SELECT shard_id, attempt_id, part, seqs::text, open::text FROM snapshot_outstanding WHERE snapshot_id = {}"
     )
     async with log.database.transaction() as connection:
-        where = {"snapshot_id": 0, "subscription_id": log.subscription.subscription_id}
-        oldest = await fill_locked(connection, where, log.start - HOUR)
+        await create_snapshot(connection, {"snapshot_id": 0, "subscription_id": log.subscription.subscription_id})
+        asked = {"snapshot_id": 0, "retained_since": log.start - HOUR}
+        [(oldest,)] = await read_oldest_in_snapshot(connection, asked)
     assert oldest == log.start + SECOND
     [[one]] = await log.rows("SELECT snapshot_id FROM snapshots")
     for query in (held, out):
@@ -396,21 +406,18 @@ async def test_which_letters_are_chosen_and_what_becomes_of_them(log: Log) -> No
     assert len(stragglers[0]) == 4
 
 
-async def test_bodies_that_fill_a_step_are_cut_at_the_first_that_does_not_fit(
+async def test_messages_that_are_put_back_are_read_as_many_at_a_time_as_fit(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letter_groups, "_MAX_BYTES", 1)
     letters = await make_letters(log)
     await letters.give_up("a", "b")
     await log.execute(f"DELETE FROM message_batches WHERE shard_id = {log.shard_id}")
-    seq: int | None = 0
-    steps = []
     async with as_on_nodes(log) as session:
-        while seq is not None:
-            done = await letters.step(seq, connection=session)
-            steps.append([*done.outcomes.values()])
-            seq = done.next_seq
-    assert steps == [[Outcome.REDRIVEN]] * 2
+        recorder = Recorder(session)
+        done = await letters.step(0, connection=recorder)  # type: ignore[arg-type]
+    assert [*done.outcomes.values()] == [Outcome.REDRIVEN] * 2
+    assert [statement.name for statement, _ in recorder.every].count(b"put_back_letters") == 2
     assert sorted(await log.pull_texts()) == ["a", "b"]
 
 

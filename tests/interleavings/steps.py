@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.core.backlog import locked_backlog, locked_backlogs_on_nodes
+from broker.core.backlog import lock_backlogs_citus, locked_backlog
 from broker.db.driver.database import Database
+from broker.db.driver.forms import run_in_forms
 from broker.db.driver.hot_connection import Bound, HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT, Statement
 from tests.fixtures.broker import eventually
@@ -17,15 +18,19 @@ from tests.fixtures.waiting import waiting_sessions
 
 
 def changed(statement: Statement, old: str, new: str) -> Statement:
-    """A statement with a part of its text replaced."""
+    """A statement with a part of its text replaced, which has the second form that it had (db/driver/forms.py)."""
     assert old in statement.text.decode(), statement.text.decode()
     text = statement.text.decode().replace(old, new).encode()
-    return Statement(statement.name + b" changed", text, statement.parameters, statement.columns)
+    name = statement.name + b" changed"
+    replaced = Statement(name, text, statement.parameters, statement.columns, file=statement.file)
+    for form in ("citus_statement", "citus_function"):
+        vars(replaced)[form] = getattr(statement, form)
+    return replaced
 
 
 def leave_piles_unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """On one server and on nodes."""
-    for module, name in ((locked_backlog, "_LOCK_BACKLOGS"), (locked_backlogs_on_nodes, "_LOCK_BACKLOGS_OF_SHARD")):
+    for module, name in ((locked_backlog, "_LOCK_BACKLOGS"), (lock_backlogs_citus, "_LOCK_BACKLOGS_OF_SHARD")):
         monkeypatch.setattr(module, name, changed(getattr(module, name), "FOR UPDATE OF c", ""))
 
 
@@ -41,11 +46,13 @@ class Paused:
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def run(self, *bound: Bound) -> list[list[tuple[Any, ...]]]:
+    async def run(self, *bound: Bound, as_written: bool = False) -> list[list[tuple[Any, ...]]]:
+        if self.is_distributed and not as_written:
+            return await run_in_forms(self, bound)
         if any(self._before in statement.text for statement, _ in bound):
             self.reached.set()
             await self.go.wait()
-        return await self._connection.run(*bound)
+        return await self._connection.run(*bound, as_written=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)

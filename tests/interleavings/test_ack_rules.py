@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker.core.acking import delivery_attempts, split_parts
+from broker.core.acking import delivery_attempts, modify_ack_deadline_citus
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.statements import hot_statement
 from broker.model.delivery import Delivery
@@ -141,7 +141,7 @@ async def test_it_would_wait_if_it_locked_parts_without_the_message(
 ) -> None:
     forms = [(delivery_attempts, statement)]
     if statement == "_MODIFY_ACK_DEADLINE":
-        forms.append((split_parts, "_MODIFY_WHOLE_ROWS"))  # where tables lie on nodes
+        forms.append((modify_ack_deadline_citus, "_MODIFY_WHOLE_ROWS"))  # where tables lie on nodes
     for module, name in forms:
         locks_all = changed(getattr(module, name), "& asked.mask) > 0", "& asked.mask) >= 0")
         monkeypatch.setattr(module, name, locks_all)

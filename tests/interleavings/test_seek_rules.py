@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from broker.core.backlog.outcome import Outcome
-from broker.core.backlog.seeking import cursors, distributed_snapshots
+from broker.core.backlog.seeking import create_snapshot_citus, cursors
 from broker.core.backlog.seeking import snapshot_rows as snapshots
 from broker.db.citus.engine import CITUS, Engine
+from broker.db.driver import named
 from broker.features.resend.rows import Resend, resend
 from broker.model.journal import NOBODY
 from tests.core.backlog.test_seek import create_snapshot, place, seek_to_snapshot, seek_to_time
@@ -94,11 +95,13 @@ async def a_snapshot_on_nodes_has_a_message_that_is_claimed_meanwhile_once(log: 
 
 
 @pytest.fixture
-def snapshots_on_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def engine_of(_: object) -> Engine:
+def snapshots_on_nodes(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, as what `log` needs was made as on one server."""
+
+    async def find_engine(_: object) -> Engine:
         return CITUS
 
-    monkeypatch.setattr(snapshots, "engine_of", engine_of)
+    monkeypatch.setattr(named, "find_engine", find_engine)
 
 
 @pytest.mark.usefixtures("snapshots_on_nodes")
@@ -111,7 +114,7 @@ async def test_it_would_have_it_twice_if_cursors_were_not_locked(log: Log, monke
     async def not_locked(*_: object, **__: object) -> None:
         pass
 
-    monkeypatch.setattr(distributed_snapshots, "lock_cursors", not_locked)
+    monkeypatch.setattr(create_snapshot_citus, "lock_cursors", not_locked)
     with pytest.raises(AssertionError):
         await a_snapshot_on_nodes_has_a_message_that_is_claimed_meanwhile_once(log)
 

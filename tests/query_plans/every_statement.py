@@ -1,13 +1,14 @@
 """Every hot statement, sent: the store's functions run against tables of some size."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from types import ModuleType
 from typing import Any
 
 from psycopg import sql
 
-from broker.core.acking import delivery_attempts, traces
+from broker.core.acking import acknowledge_citus, delivery_attempts, traces
 from broker.core.acking.delivery_attempts import (
     acknowledge_exactly_once,
     acknowledge_in_order,
@@ -15,10 +16,11 @@ from broker.core.acking.delivery_attempts import (
     release_attempts,
 )
 from broker.core.backlog import bringing_back, locked_backlog, pending_rows
-from broker.core.claiming.transaction import claim, due, fresh, passed, write
+from broker.core.claiming.transaction import claim, due, fresh, lock_due_attempts_citus, passed, write
 from broker.core.claiming.transaction.request import MAX_TARGETS
+from broker.core.lag import find_lagging_citus
 from broker.core.lag import lag_rows as lag
-from broker.core.log import appending_by_row, logged_message, messages, published, shards
+from broker.core.log import append_messages_citus, logged_message, messages, published, shards
 from broker.core.log import copied_messages as copying
 from broker.core.log import walked_messages as log_walk
 from broker.core.log.known_heads import FIRST_NEEDED, KnownHeads
@@ -49,6 +51,7 @@ from broker.features.inspect.topic_page import ORDERS, TopicPage
 from broker.features.metrics import rows as figures
 from broker.features.priorities import waiting
 from broker.features.purge import rows as purging
+from broker.features.quotas import read_kept_citus
 from broker.features.quotas import retained_rows as retained_bytes
 from broker.features.quotas.retained import Tally, span_of
 from broker.features.resend import rows as resend
@@ -86,7 +89,11 @@ MODULES = {
     "journal": journal,
     "lag": lag,
     "dead_letters": dead_letters,
-    "appending_by_row": appending_by_row,
+    "append_messages_citus": append_messages_citus,
+    "acknowledge_citus": acknowledge_citus,
+    "lock_due_attempts_citus": lock_due_attempts_citus,
+    "find_lagging_citus": find_lagging_citus,
+    "read_kept_citus": read_kept_citus,
     "messages": messages,
     "pending_rows": pending_rows,
     "locked_backlog": locked_backlog,
@@ -107,10 +114,20 @@ MODULES = {
 }
 
 
+def statements_of(modules: Mapping[str, ModuleType]) -> dict[str, Statement]:
+    """By module and constant; for `<statement>.citus`, what replaces it on distributed tables."""
+    found: dict[str, Statement] = {}
+    for module, content in modules.items():
+        for name, value in vars(content).items():
+            if name.startswith("_") and isinstance(value, Statement):
+                found[f"{module}.{name}"] = value
+                if value.citus_statement is not None:
+                    found[f"{module}.{name}.citus"] = value.citus_statement.statement
+    return found
+
+
 def statement_of(name: str) -> Statement:
-    module, constant = name.split(".")
-    statement: Statement = getattr(MODULES[module], constant)
-    return statement
+    return statements_of(MODULES)[name]
 
 
 async def fill(log: Log) -> None:
@@ -229,10 +246,6 @@ async def run_every_statement(log: Log, session: Any) -> None:
     await _run_push_statements(log, session)
     to_come = encode_scheduled([NewMessage(data=b"later")], [later])
     await messages.append_messages(session, shard_id=log.shard_id, requests=[to_come], now=log.start)
-    by_row = messages.append_statements(
-        log.shard_id, [messages.encode_messages([NewMessage(data=b"a")])], log.start
-    )
-    await appending_by_row.append_by_row(session, *by_row)
 
 
 async def _look_as_on_nodes(session: Any, now: datetime) -> None:

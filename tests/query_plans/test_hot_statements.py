@@ -12,9 +12,8 @@ import pytest
 import pytest_asyncio
 from psycopg import sql
 
-from broker.db.driver.statements import Statement
 from tests.interleavings.steps import execute
-from tests.query_plans.every_statement import MODULES, every_statement_sent, literal, statement_of
+from tests.query_plans.every_statement import MODULES, every_statement_sent, literal, statement_of, statements_of
 from tests.query_plans.recorder import Recorder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -33,7 +32,7 @@ EXPECTED = {
     "journal._LOCK_TOLD_ATTEMPTS": {"delivery_attempts_pkey"},
     "claim._LOCK_FREE_CURSORS": {"cursors_pkey"},
     "claim._READ_CURSORS": {"cursors_pkey"},
-    "due._GLIMPSE_DUE": {"delivery_attempts_due_idx"},
+    "lock_due_attempts_citus._GLIMPSE_DUE": {"delivery_attempts_due_idx"},
     "due._LOCK_DUE_ATTEMPTS": {"delivery_attempts_due_idx", "delivery_attempts_pkey", "cursors_pkey"},
     "due._FIND_DUE_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "due._FIND_STRAGGLERS_OF_KEYS": {"cursors_pkey", "straggler_batches_pkey"},
@@ -53,15 +52,15 @@ EXPECTED = {
     "passed._INSERT_EXPIRED_OF_KEYS": {"_ordering_key_publish_time_idx"},
     "write._REPLACE_ATTEMPTS": {"delivery_attempts_pkey"},
     "write._MARK_REDRIVEN": {"delivery_attempts_pkey"},
-    "write._MOVE_CURSOR": {"cursors_pkey"},
+    "write._MOVE_CURSORS.citus": {"cursors_pkey"},
     "write._MOVE_CURSORS": {"cursors_pkey"},
-    "write._READ_NEXT_DELIVERY_AT": {"delivery_attempts_due_idx"},
+    "write._READ_NEXT_DELIVERY_ATS.citus": {"delivery_attempts_due_idx"},
     "write._READ_NEXT_DELIVERY_ATS": {"delivery_attempts_due_idx"},
     "write._INSERT_DELIVERY_ATTEMPT": set(),
     "write._INSERT_DELIVERY_ATTEMPTS": {"shards_pkey"},
     "passed._INSERT_GIVEN_UP": {"shards_pkey"},
     "delivery_attempts._ACKNOWLEDGE": {"delivery_attempts_pkey"},
-    "delivery_attempts._ACKNOWLEDGE_WHOLE": {"delivery_attempts_pkey"},
+    "acknowledge_citus._ACKNOWLEDGE_WHOLE": {"delivery_attempts_pkey"},
     "delivery_attempts._ACKNOWLEDGE_EXACTLY_ONCE": {"delivery_attempts_pkey"},
     "delivery_attempts._ACKNOWLEDGE_IN_ORDER": {"delivery_attempts_pkey"},
     "delivery_attempts._MODIFY_ACK_DEADLINE": {"delivery_attempts_pkey"},
@@ -85,8 +84,18 @@ EXPECTED = {
     "delivery_reports._FIND_LETTERS": {"dead_letters_source_idx"},
     "figures._LIST_OLDEST_TOPICS": {"ix_shards_topic_id"},
     "figures._READ_RETAINED": {"shards_pkey", "_pkey"},
-    "lag._FIND_LAGGING_ON_NODES": {"cursors_pkey", "shards_pkey", "delivery_attempts_due_idx"},
-    "lag._LIST_NAMES": set(),
+    "find_lagging_citus._FIND_LAGGING_OF_SUBSCRIPTIONS": {
+        "cursors_pkey",
+        "shards_pkey",
+        "delivery_attempts_due_idx",
+    },
+    "find_lagging_citus._FIND_LAGGING": {
+        "subscriptions_name_key",
+        "cursors_pkey",
+        "shards_pkey",
+        "delivery_attempts_due_idx",
+    },
+    "find_lagging_citus._LIST_NAMES": set(),
     "lag._READ_ACTIVITY": set(),
     "lag._READ_LAG": {
         "cursors_pkey",
@@ -108,8 +117,8 @@ EXPECTED = {
     "dead_letters._READ_LETTER_MESSAGES": {"_pkey", "straggler_batches_pkey"},
     "messages._TAKE_SEQUENCES": {"shards_pkey"},
     "messages._APPEND_MESSAGES": {"shards_pkey"},
-    "appending_by_row._APPEND_BATCH": set(),
-    "appending_by_row._TAKE_EXPECTED_SEQUENCES": {"shards_pkey"},
+    "append_messages_citus._APPEND_BATCH": set(),
+    "append_messages_citus._TAKE_EXPECTED_SEQUENCES": {"shards_pkey"},
     "messages._TAKE_ID_SEQS": {"shards_pkey"},
     "messages._INSERT_SCHEDULED_MESSAGES": {"shards_pkey"},
     "retained_bytes._READ_KEPT": {
@@ -119,8 +128,15 @@ EXPECTED = {
         "delivery_attempts_due_idx",
         "delivery_attempts_ordering_key_idx",
     },
-    "retained_bytes._READ_KEEPERS": {"ix_shards_topic_id"},
-    "retained_bytes._READ_KEPT_ON_NODES": {
+    "read_kept_citus._READ_KEPT": {
+        "ix_shards_topic_id",
+        "cursors_pkey",
+        "delivery_attempts_pkey",
+        "delivery_attempts_due_idx",
+        "delivery_attempts_ordering_key_idx",
+    },
+    "read_kept_citus._READ_KEEPERS": {"ix_shards_topic_id"},
+    "read_kept_citus._READ_KEPT_OF_SHARDS": {
         "shards_pkey",
         "cursors_pkey",
         "delivery_attempts_pkey",
@@ -167,6 +183,7 @@ EXPECTED = {
     "locked_backlog._REPLACE_ORDERED_RUNS": {"delivery_attempts_pkey"},
     "locked_backlog._STOP_WAITING": {"delivery_attempts_ordering_key_idx"},
     "locked_backlog._MOVE_CURSORS": {"cursors_pkey"},
+    "locked_backlog._MOVE_CURSORS.citus": {"cursors_pkey"},
     "pending_rows._INSERT_PENDING_ATTEMPTS": {"shards_pkey"},
     "pending_rows._LOCK_KEYS": {"delivery_attempts_ordering_key_idx"},
     "pending_rows._HOLD_KEYS": {"shards_pkey"},
@@ -200,13 +217,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def test_every_hot_statement_is_expected_here() -> None:
-    loaded = {
-        f"{module}.{name}"
-        for module, content in MODULES.items()
-        for name, value in vars(content).items()
-        if name.startswith("_") and isinstance(value, Statement)
-    }
-    assert loaded == set(EXPECTED)
+    assert statements_of(MODULES).keys() == EXPECTED.keys()
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])

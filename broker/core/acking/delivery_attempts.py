@@ -6,18 +6,15 @@ Who else writes `delivery_attempts` is in docs/claim.md, and held by a test.
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
-from broker.core.acking.split_parts import modify_by_parts
 from broker.db.driver import statements
-from broker.db.driver.hot_connection import Bound, HotConnection
+from broker.db.driver.hot_connection import HotConnection
 from broker.model.ack_id import AttemptName, MessageNames
 from broker.model.deadline_change import DeadlineChange
-from broker.model.sequences import from_bits, multirange_of, to_bits
+from broker.model.sequences import from_bits, to_bits
 
 _ACKNOWLEDGE = statements.hot("acknowledge")
-_ACKNOWLEDGE_WHOLE = statements.hot("acknowledge_whole")
 _ACKNOWLEDGE_EXACTLY_ONCE = statements.hot("acknowledge_exactly_once")
 _ACKNOWLEDGE_IN_ORDER = statements.hot("acknowledge_in_order")
 _MODIFY_ACK_DEADLINE = statements.hot("modify_ack_deadline")
@@ -25,8 +22,6 @@ _MODIFY_ORDERED_DEADLINE = statements.hot("modify_ordered_deadline")
 _MERGE_PARTS = statements.hot("merge_parts")
 _RELEASE_ATTEMPTS = statements.hot("release_attempts")
 _READ_OPEN_ATTEMPTS = statements.hot("read_open_attempts")
-
-MOST_WHOLE = 2  # attempts, from which on one statement for all is cheaper where shards lie on nodes
 
 # What a statement has acknowledged of a row, for the record of deliveries: subscription, attempt, the bits that it
 # cleared, the row's sequences, its attempt number and, where it holds an ordering key, those of its messages.
@@ -44,7 +39,7 @@ def _by_attempt(rows: Iterable[tuple[Any, ...]], shard_id: int) -> dict[tuple[in
 async def acknowledge(
     connection: HotConnection, *, shard_id: int, acks: MessageNames, acked: list[AckedRow] | None = None
 ) -> MessageNames:
-    """Clear the given messages of one shard's attempts, in one statement and one commit on one server.
+    """Clear the given messages of one shard's attempts.
 
     Here and below, `acked` gets the rows that were acknowledged by this call.
 
@@ -52,11 +47,6 @@ async def acknowledge(
     and gone, or moved to another part of the attempt while this statement waited for a lock.
     """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
-    if connection.is_distributed and _are_whole(attempts, acks):
-        acks = await _acknowledge_whole(connection, shard_id, attempts, acks, acked)
-        attempts = [attempt for attempt in attempts if attempt in acks]
-    if not attempts:
-        return {}
     asked = _masks(shard_id, attempts, acks)
     [rows] = await connection.run((_ACKNOWLEDGE, asked))
     if acked is not None:
@@ -66,32 +56,6 @@ async def acknowledge(
     ):
         return {}  # without a look at each message
     return _missing(acks, _by_attempt(rows, shard_id))
-
-
-def _are_whole(attempts: Sequence[AttemptName], acks: MessageNames) -> bool:
-    return len(attempts) <= MOST_WHOLE and all(len(acks[attempt]) == attempt.count for attempt in attempts)
-
-
-async def _acknowledge_whole(
-    connection: HotConnection,
-    shard_id: int,
-    attempts: Sequence[AttemptName],
-    acks: MessageNames,
-    acked: list[AckedRow] | None,
-) -> MessageNames:
-    """By a statement for each; what is left may be in other parts."""
-    each = await connection.run(*(_whole(shard_id, attempt) for attempt in attempts))
-    rows = list(chain(*each))
-    if acked is not None:
-        acked += ((*row[:3], multirange_of((each.lower, each.upper) for each in row[3]), row[4]) for row in rows)
-    if len(rows) == len(attempts) and not any("0" in row[2] for row in rows):
-        return {}  # without a look at each message
-    return _missing(acks, _by_attempt(rows, shard_id))
-
-
-def _whole(shard_id: int, attempt: AttemptName) -> Bound:
-    names = {"subscription_id": attempt.subscription_id, "attempt_id": attempt.attempt_id}
-    return _ACKNOWLEDGE_WHOLE, {"shard_id": shard_id, **names, "count": attempt.count}
 
 
 def _masks(shard_id: int, attempts: Sequence[AttemptName], asked: MessageNames) -> dict[str, Any]:
@@ -230,10 +194,7 @@ async def modify_ack_deadline(
         "jitter": jitter,
         "now": now,
     }
-    if connection.is_distributed:
-        rows = await modify_by_parts(connection, parameters)
-    else:
-        [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
+    [rows] = await connection.run((_MODIFY_ACK_DEADLINE, parameters))
     return _missing(_asked(changes), _by_attempt(rows, shard_id))
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from broker.core.backlog.delivery_rows import delivery_row
 from broker.core.backlog.delivery_state import BACKLOG, DeliveryFacts, DeliveryRow, DeliveryState, delivery_state
-from broker.core.backlog.locked_backlogs_on_nodes import lock_on_nodes
 from broker.core.backlog.pending_rows import Pending, PendingRows, multiranges
 from broker.core.process.attempt_ids import AttemptIds
 from broker.core.records.journal import journal_statement
@@ -387,11 +386,8 @@ async def lock_backlogs(
 
     `consumable`: the subscriptions from which dead letters may be removed.  Not `locked`: only to read.
     """
-    if connection.is_distributed:
-        cursors = await lock_on_nodes(connection, shard_ids, *own, locked=locked)
-    else:
-        asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": list(own[1])}
-        [cursors] = await connection.run((_LOCK_BACKLOGS if locked else _READ_BACKLOGS, asked))
+    asked = {"shard_ids": shard_ids, "subscription_id": own[0], "own_shard_ids": list(own[1])}
+    [cursors] = await connection.run((_LOCK_BACKLOGS if locked else _READ_BACKLOGS, asked))
     backlogs: dict[int, list[LockedBacklog]] = {}
     for cursor in cursors:
         retained_since = now - timedelta(seconds=cursor.retention)

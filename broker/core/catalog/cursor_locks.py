@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import select
 
 from broker.core.catalog.shard_levels import shards_of
-from broker.db.driver.database import ResourceConnection, engine_of
-from broker.db.driver.held_shards import HOLD_SHARDS_TEXT
+from broker.db.driver.database import ResourceConnection, driver_of
+from broker.db.driver.held_shards import hold_shards
 from broker.db.schema.tables import cursors
 
 
@@ -19,8 +19,7 @@ async def lock_cursors(
     that moves would leave the locks behind.
     """
     shard_ids = sorted(shard_ids)
-    if (await engine_of(connection)).is_distributed:
-        await connection.exec_driver_sql(HOLD_SHARDS_TEXT, {"shard_ids": shard_ids})
+    await hold_shards(await driver_of(connection), shard_ids)
     of_these = cursors.c.subscription_id.in_(subscription_ids)
     for shard_id in shard_ids:
         of_shard = select(cursors.c.shard_id).where(cursors.c.shard_id == shard_id, of_these)

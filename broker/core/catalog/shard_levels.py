@@ -2,21 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Label, Text, cast, func, insert, select, text
+from sqlalchemy import ColumnElement, Label, Text, cast, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.db.citus.spreading import draw_shard_ids
-from broker.db.driver.database import driver_of, engine_of
-from broker.db.schema.tables import known_shards, shards, subscriptions, topics
+from broker.db.driver import statements
+from broker.db.driver.named import fetch
+from broker.db.schema.tables import known_shards, subscriptions, topics
 from broker.model.api_json import from_json
 from broker.model.priorities import Priorities
 from broker.model.timestamps import whole_milliseconds
 
 PRIORITIES = topics.c.settings["extensions"]["priorities"].label("priorities")  # of a topic, for `read_priorities`
 
+_INSERT_SHARDS = statements.load("insert_shards")
 _FIRST_URGENT = 1_000  # the ordinal of level 0: beyond those of all others
 
 
@@ -52,33 +52,19 @@ async def shards_of(connection: AsyncConnection, subscription_ids: Sequence[int]
 
 async def insert_shards(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Of one topic, as made_shards has them.  Returns their ids, in any order."""
-    if (await engine_of(connection)).is_distributed:
-        known = await _insert_on_nodes(connection, rows)
-    else:
-        made = insert(shards).returning(shards.c.shard_id, shards.c.topic_id, shards.c.level)
-        known = [row._asdict() for row in await connection.execute(made, rows)]
+    first = rows[0]
+    made = {
+        "topic_id": first["topic_id"],
+        "last_publish_time": first["last_publish_time"],
+        "open": first.get("open", True),
+        "frozen_at": first.get("frozen_at"),
+        "ordinals": [row["ordinal"] for row in rows],
+        "levels": [row["level"] for row in rows],
+    }
+    columns = ("shard_id", "topic_id", "level")
+    known = [dict(zip(columns, row, strict=True)) for row in await fetch(connection, _INSERT_SHARDS, made)]
     await connection.execute(insert(known_shards), known)
     return [row["shard_id"] for row in known]
-
-
-async def _insert_on_nodes(
-    connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]
-) -> Sequence[Mapping[str, Any]]:
-    """Evenly on them: those for what is urgent, and the others."""
-    spread: list[Mapping[str, Any]] = []
-    for is_urgent, run in groupby(rows, key=lambda row: row["level"] is not None):
-        alike = list(run)
-        there = select(known_shards.c.shard_id).where(
-            known_shards.c.topic_id == alike[0]["topic_id"], known_shards.c.level.is_not(None).is_(is_urgent)
-        )
-        ids = (await connection.scalars(there)).all()
-        drawn = await draw_shard_ids(await driver_of(connection), there=ids, count=len(alike))
-        spread += ({**row, "shard_id": shard_id} for row, shard_id in zip(alike, drawn, strict=True))
-    columns = list(spread[0])
-    names, values = ", ".join(columns), ", ".join(f":{name}" for name in columns)
-    chosen = text(f"INSERT INTO shards ({names}) OVERRIDING SYSTEM VALUE VALUES ({values})")  # noqa: S608
-    await connection.execute(chosen, spread)
-    return [{name: row[name] for name in ("shard_id", "topic_id", "level")} for row in spread]
 
 
 def made_shards(

@@ -13,8 +13,6 @@ from broker.model.message_id import message_id
 from broker.model.subscription import Subscription
 
 _FIND_LAGGING = statements.hot("find_lagging")
-_FIND_LAGGING_ON_NODES = statements.hot("find_lagging_on_nodes")
-_LIST_NAMES = statements.hot("list_names")
 _READ_ACTIVITY = statements.hot("read_activity")
 _READ_LAG = statements.hot("read_lag")
 _NAMES_AT_A_TIME = 10_000
@@ -23,21 +21,8 @@ _NAMES_AT_A_TIME = 10_000
 async def find_lagging(connection: HotConnection, *, after: str, before: str) -> list[tuple[str, bool]]:
     """The next subscriptions between two names, some thousands, and whether each may have a backlog."""
     asked = {"after": after, "before": before, "max_rows": _NAMES_AT_A_TIME}
-    if connection.is_distributed:
-        return await _find_on_nodes(connection, asked)
     [rows] = await connection.run((_FIND_LAGGING, asked))
     return [(row.name, row.may_lag) for row in rows]
-
-
-async def _find_on_nodes(connection: HotConnection, asked: dict[str, Any]) -> list[tuple[str, bool]]:
-    """The catalog first: one that is made meanwhile is not among them, one that is deleted has no backlog."""
-    [named] = await connection.run((_LIST_NAMES, asked))
-    if not named:
-        return []
-    ids = {"subscription_ids": [row.subscription_id for row in named]}
-    [rows] = await connection.run((_FIND_LAGGING_ON_NODES, ids))
-    lagging = {row.subscription_id for row in rows}
-    return [(row.name, row.subscription_id in lagging) for row in named]
 
 
 async def read_lag(

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from psycopg.errors import CheckViolation
 
-from broker.core.log.appending_by_row import MOST_ROWS, append_by_row
 from broker.core.log.known_heads import KnownHeads
 from broker.core.log.partitions import PartitionMissing
 from broker.db.driver import statements
@@ -292,7 +291,9 @@ class _Batches:
         return count <= MAX_BATCH and self.sizes[-1] + request.size + count * _ELEMENT_OVERHEAD <= MAX_BATCH_BYTES
 
 
-def append_statements(shard_id: int, requests: Sequence[EncodedMessages], now: datetime) -> tuple[Bound, Bound]:
+def append_statements(
+    shard_id: int, requests: Sequence[EncodedMessages], now: datetime, heads: KnownHeads | None = None
+) -> tuple[Bound, Bound]:
     """What appends all requests' messages, in order; the first statement has no row if the shard is closed."""
     batches = _Batches()
     for request in requests:
@@ -308,7 +309,7 @@ def append_statements(shard_id: int, requests: Sequence[EncodedMessages], now: d
         "shared_attributes": _shared(batches.shared),
         "ttls": batches.ttls if batches.ttls.count(None) < len(batches.ttls) else [],
     }
-    return (_TAKE_SEQUENCES, {**where, "now": now}), (_APPEND_MESSAGES, {**where, **rows})
+    return (_TAKE_SEQUENCES, {**where, "now": now, "heads": heads}), (_APPEND_MESSAGES, {**where, **rows})
 
 
 def _data(parts: Sequence[EncodedMessages] | Sequence[ScheduledPart], count: int) -> bytes:
@@ -340,22 +341,19 @@ async def append_messages(
     now: datetime,
     heads: KnownHeads | None = None,
 ) -> Appended | None:
-    """Append all requests' messages, in order, to a shard: one commit, and one round trip on one server.
+    """Append all requests' messages, in order, to a shard in one commit.
 
-    `heads`: what is known of them where shards lie on nodes.
+    `heads`: what is known of them (append_messages_citus.py).
 
     Returns where the first message came to stand, or None if the shard is closed (its topic was deleted) or frozen.
     Raises PartitionMissing; an OperationalError of psycopg means that the outcome is unknown.
     """
     later = [request.scheduled for request in requests if request.scheduled is not None]
     to_come = schedule_statements(shard_id, later, now) if later else ()
-    take, append = append_statements(shard_id, requests, now)
+    take, append = append_statements(shard_id, requests, now, heads)
     given: Sequence[list[Any]] = ()
     try:
-        if connection.is_distributed and not later and len(append[1]["lasts"]) <= MOST_ROWS:
-            taken = await append_by_row(connection, take, append, heads)
-        else:
-            taken, _, *given = await connection.run(take, append, *to_come)
+        taken, _, *given = await connection.run(take, append, *to_come)
     except CheckViolation as error:
         if is_frozen(error):
             return None

@@ -3,7 +3,7 @@ ever making a publish wait (A10).
 
 Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
 neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
-plain DROP do.  So does a plain DETACH: it is for where there is no other (db/citus).
+plain DROP do.  So does a plain DETACH, which Citus needs (db/driver/table_changes.py).
 """
 
 import re
@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from psycopg import errors, sql
+from psycopg import sql
 
 from broker.core.log.partition_width import MIN_WIDTH, next_width
-from broker.db.citus.engine import find_engine
 from broker.db.driver.database import Connection, Database
 from broker.db.driver.locks import MAKING_PARTITIONS, lock
+from broker.db.driver.table_changes import detach_and_drop, measure_table, prepare_to_change_tables
 from broker.model.errors import Unavailable
 
 # Publishes may land this far ahead of now; the janitor must run at least twice in it.
 AHEAD = timedelta(minutes=10)
-_LOCK_TIMEOUT = "500ms"
 
 T = TypeVar("T")
 
@@ -156,7 +155,7 @@ async def _missing(
     else:
         last = partitions[-1]
         start = last.end
-        width = max(next_width(last.end - last.start, await _size(connection, last.name)), of.narrowest)
+        width = max(next_width(last.end - last.start, await measure_table(connection, last.name)), of.narrowest)
         if start < now - AHEAD:  # nobody made any for a while: leave the gap empty
             start, width = max(start, _whole_minutes(now - AHEAD)), of.narrowest
     bounds = []
@@ -172,16 +171,6 @@ def _whole_minutes(time: datetime) -> datetime:
     return time.replace(second=0, microsecond=0)
 
 
-async def _size(connection: Connection, name: str) -> int:
-    """Bytes of a partition, its indexes and its large values."""
-    size_of = sql.Identifier((await find_engine(connection)).size_of)
-    cursor = await connection.execute(sql.SQL("SELECT {}(%s::regclass)").format(size_of), [name])
-    row = await cursor.fetchone()
-    assert row is not None
-    size: int = row[0]
-    return size
-
-
 async def _make(connection: Connection, of: Partitioned, start: datetime, end: datetime) -> bool:
     """Makes a partition; False: another process has just made one that `start` or a later time is in."""
     name = sql.Identifier(f"{of.prefix}_{start:%Y%m%d_%H%M%S}")
@@ -189,7 +178,7 @@ async def _make(connection: Connection, of: Partitioned, start: datetime, end: d
     # A CHECK that says what the bounds say spares ATTACH the reading of the table.
     check = sql.SQL("{0} >= {1} AND {0} < {2}").format(column, start, end)
     async with connection.transaction():
-        await _prepare_to_change(connection)
+        await prepare_to_change_tables(connection)
         await lock(connection, MAKING_PARTITIONS)
         if any(partition.end > start for partition in await list_partitions(connection, of)):
             return False
@@ -210,42 +199,7 @@ async def _make(connection: Connection, of: Partitioned, start: datetime, end: d
 
 async def drop_partition(connection: Connection, partition: Partition, of: Partitioned = MESSAGES) -> bool:
     """Take a partition out and drop it; False if somebody holds it just now (the next run tries again)."""
-    name = sql.Identifier(partition.name)
-    if not (await find_engine(connection)).detaches_online:
-        return await _drop_at_once(connection, name, of)
-    await connection.execute(sql.SQL("SET lock_timeout = {}").format(_LOCK_TIMEOUT))
-    try:
-        mode = sql.SQL("FINALIZE" if partition.detaching else "CONCURRENTLY")
-        await connection.execute(
-            sql.SQL("ALTER TABLE {} DETACH PARTITION {} {}").format(of.name, name, mode), prepare=False
-        )
-        await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name), prepare=False)
-    except (errors.LockNotAvailable, errors.QueryCanceled, errors.ObjectNotInPrerequisiteState):
-        return False
-    finally:
-        await connection.execute(b"RESET lock_timeout")
-    return True
-
-
-async def _drop_at_once(connection: Connection, name: sql.Identifier, of: Partitioned) -> bool:
-    """Where nothing can be detached online: publishes wait for the lock, and it waits for them, for a moment."""
-    try:
-        async with connection.transaction():
-            await _prepare_to_change(connection)
-            await connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(_LOCK_TIMEOUT))
-            await connection.execute(
-                sql.SQL("ALTER TABLE {} DETACH PARTITION {}").format(of.name, name), prepare=False
-            )
-            await connection.execute(sql.SQL("DROP TABLE {}").format(name), prepare=False)
-    except (errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected):
-        return False
-    return True
-
-
-async def _prepare_to_change(connection: Connection) -> None:
-    """What a transaction that changes tables is told first, by what it is on."""
-    for setting, value in (await find_engine(connection)).changing_tables.items():
-        await connection.execute(b"SELECT set_config(%s, %s, true)", [setting, value])
+    return await detach_and_drop(connection, of.table, partition.name, detaching=partition.detaching)
 
 
 async def drop_detached_leftovers(connection: Connection, of: Partitioned = MESSAGES) -> int:

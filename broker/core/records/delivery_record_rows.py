@@ -16,6 +16,7 @@ from broker.core.log.partitions import (
 from broker.core.records.delivery_record import MAX_TEXT, RecordRow
 from broker.db.driver import statements
 from broker.db.driver.binary import OIDS, array
+from broker.db.driver.by_shard import in_one_statement
 from broker.db.driver.database import Connection
 from broker.db.driver.hot_connection import Bound, HotConnection
 
@@ -28,10 +29,9 @@ async def insert_records(
     connection: HotConnection, rows: Mapping[int, Sequence[RecordRow]], *, now: datetime
 ) -> None:
     """Write rows, by shard, of acknowledgements up to `now`.  Raises PartitionMissing; nothing is written then."""
-    together = [{shard_id: some} for shard_id, some in rows.items()] if connection.is_distributed else [rows]
     try:
-        for some in together:
-            await connection.run(_insertion(some, now))
+        for shard_ids in in_one_statement(connection, rows):
+            await connection.run(_insertion({shard_id: rows[shard_id] for shard_id in shard_ids}, now))
     except CheckViolation as error:
         raise PartitionMissing from error
 

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any
 
 from broker.core.log.deleting import run_in_batches
-from broker.db.citus.engine import find_engine
 from broker.db.driver import statements
 from broker.db.driver.database import Connection, ResourceConnection
 from broker.db.driver.hot_connection import Bound, HotConnection
@@ -28,22 +27,6 @@ _INSERT_JOURNAL = statements.hot("insert_journal")
 _INSERT_JOURNAL_TEXT = statements.load("insert_journal")
 _LOCK_TOLD_ATTEMPTS = statements.hot("lock_told_attempts")
 _DELETE_OLD_JOURNAL = statements.load("delete_old_journal")
-# In place of delete_old_journal.sql where tables are distributed: each statement reads one table.
-_COUNT_ROWS = b"SELECT subscription_id, count(*) FROM delivery_journal GROUP BY subscription_id"
-_READ_KEPT = b"""
-    SELECT subscription_id, %(now)s::timestamptz - coalesce(
-        (settings #>> '{extensions,journal,retention}')::interval, interval '1 second' * %(kept_seconds)s::float8)
-    FROM subscriptions
-"""
-_READ_TIME = b"""
-    SELECT time FROM delivery_journal WHERE subscription_id = %(subscription_id)s
-    ORDER BY time DESC OFFSET %(max_rows)s LIMIT 1
-"""
-_DELETE_ON_NODES = b"""
-    DELETE FROM delivery_journal
-    WHERE subscription_id = ANY (%(gone)s::int8[])
-       OR time <= (%(sinces)s::timestamptz[])[array_position(%(ids)s::int8[], subscription_id)]
-"""
 
 _BATCH = 10_000  # rows deleted in one statement
 _EVENTS = {
@@ -232,23 +215,6 @@ def _of(attempt: AttemptName) -> Of:
     return attempt.subscription_id, attempt.attempt_id
 
 
-async def _delete_on_nodes(connection: Connection, asked: Mapping[str, Any]) -> int:
-    """As delete_old_journal.sql, in several statements, where rows lie on nodes.  Returns how many were deleted.
-
-    Whose rows there are is read first, and the catalog behind that: a subscription that comes later is not gone.
-    """
-    counts = dict(await (await connection.execute(_COUNT_ROWS)).fetchall())
-    kept = dict(await (await connection.execute(_READ_KEPT, asked)).fetchall())
-    ids = sorted(counts.keys() & kept.keys())
-    for id_ in ids:
-        if counts[id_] > asked["max_rows"]:
-            where = {"subscription_id": id_, "max_rows": asked["max_rows"]}
-            beyond = await (await connection.execute(_READ_TIME, where)).fetchall()
-            kept[id_] = max([kept[id_], *(time for (time,) in beyond)])
-    wanted = {"gone": sorted(counts.keys() - kept.keys()), "ids": ids, "sinces": [kept[id_] for id_ in ids]}
-    return (await connection.execute(_DELETE_ON_NODES, wanted)).rowcount
-
-
 async def delete_old_journal(connection: Connection, *, now: datetime) -> int:
     """Delete rows past their journal's retention, all but the newest MAX_ROWS of a subscription, and those of
     subscriptions that are gone.  Returns how many.
@@ -258,6 +224,4 @@ async def delete_old_journal(connection: Connection, *, now: datetime) -> int:
         "kept_seconds": DEFAULT_RETENTION / timedelta(seconds=1),
         "max_rows": MAX_ROWS,
     }
-    if (await find_engine(connection)).is_distributed:
-        return await _delete_on_nodes(connection, asked)
     return await run_in_batches(connection, _DELETE_OLD_JOURNAL, asked, batch=_BATCH)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from psycopg.rows import class_row
 
-from broker.db.citus.engine import find_engine
 from broker.db.driver.database import Connection
 from broker.db.driver.locks import MEASURING, try_lock
 
@@ -38,14 +37,6 @@ async def read_measured(connection: Connection, *, max_bytes: int) -> Measured |
 async def is_our_turn_to_measure(connection: Connection) -> bool:
     """Within a transaction: whether no other process measures; none does until the transaction ends."""
     return await try_lock(connection, MEASURING)
-
-
-async def measure_tables(connection: Connection) -> int:
-    """The bytes of all tables of the broker's schema, with indexes and large values."""
-    engine = await find_engine(connection)
-    row = await (await connection.execute(engine.measure_schema)).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 async def write_measured(connection: Connection, measured: Measured, *, max_bytes: int, now: datetime) -> None:

@@ -13,6 +13,7 @@ from broker.core.context.storage import TableSize, are_tables_full
 from broker.core.retention import table_size_rows as store
 from broker.core.retention.table_size_rows import Measured
 from broker.db.driver.database import Connection
+from broker.db.driver.table_changes import measure_tables
 
 PASS_SECONDS = 5.0
 _REST = 20.0  # times what measuring took: it takes a twentieth of the time of one connection at most
@@ -49,7 +50,7 @@ class TableSizes:
                 return None
             before = await store.read_measured(connection, max_bytes=self._max_bytes)
             began = self._ticks()
-            size = await store.measure_tables(connection)
+            size = await measure_tables(connection)
             seconds = max(PASS_SECONDS / 2, _REST * (self._ticks() - began))
             now = self._clock.now()
             is_full = are_tables_full(size, self._max_bytes, were_full=before is not None and before.is_full)

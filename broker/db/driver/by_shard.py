@@ -6,7 +6,7 @@ shard's id alone, so there it is sent for each shard with the elements of that.
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -37,11 +37,16 @@ async def run_by_shard(connection: HotConnection, statement: Statement, given: d
     return list(chain(*await connection.run(*bound))) if bound else []
 
 
+def in_one_statement(connection: HotConnection, shard_ids: Iterable[int]) -> list[Sequence[int]]:
+    """Divides shards, in the order given, into those of which one statement may write or lock rows: all or each."""
+    if not connection.is_distributed:
+        return [list(shard_ids)]
+    return [[shard_id] for shard_id in shard_ids]
+
+
 def one_by_one(connection: HotConnection, statement: Statement, shard_ids: Sequence[int]) -> list[Bound]:
     """A statement about some shards as a whole that locks their rows: of each in the order given."""
-    if not connection.is_distributed:
-        return [(statement, {"shard_ids": shard_ids})]
-    return [(statement, {"shard_ids": [shard_id]}) for shard_id in shard_ids]
+    return [(statement, {"shard_ids": together}) for together in in_one_statement(connection, shard_ids)]
 
 
 async def read_sharing(connection: HotConnection, statement: Statement, given: dict[str, Any]) -> list[Any]:

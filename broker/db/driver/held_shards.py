@@ -6,10 +6,13 @@ behind, the next one would lock the rows where they are now, and two claims woul
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
+import psycopg
+
+from broker.db.citus.engine import find_engine
 from broker.db.driver.statements import Statement
 
 # What a write takes, of the first of the tables that lie together: a move waits for the locks of all of them, and
@@ -21,10 +24,16 @@ _HOLD = (
 HOLD_SHARDS = Statement(
     b"hold_shards", f"{_HOLD} FROM unnest($1::int8[]) AS s (shard_id)".encode(), (("shard_ids", "int8[]"),)
 )
-HOLD_SHARDS_TEXT = f"{_HOLD} FROM unnest(%(shard_ids)s::int8[]) AS s (shard_id)"  # in a resource transaction
+_HOLD_TEXT = f"{_HOLD} FROM unnest(%s::int8[]) AS s (shard_id)".encode()  # in a transaction that is not hot
 
 _LOCKS = re.compile(rb"\bFOR (NO KEY )?UPDATE\b")
 _WRITES = re.compile(rb"\b(INSERT INTO|DELETE FROM|UPDATE \w+( AS \w+)?\s+SET)\b")
+
+
+async def hold_shards(connection: psycopg.AsyncConnection[Any], shard_ids: Iterable[int]) -> None:
+    """Keeps shards on their nodes until the transaction ends, in which rows of them are to be locked."""
+    if (await find_engine(connection)).is_distributed:
+        await connection.execute(_HOLD_TEXT, [list(shard_ids)])
 
 
 @cache

@@ -27,6 +27,7 @@ from psycopg.adapt import Transformer
 
 from broker.db.citus.two_phases import Written
 from broker.db.driver.binary import OIDS, encode_int8s
+from broker.db.driver.forms import run_in_forms
 from broker.db.driver.held_shards import HOLD_SHARDS, shards_locked_by
 from broker.db.driver.replication import is_unreplicated, unreplicated
 from broker.db.driver.statements import BEGIN, COMMIT, NO_WAIT, ROLLBACK, Statement
@@ -151,12 +152,16 @@ class HotConnection:
         await self.run((ROLLBACK, {}))
         self._begun = False
 
-    async def run(self, *bound: Bound) -> list[list[Any]]:
+    async def run(self, *bound: Bound, as_written: bool = False) -> list[list[Any]]:
         """Send statements in one round trip; the rows of each, named as the statement declares them.
 
+        On distributed tables a statement is sent in its second form if it has one, which may take several round
+        trips (db/driver/forms.py); not if they are to be sent `as_written`.
         Outside BEGIN … COMMIT the batch is one transaction that has committed when this returns, on any database.
         Raises psycopg.Error; the connection is failed then.  An OperationalError means that the outcome is unknown.
         """
+        if self.is_distributed and not as_written:
+            return await run_in_forms(self, bound)
         batch = _Batch(self._loop.create_future())
         began = perf_counter()
         try:

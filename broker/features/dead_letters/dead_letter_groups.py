@@ -15,12 +15,11 @@ import msgspec
 from broker.core.backlog.locked_backlog import LockedBacklog, lock_backlogs, lock_delivery_rows
 from broker.core.backlog.outcome import Outcome
 from broker.db.driver import statements
-from broker.db.driver.by_shard import run_by_shard
+from broker.db.driver.by_shard import read_sharing
 from broker.db.driver.hot_connection import HotConnection
 from broker.features.dead_letters.chosen import ADDED, DONE, Chosen
 from broker.features.dead_letters.dead_letter_list import MAX_LETTERS
 from broker.features.dead_letters.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on
-from broker.features.dead_letters.letters_on_nodes import read_on_nodes
 from broker.model.dead_letter import kept_since
 from broker.model.message import NewMessage
 
@@ -68,7 +67,7 @@ class Group:
     outcome: Outcome | None = None
     ordering_key: str | None = None  # known once it is decided what becomes of it
     again: Any = None  # the message in its subscription's backlog, from which it is removed before it comes back
-    sent: NewMessage | None = None  # what is sent, or put back into the log of another node
+    sent: NewMessage | None = None
 
     def is_chosen(self, chosen: Chosen) -> bool:
         """Whether a redrive handles the message: one that is named also if its dead letter was dealt with."""
@@ -137,8 +136,6 @@ def asked_of(chosen: Chosen, *, shard_id: int, from_seq: int, max_scanned: int) 
 
 async def read_letters(connection: HotConnection, asked: Mapping[str, Any]) -> list[Any]:
     """Returns the rows of read_letters.sql."""
-    if connection.is_distributed:
-        return await read_on_nodes(connection, asked)
     [rows] = await connection.run((_READ_LETTERS, dict(asked)))
     return rows
 
@@ -313,9 +310,7 @@ async def read_letter_bodies(
         return {}
     shard_ids, times, seqs = map(list, zip(*positions, strict=True))
     asked = {"shard_ids": shard_ids, "publish_times": times, "seqs": seqs, "max_bytes": _MAX_BYTES}
-    if connection.is_distributed:  # each counts its own, and has one that is larger
-        asked["max_bytes"] = _MAX_BYTES // len({*shard_ids})
-    rows = await run_by_shard(connection, _READ_BODIES, asked)
+    rows = await read_sharing(connection, _READ_BODIES, asked)
     return {(row.shard_id, row.seq): _as_it_was(row) if row.fits else None for row in rows}
 
 

@@ -29,7 +29,6 @@ from broker.db.driver.statements import BEGIN, COMMIT
 from broker.model.message import NewMessage
 
 _FIND_SCHEDULED_SHARDS = statements.hot("find_scheduled_shards")
-_FIND_SCHEDULED_SHARDS_ON_NODES = statements.hot("find_scheduled_shards_on_nodes")
 _LOCK_HEADS = statements.hot("lock_heads")
 _TAKE_DUE_MESSAGES = statements.hot("take_due_messages")
 _APPEND_DUE_MESSAGES = statements.hot("append_due_messages")
@@ -56,8 +55,7 @@ class ScheduledShard:
 
 async def find_scheduled_shards(connection: HotConnection) -> list[ScheduledShard]:
     """Where messages wait, without topics that are frozen."""
-    find = _FIND_SCHEDULED_SHARDS_ON_NODES if connection.is_distributed else _FIND_SCHEDULED_SHARDS
-    [rows] = await connection.run((find, {}))
+    [rows] = await connection.run((_FIND_SCHEDULED_SHARDS, {}))
     return [ScheduledShard(*row) for row in rows]
 
 

@@ -16,7 +16,6 @@ from broker.model.sequences import bounds_of
 
 _READ_JOURNAL_END = statements.hot("read_journal_end")
 _READ_TRANSACTIONS = statements.hot("read_transactions")
-_READ_TRANSACTIONS_ON_NODES = statements.hot("read_transactions_on_nodes")
 _LIST_WRITTEN = statements.hot("list_written")
 _FIND_WRITTEN_SINCE = statements.hot("find_written_since")
 
@@ -26,8 +25,7 @@ _MAX_MIXED = 10_000
 
 async def read_ends(connection: HotConnection) -> Ends:
     """How far the journal is written, and by whom it may be written still.  Raises Unavailable."""
-    read = _READ_TRANSACTIONS_ON_NODES if connection.is_distributed else _READ_TRANSACTIONS
-    [end], transactions = await connection.run((_READ_JOURNAL_END, {}), (read, {}))
+    [end], transactions = await connection.run((_READ_JOURNAL_END, {}), (_READ_TRANSACTIONS, {}))
     if any(of_node.oldest is None for of_node in transactions):
         raise Unavailable("A node of the database went away; try again.")
     return Ends(

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from broker.core.log.deleting import run_behind_log
-from broker.db.citus.engine import find_engine
 from broker.db.driver import statements
 from broker.db.driver.by_shard import run_by_shard
 from broker.db.driver.database import Connection
@@ -18,7 +17,6 @@ _READ_RETRACTIONS = statements.hot("read_retractions")
 _INSERT_RETRACTIONS = statements.hot("insert_retractions")
 _NAME_REPLACEMENT = statements.hot("name_replacement")
 _DELETE_RETRACTIONS = statements.load("delete_retractions")
-_DELETE_ON_NODES = statements.load("delete_retractions_on_nodes")
 
 _decode_states = msgspec.json.Decoder(dict[StateWhenRetracted, list[int]]).decode
 _encode_json = msgspec.json.Encoder().encode
@@ -96,6 +94,4 @@ async def name_replacement(connection: HotConnection, *, of: Id, replacement: Id
 
 async def delete_retractions(connection: Connection, *, now: datetime) -> int:
     """Deletes records of messages that the log would no longer have, after a day.  Returns how many."""
-    is_distributed = (await find_engine(connection)).is_distributed
-    statement = _DELETE_ON_NODES if is_distributed else _DELETE_RETRACTIONS
-    return await run_behind_log(connection, statement, until=now - _KEPT)
+    return await run_behind_log(connection, _DELETE_RETRACTIONS, until=now - _KEPT)

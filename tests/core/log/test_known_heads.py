@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.core.log import appending_by_row, known_heads
+from broker.core.log import append_messages_citus, known_heads
 from broker.core.log.known_heads import KnownHeads
 from broker.core.log.messages import Appended, append_messages, encode_messages
 from broker.model.errors import Aborted
@@ -88,8 +88,8 @@ async def test_a_flush_after_somebody_elses_stores_nothing_and_asks_from_then_on
 async def test_it_would_store_with_wrong_sequences_if_nobody_compared_heads(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    statement = changed(appending_by_row._TAKE_EXPECTED_SEQUENCES, "AND head = $3 ", "AND $3 > 0 ")
-    monkeypatch.setattr(appending_by_row, "_TAKE_EXPECTED_SEQUENCES", statement)
+    statement = changed(append_messages_citus._TAKE_EXPECTED_SEQUENCES, "AND head = $3 ", "AND $3 > 0 ")
+    monkeypatch.setattr(append_messages_citus, "_TAKE_EXPECTED_SEQUENCES", statement)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await a_flush_after_somebody_elses_stores_nothing(log)
 

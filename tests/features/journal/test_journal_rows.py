@@ -12,6 +12,7 @@ from broker.core.records import journal
 from broker.core.records.journal_of_message import read_entries, read_settlement
 from broker.core.retention.retention import delete_unwanted
 from broker.db.citus.engine import CITUS, Engine
+from broker.db.driver import named
 from broker.db.driver.database import Database
 from broker.model.ack_id import attempt_name
 from broker.model.delivery import Delivery
@@ -41,14 +42,14 @@ async def _sweep(log: Log) -> int:
 
 
 @pytest.fixture(params=[False, True], ids=["", "on nodes"])
-def sweeping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def sweeping(log: Log, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one statement, and as where rows lie on nodes, by several."""
 
     async def find_engine(_: object) -> Engine:
         return CITUS
 
     if request.param:
-        monkeypatch.setattr(journal, "find_engine", find_engine)
+        monkeypatch.setattr(named, "find_engine", find_engine)
 
 
 @pytest.mark.usefixtures("sweeping")

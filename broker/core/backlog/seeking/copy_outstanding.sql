@@ -1,4 +1,4 @@
--- As create_snapshot, of distributed tables: the cursors are locked, in statements before this one.
+-- A part of create_snapshot.sql; the cursors were locked by statements before this one.
 INSERT INTO snapshot_outstanding (
     shard_id, snapshot_id, attempt_id, part, seqs, open, first_publish_time, last_publish_time, ordering_key, waiting
 )

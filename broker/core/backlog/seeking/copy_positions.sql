@@ -1,4 +1,4 @@
--- As create_snapshot, of distributed tables: the cursors are locked, in statements before this one.
+-- A part of create_snapshot.sql; the cursors were locked by statements before this one.
 INSERT INTO snapshot_positions (shard_id, snapshot_id, next_publish_time, next_seq)
 SELECT shard_id, %(snapshot_id)s, next_publish_time, next_seq
 FROM cursors

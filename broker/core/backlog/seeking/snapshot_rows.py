@@ -8,11 +8,11 @@ from sqlalchemy import Row, delete, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.core.backlog.seeking.distributed_snapshots import fill_locked
 from broker.core.backlog.seeking.snapshot import Snapshot
 from broker.db.driver import statements
-from broker.db.driver.database import Connection, driver_of, engine_of
+from broker.db.driver.database import Connection, driver_of
 from broker.db.driver.in_doubt import wait_until_heard
+from broker.db.driver.named import change, fetch
 from broker.db.schema.tables import snapshot_outstanding, snapshot_positions, snapshots
 from broker.model.page import Page
 from broker.model.subscription import Subscription
@@ -69,12 +69,9 @@ async def insert_snapshot(
     if snapshot_id is None:
         return None
     where = {"snapshot_id": snapshot_id, "subscription_id": subscription.subscription_id}
-    if (await engine_of(connection)).is_distributed:
-        oldest = await fill_locked(connection, where, retained_since)
-    else:
-        await connection.exec_driver_sql(_CREATE_SNAPSHOT, where)
-        held = {"snapshot_id": snapshot_id, "retained_since": retained_since}
-        oldest = (await connection.exec_driver_sql(_READ_OLDEST_IN_SNAPSHOT, held)).scalar_one_or_none()
+    await change(connection, _CREATE_SNAPSHOT, where)
+    held = {"snapshot_id": snapshot_id, "retained_since": retained_since}
+    [(oldest,)] = await fetch(connection, _READ_OLDEST_IN_SNAPSHOT, held)
     found = (await connection.execute(select(snapshots).where(snapshots.c.snapshot_id == snapshot_id))).one()
     return _snapshot(found), oldest
 

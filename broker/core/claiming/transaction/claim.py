@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.core.claiming.transaction.allocate import allocate_messages
-from broker.core.claiming.transaction.due import Glimpse, find_due, find_due_beyond, lock_due
+from broker.core.claiming.transaction.due import find_due, find_due_beyond, lock_due
 from broker.core.claiming.transaction.fresh import Bodies, Place, find_fresh, place_of, shared_places
 from broker.core.claiming.transaction.request import Claimed, ClaimRequest, ClaimTarget, Gone, Locked, Query
 from broker.core.claiming.transaction.state import Cursor, TargetState
@@ -147,11 +147,7 @@ class _Claim:
             Query((BEGIN, {})),
             Query((_LOCK_CURSORS, request.where([target.subscription_id])), locked.extend),
         ]
-        glimpse = None
-        if target.looks_for_due and self._connection.is_distributed:
-            glimpse = Glimpse(request, state)
-            queries.append(glimpse.query())
-        elif target.looks_for_due:
+        if target.looks_for_due:
             queries += lock_due(request, [state])
         if not target.ordered:
             queries += find_fresh(request, [state.place], self._bodies)
@@ -161,8 +157,6 @@ class _Claim:
             return
         self.states = [state]
         state.cursor = _cursor(locked[0])
-        if glimpse is not None and not glimpse.rules_out:
-            await self._run(lock_due(request, [state]))
 
     async def find_further(self) -> None:
         """Find the messages that are due; then what is fresh of ordering keys that are free, or are released here;
@@ -201,7 +195,6 @@ class _Claim:
             self.states,
             self._attempt_ids,
             self._bodies,
-            on_nodes=self._connection.is_distributed,
             gives_numbers=self._connection.gives_numbers,
         )
         await self._run(queries, messages=self._redeliveries)

@@ -1,7 +1,7 @@
 """Due messages: locks the rows that are due, and finds the messages of them that the log still has."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -16,7 +16,6 @@ from broker.model.due_attempt import DueAttempt, attempt_numbers, due_attempt
 from broker.model.message_range import MessageRange
 from broker.model.sequences import from_multirange, to_multirange
 
-_GLIMPSE_DUE = statements.hot("glimpse_due")
 _LOCK_DUE_ATTEMPTS = statements.hot("lock_due_attempts")
 _FIND_DUE_MESSAGES = statements.hot("find_due_messages")
 _FIND_MESSAGES_OF_KEYS = statements.hot("find_messages_of_keys")
@@ -30,32 +29,6 @@ MAX_SEEN_ROWS = 20_000  # rows among which a claim for several chooses, without 
 MAX_DUE_ROWS_OF_ALL = 4_000
 MAX_DUE_MESSAGES = 10_000  # messages that a claim looks up, for all subscriptions together
 MAX_RUN = 1_000  # messages of a key that are passed at once, if they have expired
-
-
-_GLIMPSED = timedelta(minutes=2)  # the due floor of a subscription that is pulled is a minute behind
-
-
-class Glimpse:
-    """Reads whether anything is due for a subscription, without locks, while its cursor is being locked."""
-
-    def __init__(self, request: ClaimRequest, state: TargetState) -> None:
-        self._request, self._state = request, state
-        self._since = request.now - _GLIMPSED
-        self._found: list[Any] = []
-
-    def query(self) -> Query:
-        asked = {
-            "shard_id": self._request.shard_id,
-            "subscription_id": self._state.subscription_id,
-            "since": self._since,
-            "now": self._request.now,
-        }
-        return Query((_GLIMPSE_DUE, asked), self._found.extend)
-
-    @property
-    def rules_out(self) -> bool:
-        """Whether nothing is due, according to the cursor that is locked by now."""
-        return not self._found and self._state.cursor.due_floor >= self._since
 
 
 def lock_due(request: ClaimRequest, states: Sequence[TargetState]) -> list[Query]:

@@ -27,7 +27,7 @@ from broker.core.process.attempt_ids import AttemptIds
 from broker.core.records.journal import journal_statement
 from broker.db.driver import statements
 from broker.db.driver.hot_connection import NOTHING_CHANGED, Bound, NeedsCoordinator
-from broker.db.driver.statements import COMMIT, Statement
+from broker.db.driver.statements import COMMIT
 from broker.model.delivery import Delivery
 from broker.model.due_attempt import DueAttempt, due_floor_after, replacements
 from broker.model.journal import Event, Row, rows_of
@@ -35,9 +35,7 @@ from broker.model.message_range import count_of, multirange
 from broker.model.sequences import to_multirange
 
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
-_MOVE_CURSOR = statements.hot("move_cursor")
 _MOVE_CURSORS = statements.hot("move_cursors")
-_READ_NEXT_DELIVERY_AT = statements.hot("read_next_delivery_at")
 _READ_NEXT_DELIVERY_ATS = statements.hot("read_next_delivery_ats")
 _INSERT_DELIVERY_ATTEMPT = statements.hot("insert_delivery_attempt")
 _INSERT_DELIVERY_ATTEMPTS = statements.hot("insert_delivery_attempts")
@@ -56,12 +54,11 @@ def write_allocations(
     attempt_ids: AttemptIds,
     bodies: Bodies,
     *,
-    on_nodes: bool,
     gives_numbers: bool,
 ) -> tuple[list[Query], Callable[[], Mapping[int, Claimed]]]:
     """Write the allocations, read the bodies and commit: durably if any message is handed out.
 
-    `on_nodes`, `gives_numbers`: shards are on nodes, and the connection numbers the rows of the journal.
+    `gives_numbers`: the connection numbers the rows of the journal.
     The function returns the result for each target, by subscription_id, once the queries have their rows.
     Raises NeedsCoordinator.
     """
@@ -70,9 +67,9 @@ def write_allocations(
     at = request.handed_out_at()
     upcoming: dict[int, datetime] = {}
     queries = [
-        *_move_cursors(request, outcomes, on_nodes=on_nodes),
+        *_move_cursors(request, outcomes),
         # Before the rows of what is handed out now, which are not meant, and behind retry delays.
-        *_read_next(request, outcomes, upcoming, on_nodes=on_nodes),
+        *_read_next(request, outcomes, upcoming),
         *_insert_attempts(request, states, attempts, at),
         *_record(request, outcomes, attempts, attempt_ids, at, gives_numbers=gives_numbers),
         *bodies.missing([attempt.plan.ranges for attempt in attempts], request.shard_id),
@@ -241,7 +238,7 @@ def _journal_of(attempt: _Attempt) -> Iterable[Row]:
 # --- due rows and cursors -----------------------------------------------------------------------------------------
 
 
-def _move_cursors(request: ClaimRequest, outcomes: Sequence[_Outcome], *, on_nodes: bool) -> list[Query]:
+def _move_cursors(request: ClaimRequest, outcomes: Sequence[_Outcome]) -> list[Query]:
     """Rewrite the due rows that have changed, and move the cursors that have passed or found something."""
     queries = []
     states = [outcome.state for outcome in outcomes]
@@ -262,7 +259,7 @@ def _move_cursors(request: ClaimRequest, outcomes: Sequence[_Outcome], *, on_nod
             "due_floors": [due_floor for _, due_floor in moved],
             "due_firsts": [state.cursor.due_first != state.passes_turn for state, _ in moved],
         }
-        queries.append(_on_nodes(_MOVE_CURSOR, _MOVE_CURSORS, asked, alone=on_nodes and len(moved) == 1))
+        queries.append(Query((_MOVE_CURSORS, asked)))
     return queries
 
 
@@ -278,9 +275,7 @@ def _retimed(run: OrderedRun) -> dict[str, Any]:
     }
 
 
-def _read_next(
-    request: ClaimRequest, outcomes: Sequence[_Outcome], upcoming: dict[int, datetime], *, on_nodes: bool
-) -> list[Query]:
+def _read_next(request: ClaimRequest, outcomes: Sequence[_Outcome], upcoming: dict[int, datetime]) -> list[Query]:
     """Read into `upcoming` when the next redelivery is due, by subscription, where that is asked for."""
     asking = [outcome.state.subscription_id for outcome in outcomes if outcome.asks_for_next]
     if not asking:
@@ -290,20 +285,7 @@ def _read_next(
         upcoming.update((row.subscription_id, row.next_delivery_at) for row in rows)
 
     asked = {**request.where(asking), "now": request.now}
-    alone = on_nodes and len(asking) == 1
-    return [_on_nodes(_READ_NEXT_DELIVERY_AT, _READ_NEXT_DELIVERY_ATS, asked, alone=alone, take=take)]
-
-
-def _on_nodes(one: Statement, several: Statement, asked: dict[str, Any], *, alone: bool, take: Any = None) -> Query:
-    """The statement for one subscription, if the claim is about one `alone` and shards are on nodes
-    (docs/decisions/0059); its parameters have the names of the other's in the singular.
-    """
-    if not alone:
-        return Query((several, asked), take)
-    single = {name.removesuffix("s"): value[0] for name, value in asked.items() if isinstance(value, list)}
-    return Query(
-        (one, {name: value for name, value in asked.items() if not isinstance(value, list)} | single), take
-    )
+    return [Query((_READ_NEXT_DELIVERY_ATS, asked), take)]
 
 
 # --- attempts -----------------------------------------------------------------------------------------------------

@@ -100,17 +100,14 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     if not groups:
         return Redriven({}, next_seq)
     logged: set[int] = set()
-    copied: Sequence[Group] = ()
-    if step.recipient is not None:
-        await _leave_retracted(connection, step.shard_id, groups)
-        copied = [group for group in groups if group.outcome is None]
-    else:
+    if step.recipient is None:
         logged = await _decide(connection, step, groups, own)
-        if connection.is_distributed:
-            copied = _lost(groups, logged)
-    fitting = await read_messages(connection, step.shard_id, groups, copied) if copied else len(groups)
-    if fitting < len(groups):
-        groups, next_seq = groups[:fitting], groups[fitting].seq
+    else:
+        await _leave_retracted(connection, step.shard_id, groups)
+        sent = [group for group in groups if group.outcome is None]
+        fitting = await read_messages(connection, step.shard_id, groups, sent)
+        if fitting < len(groups):
+            groups, next_seq = groups[:fitting], groups[fitting].seq
     sources = _sources(own, backlogs)
     cut = _go_past(groups, own, sources)
     if cut < len(groups):  # some are too far ahead of a cursor: it moves, and the next step goes on

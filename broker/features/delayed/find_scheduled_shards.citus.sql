@@ -1,4 +1,4 @@
--- As find_scheduled_shards, of distributed tables: each node looks at all of its shards.
+-- Each node reads all of its shards.
 -- columns: shard_id, due_at, open
 SELECT s.shard_id,
        (SELECT min(m.due_at) FROM scheduled_messages AS m WHERE m.shard_id = s.shard_id) AS due_at,

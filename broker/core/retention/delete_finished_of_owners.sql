@@ -1,5 +1,5 @@
--- As delete_finished_attempts, of distributed tables: the owners that are gone, and since when the others retain their
--- messages, were read before.
+-- delete_finished_attempts.sql without the catalog: the subscriptions that are gone, and since when the others retain
+-- their messages, were read before.
 WITH deleted AS (
     DELETE FROM delivery_attempts AS d
     WHERE d.subscription_id = ANY (%(gone)s::int8[])

@@ -1,5 +1,4 @@
--- As delete_retractions, of distributed tables, where letters are read whole: they lie in other shards.
--- Some of those whose messages the log would not have any more, nor might they come back from a dead letter.
+-- Reads all dead letters instead of looking each up, as they are in other shards than what was retracted.
 DELETE FROM retracted_messages AS d
 USING (
     SELECT r.shard_id, r.id_seq

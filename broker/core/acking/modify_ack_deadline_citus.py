@@ -1,13 +1,14 @@
-"""New deadlines where a row cannot be split by the statement that changes it: tables that are distributed.
+"""Runs modify_ack_deadline.sql on distributed tables, where the statement that changes a row cannot split it.
 
-The same statement without that part says what is to be split, and a second one writes it, in the same transaction.
-The first one's locks are held until then.
+The statement without that part returns what is to be split.  A second one writes it in the same transaction, which
+keeps the locks of the first.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from broker.db.driver import statements
+from broker.db.driver.forms import of_one_statement
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT
 
@@ -28,15 +29,16 @@ _MODIFY_WHOLE_ROWS = statements.hot_without(
 _INSERT_SPLIT_PARTS = statements.hot("insert_split_parts")
 
 
-async def modify_by_parts(connection: HotConnection, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """As modify_ack_deadline.sql, in the transaction that there is, or one of its own."""
+@of_one_statement
+async def modify_ack_deadline(connection: HotConnection, given: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Changes deadlines in the transaction that is open, or else in one of its own."""
     is_own = not connection.in_transaction
     if is_own:
         await connection.run((BEGIN, {}))
-    [rows] = await connection.run((_MODIFY_WHOLE_ROWS, parameters))
+    [rows] = await connection.run((_MODIFY_WHOLE_ROWS, given))
     split = [row for row in rows if not row[3]]
     if split:
-        await connection.run((_INSERT_SPLIT_PARTS, {"shard_id": parameters["shard_id"], **_columns(split)}))
+        await connection.run((_INSERT_SPLIT_PARTS, {"shard_id": given["shard_id"], **_columns(split)}))
     if is_own:
         await connection.run((COMMIT, {}))
     return [row[:3] for row in rows]

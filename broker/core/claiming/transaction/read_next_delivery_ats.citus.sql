@@ -1,4 +1,5 @@
--- read_next_delivery_ats for one subscription, where shards lie on nodes: it needs hardly any planning.
+-- A statement for one subscription needs hardly any planning (docs/decisions/0059-fewer-hops-on-citus.md).
+-- for one of: subscription_ids
 -- parameters: shard_id int8, subscription_id int8, now timestamptz
 -- columns: subscription_id, next_delivery_at
 SELECT subscription_id, next_delivery_at

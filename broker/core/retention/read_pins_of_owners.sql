@@ -1,5 +1,5 @@
--- As read_oldest_pins, of distributed tables: what shards say, by whose it is.  A task for each part of the tables, and
--- each is one statement, one snapshot: what a claim or a seek moves from one of these tables to another stays in its shard.
+-- What shards pin, by whose it is.  On Citus it is a task for each part of the tables, and each is one statement and one
+-- snapshot: what a claim or a seek moves from one of these tables to another stays in its shard.
 SELECT kind, owner, min(time)
 FROM (
     SELECT c.shard_id, 'cursor' AS kind, c.subscription_id AS owner, c.next_publish_time AS time

@@ -1,4 +1,4 @@
-"""Appending a statement for each row, where shards lie on nodes (docs/decisions/0055).
+"""Appends by a statement for each row, on distributed tables (docs/decisions/0055).
 
 Citus plans INSERT … SELECT anew each time, and writes the messages into the text of what it sends to the node.
 INSERT … VALUES of one row is planned once, and sent with its parameters.  Each row says its own sequence.  So the
@@ -7,7 +7,7 @@ transaction still.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,22 +28,27 @@ _HEADER_BYTES = 20  # of an array, before its elements
 _LENGTH = struct.Struct("!i").unpack_from
 
 
-async def append_by_row(
-    connection: HotConnection, take: Bound, append: Bound, heads: KnownHeads | None = None
-) -> list[Any]:
-    """Run what append_statements has made, in the transaction that there is, or one of its own.
+async def append_messages(connection: HotConnection, batch: Sequence[Bound]) -> list[list[Any]]:
+    """Takes sequences and appends a few messages, in the transaction that is open, or else in one of its own.
 
-    `heads`: what is known of them, for a transaction of its own.  Returns what `take` does: a row, or none if the
-    shard is closed.  Raises psycopg.Error; an OperationalError means that the outcome is unknown, a
-    SerializationFailure that the head was another than was thought, and nothing was stored.
+    The parameter `heads` of the first statement is what is known of them (None: nothing), for a transaction of its
+    own.  A batch of many rows, or with other statements, is sent as it is written.
+    Raises psycopg.Error; a SerializationFailure means that the head was another one, and nothing was stored.
     """
+    if len(batch) > 2 or batch[0][0].file != "take_sequences" or len(batch[1][1]["lasts"]) > MOST_ROWS:
+        return await connection.run(*batch, as_written=True)
+    take, append = batch
     if connection.in_transaction:
         [taken] = await connection.run(take)
         if taken:
             await connection.run(*_writes(append, *taken[0]))
-        return taken
-    heads = KnownHeads() if heads is None else heads
+        return [taken, []]
+    return [await _append_alone(connection, take, append), []]
+
+
+async def _append_alone(connection: HotConnection, take: Bound, append: Bound) -> list[Any]:
     _, asked = take
+    heads: KnownHeads = asked["heads"] or KnownHeads()
     try:
         expected = heads.expect(asked["shard_id"], asked["count"], asked["now"])
         if expected is None:

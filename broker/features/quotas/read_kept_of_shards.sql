@@ -1,4 +1,4 @@
--- What some shards have to keep, as read_kept.sql has it, of distributed tables: by whose it is.  Each shard is read by
+-- What some shards have to keep, by the rules of read_kept.sql, without the catalog: by whose it is.  Each shard is read by
 -- one statement, so what a claim or a seek moves from one of these tables to another is not missed.  A `span` is ten
 -- minutes of publish times, of which messages were published until `time` that are out.
 -- parameters: shard_ids int8[]

@@ -1,11 +1,12 @@
-"""Locks backlogs where shards are on several nodes, of which no statement can lock rows together (L1)."""
+"""Runs lock_backlogs.sql on distributed tables, of which no statement locks rows of several shards (L1)."""
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 from broker.db.driver import statements
+from broker.db.driver.forms import of_one_statement
 from broker.db.driver.hot_connection import HotConnection
+from broker.db.driver.statements import Statement
 
 _LOCK_BACKLOGS = statements.hot("lock_backlogs")
 _LOCK_BACKLOGS_OF_SHARD = statements.hot("lock_backlogs_of_shard")
@@ -13,21 +14,23 @@ _READ_BACKLOGS_OF_SHARD = statements.hot_unlocked("lock_backlogs_of_shard")
 _READ_BACKLOG_SUBSCRIPTIONS = statements.hot("read_backlog_subscriptions")
 
 
-async def lock_on_nodes(
-    connection: HotConnection,
-    shard_ids: Sequence[int],
-    subscription_id: int,
-    own_shard_ids: Sequence[int],
-    *,
-    locked: bool = True,
-) -> list[Any]:
-    """Returns the rows of lock_backlogs.sql.  Locks one shard after the other, in the same order, and reads the
-    subscriptions once all cursors are locked.  Not `locked`: only to read.
-    """
-    statement = _LOCK_BACKLOGS_OF_SHARD if locked else _READ_BACKLOGS_OF_SHARD
+@of_one_statement
+async def lock_backlogs(connection: HotConnection, given: dict[str, Any]) -> list[Any]:
+    """Locks one shard after the other, in the same order, and reads the subscriptions behind all the locks."""
+    return await _read_backlogs(connection, given, _LOCK_BACKLOGS_OF_SHARD)
+
+
+@of_one_statement
+async def lock_backlogs_unlocked(connection: HotConnection, given: dict[str, Any]) -> list[Any]:
+    """Reads the same rows, and locks none."""
+    return await _read_backlogs(connection, given, _READ_BACKLOGS_OF_SHARD)
+
+
+async def _read_backlogs(connection: HotConnection, given: dict[str, Any], statement: Statement) -> list[Any]:
+    shard_ids, subscription_id = given["shard_ids"], given["subscription_id"]
     asked = [
         {"shard_id": shard_id, "subscription_ids": [] if shard_id in shard_ids else [subscription_id]}
-        for shard_id in sorted({*shard_ids, *own_shard_ids})
+        for shard_id in sorted({*shard_ids, *given["own_shard_ids"]})
     ]
     if not asked:
         return []

@@ -1,4 +1,4 @@
--- Those of some subscriptions that may have a backlog, as find_lagging.sql has it, of distributed tables.
+-- Those of some subscriptions that may have a backlog, by the rule of find_lagging.sql, without the catalog.
 -- parameters: subscription_ids int8[]
 -- columns: subscription_id
 SELECT DISTINCT c.subscription_id

@@ -1,4 +1,4 @@
--- As read_transactions.sql, of each node: a row is written by a transaction of the node that its shard lies on, which
+-- Returns a row for each node: a row of the journal is written by a transaction of the node that its shard lies on, which
 -- has an id of its own there, and may end a moment behind that of the coordinator.  A node that does not answer has
 -- neither.
 -- columns: node, oldest, next

@@ -1,0 +1,57 @@
+"""Runs copy_letters.sql on distributed tables, where no statement copies from one node to another."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from struct import Struct
+from typing import Any
+
+import msgspec
+
+from broker.db.driver import statements
+from broker.db.driver.binary import OIDS, array
+from broker.db.driver.forms import of_one_statement
+from broker.db.driver.hot_connection import Bound, HotConnection
+from broker.features.dead_letters.dead_letter_groups import read_letter_bodies
+from broker.model.message import NewMessage
+
+_PUT_BACK_LETTERS = statements.hot("put_back_letters")
+
+_LENGTH = Struct("!i").pack
+_encode_json = msgspec.json.Encoder().encode
+
+_Place = tuple[datetime, int]  # of a message in its log: its publish time and sequence
+_Position = tuple[int, datetime, int]  # of a dead letter: its shard, publish time and sequence
+
+
+@of_one_statement
+async def copy_letters(connection: HotConnection, given: dict[str, Any]) -> list[Any]:
+    """Reads messages from their dead letters and stores them, as many at a time as are read at once."""
+    places = zip(given["publish_times"], given["seqs"], strict=True)
+    letters = zip(given["letter_shards"], given["letter_publish_times"], given["letter_seqs"], strict=True)
+    left: dict[_Position, _Place] = dict(zip(letters, places, strict=True))
+    while left:
+        bodies = await read_letter_bodies(connection, list(left))
+        read = {
+            left[letter]: message for letter in left if (message := bodies.get((letter[0], letter[2]))) is not None
+        }
+        if read:
+            await connection.run(_put_back(given["shard_id"], read))
+        # What has no body is gone; what has an empty one did not fit.
+        left = {
+            letter: place
+            for letter, place in left.items()
+            if bodies.get((letter[0], letter[2]), NewMessage()) is None
+        }
+    return []
+
+
+def _put_back(shard_id: int, messages: Mapping[_Place, NewMessage]) -> Bound:
+    bodies = [_LENGTH(len(message.data)) + message.data for message in messages.values()]
+    return _PUT_BACK_LETTERS, {
+        "shard_id": shard_id,
+        "publish_times": [publish_time for publish_time, _ in messages],
+        "seqs": [seq for _, seq in messages],
+        "ordering_keys": [message.ordering_key or None for message in messages.values()],
+        "attributes": [_encode_json(message.attributes).decode() for message in messages.values()],
+        "data": array(OIDS["bytea"], bodies, len(bodies)),
+    }
