@@ -113,7 +113,7 @@ def test_paths_and_decisions_that_are_named_exist() -> None:
 def test_paths_that_scripts_name_exist() -> None:
     commands = "\n".join((repository() / name).read_text(encoding="utf-8") for name in (".ci/run", "Makefile"))
     named = set(_PATH.findall(commands))
-    assert "tests/core" in named
+    assert "tests/db" in named
     assert {path for path in named if not (repository() / path).exists()} == set()
 
 

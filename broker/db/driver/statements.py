@@ -11,7 +11,7 @@ beside the first.  Modules load and send the first.  A connection to distributed
 * `<name>.citus.sql` is another text with the same parameters and columns.  If it has the comment
   `-- for one of: subscription_ids`, it is used where that array has one element.  Its parameters are then named in
   the singular, and take the only element of each array.
-* `<name>_citus.py` has a function `<name>` that sends other statements and returns the same rows.
+* the module `<name>_citus` has a function `<name>` that sends other statements and returns the same rows.
 """
 
 import re
@@ -138,7 +138,7 @@ def _read(name: str) -> str:
 
 
 def citus_function(name: str, *, file: str) -> Callable[..., Any] | None:
-    """The function `name` in <file>_citus.py, beside <file>.sql; None: there is none."""
+    """The function `name` in the module <file>_citus, beside <file>.sql; None: there is none."""
     module = _files().get(f"{file}_citus.py")
     found: Callable[..., Any] | None = (
         getattr(import_module(module), name, None) if isinstance(module, str) else None
