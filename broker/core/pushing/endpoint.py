@@ -68,8 +68,8 @@ class Item:
 
 
 @dataclass(eq=False, slots=True)
-class Parcel:
-    """What goes out in one request: a message, or a digest of several."""
+class PushBatch:
+    """The messages of one push request: a message, or several in a digest."""
 
     items: list[Item]
     claimed_at: float
@@ -89,7 +89,7 @@ class Slot(NamedTuple):
 class Flight:
     """A request that is out.  Once it is overdue its messages are given up, but a late success still counts."""
 
-    parcel: Parcel
+    push_batch: PushBatch
     health: EndpointHealth
     attempt: Attempt
     slot: Slot
@@ -103,14 +103,16 @@ class Flight:
 
 @dataclass(eq=False, slots=True)
 class Endpoint:
-    """`buffer` is claimed and not sent; `asked` parcels are being claimed."""
+    """State of an endpoint.  `buffer`: batches claimed and not sent; `asked`: how many batches are being
+    claimed.
+    """
 
     subscription: Subscription
     health: EndpointHealth
     envelope: Envelope
     failing: FailingWatch
     memory: Memory = field(default_factory=Memory)  # shared by its project
-    buffer: deque[Parcel] = field(default_factory=deque)
+    buffer: deque[PushBatch] = field(default_factory=deque)
     flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
     bytes_held: int = 0
     asked: int = 0
@@ -151,7 +153,7 @@ class Endpoint:
         return not self.health.does_well or self.latency(now) > SLOW_LATENCY
 
     def wants(self, now: float) -> int:
-        """How many parcels to claim now.
+        """How many push batches to claim now.
 
         Some more than may be sent at once, but then only when half of those are used up: a claim for one message
         costs as much as a claim for a hundred.
@@ -205,23 +207,23 @@ class Endpoint:
                 retries += (items[start : start + most] for start in range(0, len(items), most))
         fresh = [[item] for item in new] if digest is None else [new] if new else []
         for pair in zip_longest(retries, fresh):
-            for parcel_items in pair:
-                if parcel_items is not None:
-                    self._put(parcel_items, now, due_at)
+            for batch_items in pair:
+                if batch_items is not None:
+                    self._put(batch_items, now, due_at)
 
     def _put(self, items: list[Item], now: float, due_at: float) -> None:
-        parcel = Parcel(items, now, due_at, sum(item.message.size for item in items))
-        self._hold(parcel)
-        self.buffer.append(parcel)
+        push_batch = PushBatch(items, now, due_at, sum(item.message.size for item in items))
+        self._hold(push_batch)
+        self.buffer.append(push_batch)
 
-    def _hold(self, parcel: Parcel) -> None:
-        self.bytes_held += parcel.size
-        self.memory.hold(parcel.size)
+    def _hold(self, push_batch: PushBatch) -> None:
+        self.bytes_held += push_batch.size
+        self.memory.hold(push_batch.size)
 
-    def let_go(self, parcel: Parcel) -> None:
-        """A parcel was settled, or given back."""
-        self.bytes_held -= parcel.size
-        self.memory.hold(-parcel.size)
+    def let_go(self, push_batch: PushBatch) -> None:
+        """A push batch was settled, or given back."""
+        self.bytes_held -= push_batch.size
+        self.memory.hold(-push_batch.size)
 
     def _items(self, delivery: Delivery) -> Iterator[Item]:
         name = attempt_name(self.subscription_id, delivery)
@@ -233,28 +235,28 @@ class Endpoint:
 
     def drop(self, settled: Item) -> None:
         """A message that waits to be sent again has been settled meanwhile."""
-        for parcel in self.buffer:
-            parcel.items[:] = [item for item in parcel.items if item is not settled]
-        emptied = [parcel for parcel in self.buffer if not parcel.items]
-        for parcel in emptied:
-            self.buffer.remove(parcel)
-            self.let_go(parcel)
+        for push_batch in self.buffer:
+            push_batch.items[:] = [item for item in push_batch.items if item is not settled]
+        emptied = [push_batch for push_batch in self.buffer if not push_batch.items]
+        for push_batch in emptied:
+            self.buffer.remove(push_batch)
+            self.let_go(push_batch)
 
     def forget_late(self, flight: Flight) -> None:
         """An overdue call has ended: its messages are remembered only for others that are still open."""
         self.late_flights.pop(flight, None)
-        open_keys = {item.key for other in self.late_flights for item in other.parcel.items}
-        for item in flight.parcel.items:
+        open_keys = {item.key for other in self.late_flights for item in other.push_batch.items}
+        for item in flight.push_batch.items:
             if item.key not in open_keys:
                 self.late.pop(item.key, None)
 
-    def take_buffer(self) -> Sequence[Parcel]:
+    def take_buffer(self) -> Sequence[PushBatch]:
         """All that is claimed and not sent, to be given back."""
-        parcels = list(self.buffer)
+        push_batches = list(self.buffer)
         self.buffer.clear()
-        for parcel in parcels:
-            self.let_go(parcel)
-        return parcels
+        for push_batch in push_batches:
+            self.let_go(push_batch)
+        return push_batches
 
 
 def _retry_size(max_messages: int, attempt_number: int) -> int:

@@ -203,8 +203,8 @@ def message_id_of(item: Item) -> str:
 
 
 def _held_ids(endpoint: Endpoint) -> set[str]:
-    parcels = [*endpoint.buffer, *(flight.parcel for flight in endpoint.flights)]
-    return {message_id_of(item) for parcel in parcels for item in parcel.items}
+    push_batches = [*endpoint.buffer, *(flight.push_batch for flight in endpoint.flights)]
+    return {message_id_of(item) for push_batch in push_batches for item in push_batch.items}
 
 
 def _retry_at(endpoint: Endpoint, item: Item, pause: MessagePause, now: datetime) -> datetime | None:

@@ -75,10 +75,10 @@ class _EndpointConsumer:
     def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
         endpoint, subscription = self._endpoint, self._endpoint.subscription
         digest = subscription.extensions.push.digest
-        parcels = endpoint.wants(asyncio.get_running_loop().time())
-        if parcels <= 0:
+        push_batches = endpoint.wants(asyncio.get_running_loop().time())
+        if push_batches <= 0:
             return None
-        most = parcels if digest is None else digest.max_messages
+        most = push_batches if digest is None else digest.max_messages
         max_bytes = MAX_BYTES_HELD if digest is None else digest.max_bytes
         request = DeliveryRequest(
             max_messages=min(most, MAX_MESSAGES_PER_ATTEMPT), max_bytes=min(max_bytes, MAX_BYTES), author=PUSH
@@ -93,12 +93,12 @@ class _EndpointConsumer:
             looks_for_due=due,
             wants_next=True,
         )
-        endpoint.asked += _parcels(target)
+        endpoint.asked += _push_batches(target)
         return target
 
     def accept(self, answer: Answer) -> None:
         endpoint, target = self._endpoint, answer.target
-        endpoint.asked -= _parcels(target)
+        endpoint.asked -= _push_batches(target)
         [deliveries] = answer.claimed.deliveries
         if deliveries:
             # Their ack deadline counts from the claim at the soonest; one that took long leaves them a little time.
@@ -110,7 +110,7 @@ class _EndpointConsumer:
 
     def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
         if target is not None:
-            self._endpoint.asked -= _parcels(target)
+            self._endpoint.asked -= _push_batches(target)
         self._news.claim_failed(self._endpoint, error)
 
     def wakes_at(self, *, held_up: bool) -> float | None:
@@ -121,6 +121,6 @@ class _EndpointConsumer:
         self._sender.pump(self._endpoint)
 
 
-def _parcels(target: ClaimTarget) -> int:
+def _push_batches(target: ClaimTarget) -> int:
     """How many a claim may bring: a message is one, or a digest."""
     return target.max_messages if target.digest is None else 1

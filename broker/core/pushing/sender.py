@@ -15,7 +15,7 @@ from datetime import datetime
 
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.pushing.client.http_client import SUCCESS, Answer, Denied, Outcome, PushClient, Unreachable
-from broker.core.pushing.endpoint import Endpoint, Flight, Item, Parcel, Slot
+from broker.core.pushing.endpoint import Endpoint, Flight, Item, PushBatch, Slot
 from broker.core.pushing.endpoint_reports import EndpointReports, message_id_of
 from broker.core.pushing.health.endpoint_health import SLOW_LATENCY
 from broker.core.pushing.health.fault import REJECTED_BACKOFF, MessagePause, fault_of
@@ -108,8 +108,8 @@ class PushSender:
 
     def give_back(self, endpoint: Endpoint) -> None:
         """Release what is claimed for an endpoint and not sent."""
-        if parcels := endpoint.take_buffer():
-            self._settlement.release(endpoint, (item for parcel in parcels for item in parcel.items))
+        if push_batches := endpoint.take_buffer():
+            self._settlement.release(endpoint, (item for push_batch in push_batches for item in push_batch.items))
 
     def leave(self, endpoint: Endpoint) -> None:
         """The endpoint is gone: what is out to it holds nothing any more, and is ended soon.
@@ -138,13 +138,13 @@ class PushSender:
 
     # --- one request ---------------------------------------------------------------------------------------------
 
-    def _begin(self, endpoint: Endpoint, parcel: Parcel, slot: Slot, now: float) -> None:
+    def _begin(self, endpoint: Endpoint, push_batch: PushBatch, slot: Slot, now: float) -> None:
         health = endpoint.health
-        first = parcel.items[0]
+        first = push_batch.items[0]
         attempt = health.begin(
-            now, messages=len(parcel.items), message=first.key, is_retry=first.attempt_number > 1
+            now, messages=len(push_batch.items), message=first.key, is_retry=first.attempt_number > 1
         )
-        flight = Flight(parcel, health, attempt, slot, now)
+        flight = Flight(push_batch, health, attempt, slot, now)
         endpoint.flights[flight] = None
         loop = asyncio.get_running_loop()
         deadline = endpoint.subscription.ack_deadline_seconds
@@ -164,22 +164,22 @@ class PushSender:
                 outcome = Denied(why)
             else:
                 clock_now = self._clock.now()
-                request = self._request(endpoint, flight.parcel, clock_now)
-                self._counts.sent(endpoint, flight.parcel.items, clock_now)
-                outcome = await self._counts.traced(endpoint, flight.parcel.items, request, self._client.post)
+                request = self._request(endpoint, flight.push_batch, clock_now)
+                self._counts.sent(endpoint, flight.push_batch.items, clock_now)
+                outcome = await self._counts.traced(endpoint, flight.push_batch.items, request, self._client.post)
         finally:
             self._landed(endpoint, flight, outcome)
 
-    def _request(self, endpoint: Endpoint, parcel: Parcel, now: datetime) -> PushRequest:
+    def _request(self, endpoint: Endpoint, push_batch: PushBatch, now: datetime) -> PushRequest:
         subscription = endpoint.subscription
         token = token_of(subscription, self._signer, now)
         if subscription.extensions.push.digest is not None:
             return endpoint.envelope.digest(
-                [DigestItem(item.message, item.name.shard_id, item.attempt_number) for item in parcel.items],
+                [DigestItem(item.message, item.name.shard_id, item.attempt_number) for item in push_batch.items],
                 now=now,
                 token=token,
             )
-        [item] = parcel.items
+        [item] = push_batch.items
         return endpoint.envelope.request(
             item.message,
             shard_id=item.name.shard_id,
@@ -207,7 +207,7 @@ class PushSender:
         if outcome is None or isinstance(outcome, Denied):
             flight.health.abandoned(flight.attempt, now)
         if isinstance(outcome, Denied):
-            self._settlement.release(endpoint, flight.parcel.items)
+            self._settlement.release(endpoint, flight.push_batch.items)
             self._denied(endpoint, outcome.reason)
         elif outcome is not None:
             self._finish(endpoint, flight, outcome, now)
@@ -228,7 +228,7 @@ class PushSender:
     def _leave(self, endpoint: Endpoint, flight: Flight, now: float) -> None:
         """The request does not count as outstanding any more."""
         endpoint.flights.pop(flight, None)
-        endpoint.let_go(flight.parcel)
+        endpoint.let_go(flight.push_batch)
         self._turns.give_back(endpoint, flight.slot, now)
 
     def _next(self, endpoint: Endpoint) -> None:
@@ -238,7 +238,7 @@ class PushSender:
     # --- what becomes of it --------------------------------------------------------------------------------------
 
     def _finish(self, endpoint: Endpoint, flight: Flight, outcome: Answer | Unreachable, now: float) -> None:
-        items = flight.parcel.items
+        items = flight.push_batch.items
         self._counts.ended(endpoint, flight, outcome, now)
         if isinstance(outcome, Answer) and outcome.status in SUCCESS:
             had_failed = flight.health.consecutive_failures > 0
@@ -260,14 +260,14 @@ class PushSender:
     def _refuse_some(self, endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> list[Item]:
         """Nack what a digest's answer says has failed; returns the rest."""
         failed = failed_message_ids(answer.body)
-        refused = [item for item in flight.parcel.items if message_id_of(item) in failed] if failed else []
+        refused = [item for item in flight.push_batch.items if message_id_of(item) in failed] if failed else []
         if not refused:
-            return flight.parcel.items
+            return flight.push_batch.items
         pause = MessagePause(REJECTED_BACKOFF)
         self._settlement.nack(endpoint, refused, PUSH_DIGEST, pause)
         detail = "the answer to the digest names it as failed"
         self._reports.failed(endpoint, flight, now, refused, pause, status=answer.status, detail=detail)
-        return [item for item in flight.parcel.items if item not in refused]
+        return [item for item in flight.push_batch.items if item not in refused]
 
     def _overdue(self, endpoint: Endpoint, flight: Flight) -> None:
         """No answer within the ack deadline: a failure, but the call stays open for a while."""
@@ -281,40 +281,40 @@ class PushSender:
         flight.overdue = True
         self._counts.overdue(endpoint)
         self._leave(endpoint, flight, loop.time())
-        endpoint.late |= {item.key: item for item in flight.parcel.items}
+        endpoint.late |= {item.key: item for item in flight.push_batch.items}
         left = min(_LATE_DEADLINES * deadline, _MAX_CALL_SECONDS) - deadline
         flight.timer = loop.call_later(max(left, 0), flight.task.cancel)
         for late_calls, most in ((endpoint.late_flights, _MAX_LATE_CALLS), (self._late, _MAX_LATE_CALLS_OF_ALL)):
             _keep_open(flight, late_calls, most)
         pause = flight.health.failed(flight.attempt, loop.time(), fault_of(None))
-        self._settlement.nack(endpoint, flight.parcel.items, PUSH_TIMEOUT, pause)
+        self._settlement.nack(endpoint, flight.push_batch.items, PUSH_TIMEOUT, pause)
         if not pause.counts_for_message:  # else only this message hangs
             self._origins.failed(endpoint.project, endpoint.origin, loop.time())
         why = f"no answer within {deadline} seconds"
-        self._reports.failed(endpoint, flight, loop.time(), flight.parcel.items, pause, status=None, detail=why)
+        self._reports.failed(endpoint, flight, loop.time(), flight.push_batch.items, pause, status=None, detail=why)
         self._next(endpoint)
 
     def _left(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
         """A call to an endpoint that is gone has ended."""
         self._leaving.pop(flight, None)
         if not (isinstance(outcome, Answer) and outcome.status in SUCCESS):
-            self._settlement.release(endpoint, flight.parcel.items)
+            self._settlement.release(endpoint, flight.push_batch.items)
             return
         now = asyncio.get_running_loop().time()
         self._counts.ended(endpoint, flight, outcome, now)
-        delivered = flight.parcel.items
+        delivered = flight.push_batch.items
         if endpoint.subscription.extensions.push.digest is not None:
             delivered = self._refuse_some(endpoint, flight, outcome, now)
         self._settlement.acknowledge(endpoint, delivered, _answer(endpoint, flight, outcome, now))
 
     def _late_success(self, endpoint: Endpoint, flight: Flight, outcome: Answer) -> None:
         """Acknowledge the messages wherever they are by now: waiting, or out again."""
-        settled = [endpoint.late.pop(item.key) for item in flight.parcel.items if item.key in endpoint.late]
+        settled = [endpoint.late.pop(item.key) for item in flight.push_batch.items if item.key in endpoint.late]
         for item in settled:
             endpoint.drop(item)
         answer = _answer(endpoint, flight, outcome, asyncio.get_running_loop().time())
-        self._settlement.acknowledge(endpoint, [*settled, *flight.parcel.items], answer)
-        self._reports.succeeded(endpoint, flight.parcel.items)
+        self._settlement.acknowledge(endpoint, [*settled, *flight.push_batch.items], answer)
+        self._reports.succeeded(endpoint, flight.push_batch.items)
 
     def _wait_for_room(self, endpoint: Endpoint, now: float) -> None:
         """Until an answer comes or there is room without one; what is claimed does not wait for long."""

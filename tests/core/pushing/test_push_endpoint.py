@@ -69,12 +69,12 @@ def test_a_fast_endpoint_is_claimed_for_ahead_until_it_asks_for_a_rest() -> None
     assert 9 < (endpoint.health.opens_at(NOW + 0.004) or NOW) - NOW <= 10.01
 
 
-def test_a_digest_is_one_parcel_and_one_at_a_time() -> None:
+def test_a_digest_is_one_batch_and_one_at_a_time() -> None:
     digest = Digest(max_messages=3, max_delay=timedelta(seconds=1), max_bytes=1000)
     endpoint = make_endpoint(PushOptions(digest=digest))
     assert endpoint.wants(NOW) == 1
     endpoint.accept([delivery(1, 2), delivery(7, attempt_id=2)], NOW)
-    assert [[item.message.seq for item in parcel.items] for parcel in endpoint.buffer] == [[1, 2, 7]]
+    assert [[item.message.seq for item in push_batch.items] for push_batch in endpoint.buffer] == [[1, 2, 7]]
 
 
 def test_an_endpoint_is_looked_at_again_when_nobody_will_say_that_it_has_room() -> None:
@@ -110,7 +110,7 @@ def test_an_alarm_that_has_passed_before_anybody_looked_rings_at_once() -> None:
     assert not any(attempt.ended for attempt in hanging)
 
 
-def test_bytes_are_given_back_as_parcels_go() -> None:
+def test_bytes_are_given_back_as_push_batches_end() -> None:
     endpoint = make_endpoint()
     endpoint.accept([delivery(1, 2, 3)], NOW)
     held = endpoint.bytes_held

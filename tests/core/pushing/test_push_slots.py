@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from broker.access.secrets.secrets import Secrets
-from broker.core.pushing.endpoint import Endpoint, Flight, Parcel
+from broker.core.pushing.endpoint import Endpoint, Flight, PushBatch
 from broker.core.pushing.health.endpoint_health import ALL_FAIL, EndpointHealth
 from broker.core.pushing.health.failing_watch import FailingWatch
 from broker.core.pushing.request.envelope import Envelope
@@ -40,7 +40,7 @@ def send(slots: PushSlots, endpoint: Endpoint, most: int, *, now: float = NOW) -
         if isinstance(slot, Over):
             return count
         assert isinstance(slot, tuple)
-        flight = Flight(Parcel([], now, now, 0), endpoint.health, endpoint.health.begin(now), slot, now)
+        flight = Flight(PushBatch([], now, now, 0), endpoint.health, endpoint.health.begin(now), slot, now)
         endpoint.flights[flight] = None
     return most
 

@@ -143,7 +143,7 @@ async def test_what_was_claimed_and_not_sent_is_given_back_when_the_endpoint_goe
 
 
 async def test_everything_is_given_back_by_the_books_when_all_is_settled(pushing: Pushing) -> None:
-    """Bytes, slots and parcels, whatever became of the messages."""
+    """Bytes, slots and push batches, whatever became of the messages."""
     digest = {"maxMessages": 5, "maxDelay": "0.1s"}
     await pushing.subscribe()
     await pushing.subscribe("digest", "http://far.example/digest", extensions={"push": {"digest": digest}})

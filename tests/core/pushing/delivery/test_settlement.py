@@ -97,7 +97,7 @@ async def test_no_more_calls_stay_open_overdue_than_an_endpoint_may_have(pushing
     still_open = len(pushing.far_side.open_calls) - len(pushing.endpoint.flights)
     assert still_open <= sender._MAX_LATE_CALLS
     assert pushing.endpoint.bytes_held == sum(
-        p.size for p in [*pushing.endpoint.buffer, *(f.parcel for f in pushing.endpoint.flights)]
+        p.size for p in [*pushing.endpoint.buffer, *(f.push_batch for f in pushing.endpoint.flights)]
     )
 
 
