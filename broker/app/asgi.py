@@ -82,8 +82,10 @@ def _metrics_app(broker: Broker) -> ASGIApp:
 
 def for_port(broker: Broker) -> dict[str, Any]:
     """What net/first_bytes.py finds in the state of the lifespan."""
-    core, has_room = broker.core, broker.answers.has_room
-    turns = ResourceTurns(counts=TurnCounts(core.counters, "resource"), tenants=core.tenants, has_room=has_room)
+    core, has_capacity = broker.core, broker.answers.has_capacity
+    turns = ResourceTurns(
+        counts=TurnCounts(core.counters, "resource"), tenants=core.tenants, has_capacity=has_capacity
+    )
     limits: dict[str, Any] = {
         "requests": broker.requests,
         "answers": broker.answers,

@@ -91,7 +91,7 @@ class Broker:
         self.requests, self.answers = _make_memories(config)
         self.looks = looks = _make_looks(config, core)
 
-        messages = Messages(config, core, jitter=jitter, has_room=self.answers.has_room)
+        messages = Messages(config, core, jitter=jitter, has_capacity=self.answers.has_capacity)
         self.claiming, self.acking = messages.claiming, messages.acking
         self.transforming, self.publishing = messages.transforming, messages.publishing
         self.signer = _make_signer(config, core, guard.secrets)
@@ -241,7 +241,7 @@ def _make_looks(config: AppConfig, core: Core) -> Looks:
 def _make_look_turns(core: Core, answers: AnswerMemory) -> ResourceTurns:
     """Turns, by project, of calls that read many messages or subscriptions."""
     counts = TurnCounts(core.counters, "look")
-    return ResourceTurns(at_once=LOOKING_AT_ONCE, counts=counts, has_room=answers.has_room)
+    return ResourceTurns(at_once=LOOKING_AT_ONCE, counts=counts, has_capacity=answers.has_capacity)
 
 
 def _make_operations(config: AppConfig, core: Core, *, guard: Guard, messages: Messages) -> Operations:

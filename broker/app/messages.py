@@ -33,7 +33,9 @@ ACK_FLUSHES_AT_ONCE = 4  # flushes are short, so they need fewer turns than clai
 class Claiming:
     """Delivers messages to pulls, streams and pushes, and keeps track of the callers that wait for messages."""
 
-    def __init__(self, config: AppConfig, core: Core, *, jitter: Jitter, has_room: Callable[[str], bool]) -> None:
+    def __init__(
+        self, config: AppConfig, core: Core, *, jitter: Jitter, has_capacity: Callable[[str], bool]
+    ) -> None:
         """`jitter` lengthens retry delays.  Pulls claim nothing unless there is room in memory for their answers.
 
         Pulls and pushes claim apart: a flood of one leaves connections to the other, to publishes and to acks.
@@ -53,7 +55,7 @@ class Claiming:
             core,
             self.pulls,
             max_waiting=config.max_waiting_pulls,
-            has_room=has_room,
+            has_capacity=has_capacity,
             is_current=core.resources.is_current,
         )
         self.tails = Tails()
@@ -138,9 +140,11 @@ class Publishing:
 class Messages:
     """The four parts of this module, in the order in which they need each other."""
 
-    def __init__(self, config: AppConfig, core: Core, *, jitter: Jitter, has_room: Callable[[str], bool]) -> None:
+    def __init__(
+        self, config: AppConfig, core: Core, *, jitter: Jitter, has_capacity: Callable[[str], bool]
+    ) -> None:
         """The arguments are those of Claiming."""
-        self.claiming = Claiming(config, core, jitter=jitter, has_room=has_room)
+        self.claiming = Claiming(config, core, jitter=jitter, has_capacity=has_capacity)
         self.acking = Acking(config, core, self.claiming, jitter=jitter)
         schedulers = (self.claiming.pulls, self.claiming.pushes)
         self.transforming = Transforming(core, self.acking.coalescer, claims=schedulers)

@@ -4,7 +4,7 @@ from broker.core.context.core import Core
 from broker.core.publishing.publish_rule import PublishRule
 from broker.features.deduplication import publish_rule as deduplication
 from broker.features.delayed.publish_rule import delay_rule
-from broker.features.delayed.scheduled_room import ScheduledRoom
+from broker.features.delayed.scheduled_capacity import ScheduledCapacity
 from broker.features.expiry import publish_rule as expiry
 from broker.features.priorities import publish_rule as priorities
 from broker.features.schemas.publish_rule import schema_rule
@@ -17,12 +17,12 @@ def make_publish_rules(
     core: Core, *, schemas: SchemaChecks, transforms: TopicTransforms, max_scheduled_messages: int
 ) -> tuple[PublishRule, ...]:
     """Return all publish rules.  `max_scheduled_messages` may wait in a topic."""
-    room = ScheduledRoom(core.database, max_scheduled_messages, core.processes.count)
+    available = ScheduledCapacity(core.database, max_scheduled_messages, core.processes.count)
     return (
         deduplication.PUBLISH_RULE,
         transform_rule(transforms),
         schema_rule(schemas),
-        delay_rule(core.clock, room),
+        delay_rule(core.clock, available),
         expiry.PUBLISH_RULE,
         priorities.PUBLISH_RULE,
     )

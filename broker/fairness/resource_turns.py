@@ -1,7 +1,7 @@
 """Turns of calls that are not hot (topics, subscriptions, snapshots, …): a few at a time, shared by project (M1).
 
 There are as many turns as the database has connections for such calls (turns.py), and a project may have no more
-calls under way than its part of the capacity (fair_stock.py).
+calls under way than its part of the capacity (shared_capacity.py).
 
 These calls also use the event loop, which hot calls of other projects need at the same time and which no queue
 divides.  So while other projects use the process, a turn ends only after a pause as long as its call.  Sequential
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from broker.fairness.fair_stock import FairStock
+from broker.fairness.shared_capacity import SharedCapacity
 from broker.fairness.slow_readers import slow_readers
 from broker.fairness.tenants import Tenants
 from broker.fairness.turn_counts import TurnCounts
@@ -31,7 +31,7 @@ MOST_PAUSE_SECONDS = 0.1  # after a call, while other projects are there
 LONGEST_SECONDS = 20.0  # of a call, its wait included; past it the outcome is unknown
 
 
-class HasRoom(Protocol):
+class HasCapacity(Protocol):
     def __call__(self, resource: str, *, is_short: bool = False) -> bool: ...
 
 
@@ -45,12 +45,12 @@ class ResourceTurns:
         max_under_way: int = MAX_UNDER_WAY,
         counts: TurnCounts | None = None,
         tenants: Tenants | None = None,
-        has_room: HasRoom | None = None,
+        has_capacity: HasCapacity | None = None,
     ) -> None:
-        """`has_room(project, is_short=…)`: whether more answers of a project may be made; None: always."""
-        self._has_room = has_room
+        """`has_capacity(project, is_short=…)`: whether more answers of a project may be made; None: always."""
+        self._has_capacity = has_capacity
         self._tenants = tenants
-        self._capacity = FairStock(max_under_way)
+        self._capacity = SharedCapacity(max_under_way)
         self._turns = Turns(
             at_once,
             long_seconds=LONG_SECONDS,
@@ -84,7 +84,7 @@ class ResourceTurns:
                     if not slot.ask():
                         await _wait(slot, hung_up)
                 try:
-                    self._check_room(project, is_short=is_short)
+                    self._check_capacity(project, is_short=is_short)
                     yield
                 finally:
                     if self._tenants is not None and self._tenants.is_contended():
@@ -95,8 +95,8 @@ class ResourceTurns:
         finally:
             self._capacity.give_back((project,))
 
-    def _check_room(self, project: str, *, is_short: bool) -> None:
-        if self._has_room is not None and not self._has_room(project, is_short=is_short):
+    def _check_capacity(self, project: str, *, is_short: bool) -> None:
+        if self._has_capacity is not None and not self._has_capacity(project, is_short=is_short):
             raise slow_readers(project)
 
 

@@ -84,7 +84,7 @@ class FirstBytes(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.address = address_in(transport.get_extra_info("peername"))
-        if not self._connections.has_room(self.address):
+        if not self._connections.has_capacity(self.address):
             self._transport.abort()
             return
         self._connections.add(self)

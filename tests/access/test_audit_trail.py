@@ -74,7 +74,7 @@ async def test_what_succeeds_is_not_sampled(database: Database) -> None:
     assert await _rows(database, "count(DISTINCT resource)") == [(SAMPLES + 10,)]
 
 
-async def test_denials_that_wait_for_the_table_take_no_room_from_changes(
+async def test_denials_that_wait_for_the_table_take_no_capacity_from_changes(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trail_module, "MAX_WAITING", 3)

@@ -115,7 +115,7 @@ async def test_pulls_past_their_number_are_refused_and_the_others_wait_on(small:
     assert (await _pull(small)).json() == {}
 
 
-async def test_pulls_that_no_claim_had_room_for_end_with_their_wait_too(small: Rest) -> None:
+async def test_pulls_that_no_claim_had_capacity_for_end_with_their_wait_too(small: Rest) -> None:
     """A claim looks for 4,000 messages, so for four of these at a time."""
     answers = await asyncio.gather(*[_pull(small, 1000) for _ in range(12)])
     assert [answer.json() for answer in answers] == [{}] * 12

@@ -114,7 +114,7 @@ async def test_what_waits_behind_a_flush_that_takes_too_long_is_refused_and_what
         with pytest.raises(ResourceExhausted):
             await parts.publish()  # by the clock
         with pytest.raises(ResourceExhausted):
-            parts.publishes.check_room(parts.log.shard_id)  # at once
+            parts.publishes.check_capacity(parts.log.shard_id)  # at once
     monkeypatch.undo()
     assert (await sent).first_seq == 1
     assert (await parts.publish()).first_seq == 2
@@ -143,7 +143,7 @@ async def test_a_slow_shard_does_not_close_another(parts: Parts, monkeypatch: py
         await until_waiting(parts.log.database)
         with pytest.raises(ResourceExhausted):
             await parts.publish()
-        parts.publishes.check_room(parts.log.shard_id + 1)
+        parts.publishes.check_capacity(parts.log.shard_id + 1)
     await sent
 
 
@@ -172,7 +172,7 @@ async def test_publishes_to_many_shards_of_one_project_do_not_go_before_those_of
     assert len(answered) == 21
 
 
-async def test_bytes_of_one_project_that_wait_leave_room_for_those_of_another(
+async def test_bytes_of_one_project_that_wait_leave_capacity_for_those_of_another(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publish_coalescer, "MAX_QUEUED_BYTES", 1_000_000)
@@ -404,42 +404,42 @@ async def test_a_server_that_does_not_answer_is_given_up_and_idle_connections_to
 # --- memory -----------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_has_room_up_to_its_limit_and_for_anything_when_it_is_empty() -> None:
+def test_a_budget_has_capacity_up_to_its_limit_and_for_anything_when_it_is_empty() -> None:
     memory = RequestMemory(100)
-    assert memory.has_room(1000)
+    assert memory.has_capacity(1000)
     memory.held += 60
-    assert memory.has_room(40)
-    assert not memory.has_room(41)
-    assert memory.has_room(65, beyond=25)
+    assert memory.has_capacity(40)
+    assert not memory.has_capacity(41)
+    assert memory.has_capacity(65, beyond=25)
 
 
-def test_readers_who_are_slow_leave_room_for_others_and_another_project_has_some_whatever_they_hold() -> None:
+def test_readers_who_are_slow_leave_capacity_for_others_and_another_project_has_some_whatever_they_hold() -> None:
     memory = AnswerMemory(100)
     slow, beside, other = (f"projects/{name}" for name in ("p/subscriptions/s", "p/subscriptions/t", "q/topics/t"))
     with memory.holding(slow, 70):
-        assert memory.has_room(slow)
+        assert memory.has_capacity(slow)
         with memory.holding(slow, 60):
             assert memory.held == 130
-            assert [memory.has_room(name) for name in (slow, beside, other)] == [False, False, True]
+            assert [memory.has_capacity(name) for name in (slow, beside, other)] == [False, False, True]
             with memory.holding(other, 1):
-                assert not memory.has_room(other)
+                assert not memory.has_capacity(other)
             with memory.holding("projects/r/topics/t", 70):
-                assert not memory.has_room(other)
-        assert memory.has_room(beside)
+                assert not memory.has_capacity(other)
+        assert memory.has_capacity(beside)
     assert memory.held == 0
 
 
-def test_short_answers_have_room_for_longer_than_others_and_not_for_ever() -> None:
+def test_short_answers_have_capacity_for_longer_than_others_and_not_for_ever() -> None:
     """Who is to take a role away from readers that do not read must get through."""
     memory = AnswerMemory(100)
     with memory.holding("projects/p/topics/t", 90):
-        assert not memory.has_room("projects/p")
-        assert memory.has_room("projects/p", is_short=True)
+        assert not memory.has_capacity("projects/p")
+        assert memory.has_capacity("projects/p", is_short=True)
         with memory.holding("projects/p", 10 + LARGEST_ANSWER_BYTES):
-            assert not memory.has_room("projects/p", is_short=True)
+            assert not memory.has_capacity("projects/p", is_short=True)
 
 
-def test_large_requests_of_one_sender_leave_room_for_those_of_others_and_for_its_own_acks() -> None:
+def test_large_requests_of_one_sender_leave_capacity_for_those_of_others_and_for_its_own_acks() -> None:
     memory, size = RequestMemory(256_000_000), 10_000_000
     publish, acknowledge = (admission_of(size, memory) for size in (Size.PUBLISH, Size.ACK_IDS))
     taken = 0
@@ -456,7 +456,7 @@ def test_large_requests_of_one_sender_leave_room_for_those_of_others_and_for_its
     publish.take_share(memory, "projects/greedy", size, own=0)
 
 
-def test_what_one_sender_does_not_complete_leaves_room_for_what_others_send() -> None:
+def test_what_one_sender_does_not_complete_leaves_capacity_for_what_others_send() -> None:
     memory, size = RequestMemory(256_000_000), 1_000_000
     arriving = 0
     while memory.arrive(("projects/greedy",), size, own=0):

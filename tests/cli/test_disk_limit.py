@@ -55,7 +55,7 @@ async def test_it_starts_says_so_and_all_workers_refuse_publishes_also_those_tha
     assert faults(broker) == []
 
 
-async def test_with_room_or_without_a_limit_nothing_is_said(
+async def test_with_capacity_or_without_a_limit_nothing_is_said(
     data_dir: Path, start_broker: Callable[..., BrokerProcess]
 ) -> None:
     broker = start_broker("--data-dir", str(data_dir), "--port", "0", env={"BROKER_DISK_FREE_MIN": "0"})

@@ -22,7 +22,7 @@ async def _publish(rest: Rest) -> tuple[int, list[str]]:
     return answer.status_code, answer.json().get("messageIds", [])
 
 
-async def test_what_was_answered_is_there_when_the_disk_has_room_again(tmp_path: Path) -> None:
+async def test_what_was_answered_is_there_when_the_disk_has_capacity_again(tmp_path: Path) -> None:
     if not can_mount():
         pytest.skip("no file system can be mounted here")
     async with World(tmp_path / "data", disk=True).running() as world:

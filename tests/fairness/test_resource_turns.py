@@ -53,14 +53,14 @@ async def test_who_comes_is_next_though_many_of_another_project_wait() -> None:
         task.cancel()
 
 
-async def test_a_call_that_reads_is_refused_while_its_project_has_no_room_for_answers() -> None:
+async def test_a_call_that_reads_is_refused_while_its_project_has_no_capacity_for_answers() -> None:
     """It is asked when the turn has come: what was being made before counts by then."""
     full: set[str] = set()
 
-    def has_room(resource: str, *, is_short: bool = False) -> bool:
+    def has_capacity(resource: str, *, is_short: bool = False) -> bool:
         return is_short or resource not in full
 
-    calls = Calls(turns := ResourceTurns(at_once=1, has_room=has_room))
+    calls = Calls(turns := ResourceTurns(at_once=1, has_capacity=has_capacity))
     first, waits, other = calls.call(GREEDY), calls.call(GREEDY), calls.call(GOOD)
     await settled()
     full.add(GREEDY)
@@ -114,7 +114,7 @@ async def test_who_is_alone_has_all_of_them_at_once() -> None:
         task.cancel()
 
 
-async def test_one_project_leaves_room_to_wait_in_and_is_told_its_name() -> None:
+async def test_one_project_leaves_capacity_to_wait_in_and_is_told_its_name() -> None:
     calls = Calls(ResourceTurns(at_once=1, max_under_way=10))
     greedy = [calls.call(GREEDY) for _ in range(20)]
     await settled()

@@ -161,7 +161,7 @@ async def test_they_would_deadlock_if_claims_locked_what_is_due_first(
         await claims_and_acks_lock_attempts_in_one_order(log)
 
 
-async def an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log: Log) -> None:
+async def an_ack_does_not_hide_the_rows_that_a_claim_had_no_capacity_for(log: Log) -> None:
     """Fewer rows come back than the claim may look at, and yet there are more: the floor must not pass them."""
     deliveries = []
     for text in "abc":
@@ -176,11 +176,11 @@ async def an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log: Log) -
     assert await log.pull_texts(now=much_later) == ["c"]
 
 
-async def test_an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(
+async def test_an_ack_does_not_hide_the_rows_that_a_claim_had_no_capacity_for(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(due, "MAX_DUE_ROWS", 2)
-    await an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log)
+    await an_ack_does_not_hide_the_rows_that_a_claim_had_no_capacity_for(log)
 
 
 async def test_it_would_if_only_the_rows_that_come_back_were_counted(
@@ -189,4 +189,4 @@ async def test_it_would_if_only_the_rows_that_come_back_were_counted(
     monkeypatch.setattr(due, "MAX_DUE_ROWS", 2)
     replaced(monkeypatch, "_LOCK_DUE_ATTEMPTS", "FROM found AS f\nUNION", "FROM locked AS f\nUNION")
     with pytest.raises(AssertionError):
-        await an_ack_does_not_hide_the_rows_that_a_claim_had_no_room_for(log)
+        await an_ack_does_not_hide_the_rows_that_a_claim_had_no_capacity_for(log)

@@ -150,7 +150,7 @@ async def test_it_would_be_if_the_locked_row_were_not_checked_again(
         await an_extended_deadline_is_not_taken_for_due(push_log)
 
 
-async def test_an_ack_while_a_claim_waits_does_not_hide_the_rows_it_had_no_room_for(
+async def test_an_ack_while_a_claim_waits_does_not_hide_the_rows_it_had_no_capacity_for(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fewer rows come back than the claim may look at, and yet there are more: the floor must not pass them."""

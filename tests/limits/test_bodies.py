@@ -148,11 +148,11 @@ async def test_callers_that_leave_within_their_bodies_give_their_memory_back(bro
         for _ in range(4):
             await asyncio.gather(*[leave(good.rest.topic()) for _ in range(40)])
 
-        async def has_room() -> bool:  # three quarters of all room
+        async def has_capacity() -> bool:  # three quarters of all room
             answer = await good.rest.call("POST", f"{good.rest.topic()}:publish", content=b" " * 10_000_000)
             return answer.status_code == 400
 
-        await eventually(has_room)
+        await eventually(has_capacity)
 
 
 async def test_a_caller_that_has_closed_its_side_is_gone(broker: BrokerProcess) -> None:

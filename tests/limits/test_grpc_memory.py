@@ -25,7 +25,7 @@ from tests.limits.crowd import RESOURCE_EXHAUSTED, call_headers, connect
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 SETTINGS = {"BROKER_REQUEST_MEMORY_MB": "64"}
-ROOM = (
+CAPACITY = (
     900 * MEGABYTE
 )  # budgets of 64 MB each, with the copies that are made on the way; 40 requests would take 2 GB
 
@@ -114,7 +114,7 @@ async def test_forty_publishes_of_ten_megabytes_at_once(broker: BrokerProcess, r
         await rest.acknowledge(received)
         stored += 1
     assert stored == len(outcomes) - len(refused)
-    assert memory.grown < ROOM
+    assert memory.grown < CAPACITY
 
 
 async def _begin(broker: BrokerProcess, request: bytes, size: int) -> tuple[Peer, int]:
@@ -136,7 +136,7 @@ async def _begin(broker: BrokerProcess, request: bytes, size: int) -> tuple[Peer
     return peer, -1
 
 
-async def test_senders_who_do_not_end_are_bounded_and_leave_room(broker: BrokerProcess, rest: Rest) -> None:
+async def test_senders_who_do_not_end_are_bounded_and_leave_capacity(broker: BrokerProcess, rest: Rest) -> None:
     request = _publish(rest, 9_900_000)
     async with Memory(broker) as memory, good_client(broker):
         begun = [await _begin(broker, request, 9_000_000) for _ in range(20)]
@@ -146,11 +146,11 @@ async def test_senders_who_do_not_end_are_bounded_and_leave_room(broker: BrokerP
         await rest.publish("small ones find room")
         for peer, _ in begun:
             peer.writer.close()
-        await eventually(lambda: _is_room(broker, request))
-    assert memory.grown < ROOM
+        await eventually(lambda: _is_capacity(broker, request))
+    assert memory.grown < CAPACITY
 
 
-async def _is_room(broker: BrokerProcess, request: bytes) -> bool:
+async def _is_capacity(broker: BrokerProcess, request: bytes) -> bool:
     peer, status = await _begin(broker, request, 9_000_000)
     peer.writer.close()
     return status == -1
@@ -192,7 +192,7 @@ async def test_readers_who_do_not_take_their_answers_are_bounded(broker: BrokerP
             return bool(answer.status_code == 200 and answer.json())
 
         await eventually(is_served)
-    assert memory.grown < ROOM
+    assert memory.grown < CAPACITY
 
 
 async def test_requests_that_are_taken_back_do_not_pile_up(broker: BrokerProcess, rest: Rest) -> None:
@@ -217,7 +217,7 @@ async def test_requests_that_are_taken_back_do_not_pile_up(broker: BrokerProcess
 
     async with Memory(broker) as memory, patient_client(rest) as client:
         await asyncio.gather(*[send(client) for _ in range(4)])
-    assert memory.grown < ROOM
+    assert memory.grown < CAPACITY
     await rest.ok("DELETE", rest.topic())
 
 

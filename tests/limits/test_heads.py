@@ -45,8 +45,8 @@ async def test_a_head_that_is_too_large_is_refused(broker: BrokerProcess, name: 
 
 async def test_the_largest_head_is_read(broker: BrokerProcess) -> None:
     async with calling(broker.url) as caller:
-        room = MAX_HEAD_BYTES - len(START) - 2 * MAX_HEADERS * 6 - 1024
-        headers = b"X: y\r\n" * (MAX_HEADERS - 2) + b"X: " + b"z" * room + b"\r\n"
+        available = MAX_HEAD_BYTES - len(START) - 2 * MAX_HEADERS * 6 - 1024
+        headers = b"X: y\r\n" * (MAX_HEADERS - 2) + b"X: " + b"z" * available + b"\r\n"
         caller.send(START, headers, b"\r\n")
         assert (await caller.answer()).status == 200
         assert await caller.is_served()

@@ -21,7 +21,7 @@ from tests.net.test_floods import FLOODS
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
 ATTACK_SECONDS = 3.0
-ROOM = 300 * MEGABYTE  # what the process may grow by in any of these
+CAPACITY = 300 * MEGABYTE  # what the process may grow by in any of these
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def test_floods_of_all_kinds_at_once_end_and_good_clients_are_served(broke
     async with good_client(broker):
         codes = await asyncio.gather(*[_flood(broker.url, make) for make in FLOODS.values()])
     assert {code for of_one in codes for code in of_one} == {Code.ENHANCE_YOUR_CALM}
-    assert rss(broker) - before < ROOM
+    assert rss(broker) - before < CAPACITY
 
 
 async def _flood_unread(url: str, frames: bytes) -> None:
@@ -94,7 +94,7 @@ async def test_floods_of_those_who_do_not_read_end_too(broker: BrokerProcess) ->
     async with good_client(broker):
         await asyncio.gather(*[_flood_unread(broker.url, pings) for _ in range(10)])
         await asyncio.gather(*[_flood_unread(broker.url, frame(Kind.SETTINGS, 0, 0) * 500) for _ in range(10)])
-    assert rss(broker) - before < ROOM
+    assert rss(broker) - before < CAPACITY
 
 
 async def test_header_blocks_that_are_hard_to_read_do_not_hold_up_the_others(broker: BrokerProcess) -> None:
@@ -119,7 +119,7 @@ async def test_header_blocks_that_are_hard_to_read_do_not_hold_up_the_others(bro
     before = rss(broker)
     async with good_client(broker):
         await asyncio.gather(*[send(block) for block in blocks.values()])
-    assert rss(broker) - before < ROOM
+    assert rss(broker) - before < CAPACITY
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ async def test_a_thousand_idle_connections_cost_little_and_leave_nothing(broker:
     async with good_client(broker):
         peers = [await connect(broker.url) for _ in range(1_000)]
         assert all(await asyncio.gather(*[peer.alive() for peer in peers]))
-        assert rss(broker) - before < ROOM
+        assert rss(broker) - before < CAPACITY
         for peer in peers:
             peer.writer.close()
         await eventually(lambda: len(worker.net_connections()) < 100)

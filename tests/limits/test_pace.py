@@ -173,16 +173,16 @@ async def test_idle_connections_are_closed_sooner_while_many_are_open() -> None:
     assert MakeProtocol(most_connections=10, keep_alive_seconds=10.0)._keep_alive(connections) == 10.0
 
 
-def test_an_address_with_many_connections_leaves_room_to_the_others() -> None:
+def test_an_address_with_many_connections_leaves_capacity_to_the_others() -> None:
     connections = OpenConnections(set(), 100, StateChanges())
     opened = []
-    while connections.has_room("192.0.2.1"):
+    while connections.has_capacity("192.0.2.1"):
         opened.append(OfAddress("192.0.2.1"))
         connections.add(opened[-1])
     assert len(connections) == 80
-    assert connections.has_room("192.0.2.2")
+    assert connections.has_capacity("192.0.2.2")
     connections.discard(opened[0])
-    assert connections.has_room("192.0.2.1")
+    assert connections.has_capacity("192.0.2.1")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ async def test_a_connection_that_has_spoken_in_time_is_kept(served: Served) -> N
         assert (await caller.answer()).status == 200
 
 
-async def test_connections_past_their_number_are_closed_and_find_room_again(served: Served) -> None:
+async def test_connections_past_their_number_are_closed_and_find_capacity_again(served: Served) -> None:
     async with calling(served.url) as first:
         async with calling(served.url), calling(served.url):
             await eventually(lambda: len(served.open) == 3)

@@ -9,13 +9,13 @@ import pytest
 
 from broker.api.generated import messages
 from broker.db.schema.tables import subscriptions
-from broker.fairness.fair_stock import FairStock
+from broker.fairness.shared_capacity import SharedCapacity
 from tests.fixtures.broker import BrokerProcess, Rest, eventually, message
 from tests.limits.conftest import MEGABYTE, good_client, rss
 from tests.limits.crowd import UNAVAILABLE, Call, Crowd
 
 PLACES = 13_600
-MOST = FairStock(PLACES).room(("p", "s"))  # that wait at a time for one alone: more than ten thousand
+MOST = SharedCapacity(PLACES).available(("p", "s"))  # that wait at a time for one alone: more than ten thousand
 SETTINGS = {"BROKER_MAX_WAITING_PULLS": str(PLACES), "BROKER_PULL_WAIT_SECONDS": "600"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 PATIENCE = 300.0  # for ten thousand of anything; only a hang takes so long

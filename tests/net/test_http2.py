@@ -162,15 +162,15 @@ async def test_a_large_request_is_let_through_as_it_is_read(served: Served) -> N
     message = bytes(range(256)) * 40_000  # 10 MB
     body = packed(message)
     peer.send(peer.headers(1, request_headers()))
-    room, at = connection.STREAM_WINDOW, 0
+    available, at = connection.STREAM_WINDOW, 0
 
     while at < len(body):
-        while not room:
+        while not available:
             read = await peer.next_of(Kind.WINDOW_UPDATE, 1)
-            room += struct.unpack(">I", read.payload)[0]
-        size = min(16_384, room, len(body) - at)
+            available += struct.unpack(">I", read.payload)[0]
+        size = min(16_384, available, len(body) - at)
         at += size
-        room -= size
+        available -= size
         peer.send(frame(Kind.DATA, Flag.END_STREAM if at == len(body) else 0, 1, body[at - size : at]))
         await peer.writer.drain()
     assert (await peer.answer(1)).message == message

@@ -130,9 +130,9 @@ class AuditTrail:
 
     def _take_noted(self, *, in_window: bool = False) -> None:
         entries = self._calls.take(self._now(), in_window=in_window)
-        room = max(MAX_NOTED - len(self._noted), 0)
-        self._lost += len(entries[room:])
-        self._noted += entries[:room]
+        left = max(MAX_NOTED - len(self._noted), 0)
+        self._lost += len(entries[left:])
+        self._noted += entries[:left]
 
     async def _append(self, entries: Sequence[AuditEntry]) -> None:
         if self._path is None:

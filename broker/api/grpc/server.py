@@ -27,8 +27,8 @@ from broker.api.logging.auditor import Auditor
 from broker.api.logging.call_log import CallLog, resource_of
 from broker.api.payer import payer_of
 from broker.api.permissions import Needs
-from broker.fairness.fair_stock import FairStock
 from broker.fairness.loop_turns import LoopTurns
+from broker.fairness.shared_capacity import SharedCapacity
 from broker.model.errors import Unavailable, Unimplemented
 from broker.net.http1.request_ids import HEADER, RequestIds
 from broker.net.http2.connection import Http2Connection, Registry
@@ -71,7 +71,7 @@ class GrpcDoor:
         self._turns = turns
         self._address_turns = address_turns
         self._rotation = Rotation(turns.call)
-        self._stream_memory = FairStock(max(requests.limit, LEAST_STREAM_BYTES))
+        self._stream_memory = SharedCapacity(max(requests.limit, LEAST_STREAM_BYTES))
         self._auditor = auditor
         self._calls = calls
         self._request_ids = RequestIds()

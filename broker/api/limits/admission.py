@@ -29,7 +29,7 @@ class Admission:
 
     def check(self, memory: RequestMemory, size: int) -> None:
         """Raises the refusal if `size` bytes more find no room."""
-        if not memory.has_room(size, beyond=self.beyond):
+        if not memory.has_capacity(size, beyond=self.beyond):
             raise self.refusal("The broker holds as much of requests as it may; slow down and try again.")
 
     def arrive(

@@ -1,15 +1,15 @@
 """A budget for the bytes of large answers that their readers have not taken yet.
 
-Projects share it, and within them their resources (fairness/fair_stock.py): a client that does not read its answers
-gets no more of them, and others are answered as before.  All calls over REST and gRPC count.  Pulls ask for room
-before they claim (core/pulling/pull_queue.py), calls that read ask when their turn has come
+Projects share it, and within them their resources (fairness/shared_capacity.py): a client that does not read its
+answers gets no more of them, and others are answered as before.  All calls over REST and gRPC count.  Pulls ask for
+room before they claim (core/pulling/pull_queue.py), calls that read ask when their turn has come
 (fairness/resource_turns.py).
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from broker.fairness.fair_stock import FairStock, Path
+from broker.fairness.shared_capacity import Path, SharedCapacity
 from broker.model.names import project_within
 
 LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
@@ -23,34 +23,34 @@ class AnswerMemory:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._stock = FairStock(limit)
+        self._shared_capacity = SharedCapacity(limit)
 
     @property
     def held(self) -> int:
         """By all."""
-        return self._stock.total
+        return self._shared_capacity.total
 
-    def has_room(self, resource: str, *, is_short: bool = False) -> bool:
+    def has_capacity(self, resource: str, *, is_short: bool = False) -> bool:
         """Whether more answers may be made about a resource ("projects/p/subscriptions/s").
 
         `is_short`: an answer that is no list and has no messages.  Those of calls that change something have some
         more room: whoever is to take a role away from a reader must get through.
         """
-        stock, path = self._stock, _path(resource)
-        held = stock.held(path[:1])
+        shared_capacity, path = self._shared_capacity, _path(resource)
+        held = shared_capacity.held(path[:1])
         if not held or (is_short and held < self._limit + LARGEST_ANSWER_BYTES):
-            return stock.total < 2 * self._limit
-        return stock.room(path) > 0
+            return shared_capacity.total < 2 * self._limit
+        return shared_capacity.available(path) > 0
 
     @contextmanager
     def holding(self, resource: str, size: int) -> Iterator[None]:
         """So many bytes, within the block."""
         path = _path(resource)
-        self._stock.hold(path, amount=size)
+        self._shared_capacity.hold(path, amount=size)
         try:
             yield
         finally:
-            self._stock.give_back(path, amount=size)
+            self._shared_capacity.give_back(path, amount=size)
 
 
 def _path(resource: str) -> Path:

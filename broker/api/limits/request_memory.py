@@ -1,15 +1,15 @@
 """A budget for the bytes of requests that a process holds at a time.
 
-Large requests are shared by whoever sends them (fairness/fair_stock.py): over REST the project in the path, over
-gRPC the connection, for there a project is known only when a request is complete.  Small ones are not counted by
-sender: the shares of the large ones leave them room.  Nor are large ones that are complete while half of the budget
-is free: anybody would have room for them, whatever he held.
+Large requests are shared by whoever sends them (fairness/shared_capacity.py): over REST the project in the path,
+over gRPC the connection, for there a project is known only when a request is complete.  Small ones are not counted
+by sender: the shares of the large ones leave them room.  Nor are large ones that are complete while half of the
+budget is free: anybody would have room for them, whatever he held.
 
 Until a caller has shown a permission for the call, the request counts against a sixteenth of the budget, which all
 such callers share.  Decompressed requests count against a quarter of it as well, shared by callers.
 """
 
-from broker.fairness.fair_stock import FairStock, Path
+from broker.fairness.shared_capacity import Path, SharedCapacity
 
 LARGE_BYTES = 4_096  # a request beyond is a large one
 
@@ -28,10 +28,10 @@ class RequestMemory:
         self.limit = limit
         self.held = 0
         self.received = self.unpacked = self.decoded = 0
-        self._large = FairStock(limit)
-        self._arriving = FairStock(limit * 3 // 4)
-        self._unadmitted = FairStock(limit // 16)
-        self._unpacked = FairStock(limit // 4)
+        self._large = SharedCapacity(limit)
+        self._arriving = SharedCapacity(limit * 3 // 4)
+        self._unadmitted = SharedCapacity(limit // 16)
+        self._unpacked = SharedCapacity(limit // 4)
 
     @property
     def arriving(self) -> int:
@@ -43,7 +43,7 @@ class RequestMemory:
         """Bytes held by requests whose callers are not known to have permission."""
         return self._unadmitted.total
 
-    def has_room(self, size: int, *, beyond: int = 0) -> bool:
+    def has_capacity(self, size: int, *, beyond: int = 0) -> bool:
         """Whether so many bytes more stay within the limit, or within `beyond` bytes past it.
 
         Something is always taken when nothing is held, however small the limit.
@@ -79,11 +79,11 @@ class RequestMemory:
 
         `admitted`: its caller has shown a permission for the call.
         """
-        return _take(self._stock(admitted), sender, size, own)
+        return _take(self._shared_capacity(admitted), sender, size, own)
 
     def arrived(self, sender: Path, size: int, *, admitted: bool = True) -> None:
         """So much is of no incomplete request any more, or was counted as not admitted."""
-        self._stock(admitted).give_back(sender, amount=size)
+        self._shared_capacity(admitted).give_back(sender, amount=size)
 
     def unpack(self, caller: Path, size: int, *, own: int) -> bool:
         """Count so many decompressed bytes more of a request that has `own` already; False: no room."""
@@ -95,12 +95,12 @@ class RequestMemory:
     def give_back_unpacked(self, caller: Path, size: int) -> None:
         self._unpacked.give_back(caller, amount=size)
 
-    def _stock(self, admitted: bool) -> FairStock:
+    def _shared_capacity(self, admitted: bool) -> SharedCapacity:
         return self._arriving if admitted else self._unadmitted
 
 
-def _take(stock: FairStock, sender: Path, size: int, own: int) -> bool:
-    if stock.total <= own:
-        stock.hold(sender, amount=size)
+def _take(shared_capacity: SharedCapacity, sender: Path, size: int, own: int) -> bool:
+    if shared_capacity.total <= own:
+        shared_capacity.hold(sender, amount=size)
         return True
-    return stock.take(sender, amount=size) is None
+    return shared_capacity.take(sender, amount=size) is None

@@ -41,7 +41,7 @@ class _Counted:
         size = len(message.get("body", b""))
         if size < LARGE_ANSWER_BYTES:
             await self._pass_on(message)
-        elif self._start is not None and not self._answers.has_room(self._path):
+        elif self._start is not None and not self._answers.has_capacity(self._path):
             self._refused = True
             await _refuse(self._send)
         else:

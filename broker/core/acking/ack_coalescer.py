@@ -25,7 +25,7 @@ from broker.core.acking.ack_writer import AckWriter
 from broker.core.context.core import Core
 from broker.core.expiration.subscription_activity import SubscriptionActivity
 from broker.core.process.retrying import retrying
-from broker.fairness.fair_stock import FairStock
+from broker.fairness.shared_capacity import SharedCapacity
 from broker.fairness.turn_counts import TurnCounts
 from broker.fairness.turns import Slot, Turns
 from broker.model.ack_id import AttemptName, MessageNames
@@ -242,7 +242,7 @@ class _WaitingIds:
     """Room for waiting ids, which projects share.  It is taken by the thousand, as each take has its cost."""
 
     def __init__(self, capacity: int) -> None:
-        self._stock = FairStock(capacity)
+        self._shared_capacity = SharedCapacity(capacity)
         self._step = max(capacity // 1_000, 1)
         self._ids: dict[str, int] = {}  # by project
         self._taken: dict[str, int] = {}
@@ -253,7 +253,7 @@ class _WaitingIds:
         taken = self._taken.get(project, 0)
         if waiting > taken:
             more = max(waiting - taken, self._step)
-            over = self._stock.take((project,), amount=more)
+            over = self._shared_capacity.take((project,), amount=more)
             if over is not None:
                 whose = f"of {over.path[-1]} " if over.path else ""
                 raise Unavailable(f"Too many acknowledgements {whose}wait to be written; try again.")
@@ -265,7 +265,7 @@ class _WaitingIds:
         surplus = self._taken[project] - left
         if not left:
             del self._ids[project]
-            self._stock.give_back((project,), amount=self._taken.pop(project))
+            self._shared_capacity.give_back((project,), amount=self._taken.pop(project))
         elif surplus > 2 * self._step:
             self._taken[project] = left + self._step
-            self._stock.give_back((project,), amount=surplus - self._step)
+            self._shared_capacity.give_back((project,), amount=surplus - self._step)

@@ -4,14 +4,14 @@
     a change of a subscription ──► the tails of its journal look whether they may go on
 
 A publish pays a look into an empty dictionary.  Tails are bounded, in a process and of a project, and shared by
-project (fairness/fair_stock.py).
+project (fairness/shared_capacity.py).
 """
 
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
-from broker.fairness.fair_stock import FairStock
+from broker.fairness.shared_capacity import SharedCapacity
 from broker.model.errors import ResourceExhausted
 
 MAX_TAILS = 50  # of a process
@@ -44,13 +44,13 @@ class Tails:
     def __init__(self) -> None:
         self._open: set[Tail] = set()
         self._by_shard: dict[int, set[Tail]] = {}
-        self._stock = FairStock(MAX_TAILS)
+        self._shared_capacity = SharedCapacity(MAX_TAILS)
         self._stopping = False
 
     def open(self, project: str, shard_ids: Sequence[int], *, name: str = "") -> Tail:
         """Watch shards, or a subscription, or (an export) nothing; `close` ends it.  Raises ResourceExhausted."""
         path = (project,)
-        if self._stock.held(path) >= MAX_TAILS_OF_PROJECT or self._stock.take(path) is not None:
+        if self._shared_capacity.held(path) >= MAX_TAILS_OF_PROJECT or self._shared_capacity.take(path) is not None:
             raise ResourceExhausted(
                 f"Too many tails and exports are open in this process: {MAX_TAILS_OF_PROJECT} of a project and "
                 f"{MAX_TAILS} in all are the most, of which projects have shares; close one."
@@ -64,7 +64,7 @@ class Tails:
 
     def close(self, tail: Tail) -> None:
         self._open.discard(tail)
-        self._stock.give_back((tail.project,))
+        self._shared_capacity.give_back((tail.project,))
         for shard_id in tail.shard_ids:
             tails = self._by_shard[shard_id]
             tails.discard(tail)

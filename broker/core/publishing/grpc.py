@@ -17,7 +17,7 @@ async def publish(service: PublishService, call: UnaryCall, body: bytes) -> byte
     topic = resource_name(request.topic, "topics")
     await allow(call, topic)
     try:
-        await service.check_room(topic, call.caller.member)
+        await service.check_capacity(topic, call.caller.member)
         if len(body) >= LONG_BODY:
             await turn_to_read(call, topic, body)
         traceparent = call.metadata.get(b"traceparent", b"")

@@ -45,7 +45,7 @@ _APPLIES, _IGNORED = Rule.APPLIES, Rule.IGNORED
 class Prepared:
     """Messages that are ready to be appended.
 
-    `dropped`: the number of messages that a transform has dropped; `reservations`: what `take_room` does.
+    `dropped`: the number of messages that a transform has dropped; `reservations`: what `take_capacity` does.
     """
 
     topic: Topic
@@ -133,7 +133,7 @@ class Preparation:
         """The properties of topics that have a publish rule."""
         return self._apply.keys()
 
-    async def check_room(self, topic_name: str, rules: Rules, principal: str = "") -> Topic | None:
+    async def check_capacity(self, topic_name: str, rules: Rules, principal: str = "") -> Topic | None:
         """Check what can refuse a call before its messages are decoded; return the topic if it is in memory.
 
         Raises StorageLow, Unavailable, QuotaExceeded.
@@ -278,10 +278,10 @@ class Preparation:
 
     async def admit(self, prepared: Prepared, rules: Rules, principal: str = "") -> None:
         """Take waiting room for messages that are not due yet, and check quotas.  Raises QuotaExceeded; Held."""
-        await self.take_room(prepared)
+        await self.take_capacity(prepared)
         await self.check_quotas(prepared.topic, rules, principal)
 
-    async def take_room(self, prepared: Prepared) -> None:
+    async def take_capacity(self, prepared: Prepared) -> None:
         """Take waiting room for the messages that are not due yet.  Raises QuotaExceeded."""
         for reserve in prepared.reservations:
             await reserve()

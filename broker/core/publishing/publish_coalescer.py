@@ -35,7 +35,7 @@ from broker.core.log.messages import Appended, EncodedMessages, Stored, append_m
 from broker.core.log.partitions import with_partitions
 from broker.core.process.retrying import retrying
 from broker.db.driver.hot_connection import HotConnection
-from broker.fairness.fair_stock import FairStock
+from broker.fairness.shared_capacity import SharedCapacity
 from broker.fairness.turn_counts import TurnCounts
 from broker.fairness.turns import Slot, Turns
 from broker.model.errors import Aborted, BrokerError, NotFound, ResourceExhausted, Unavailable
@@ -102,7 +102,7 @@ class PublishCoalescer:
         self._queues: dict[int, _ShardQueue] = {}
         self._heads = KnownHeads()
         self._queued_bytes = 0
-        self._large = FairStock(MAX_QUEUED_BYTES)
+        self._large = SharedCapacity(MAX_QUEUED_BYTES)
         self._turns = Turns(
             shards_at_once,
             long_seconds=LONG_SECONDS,
@@ -120,7 +120,7 @@ class PublishCoalescer:
         deleted, and with Unavailable if the outcome is unknown; this is never retried here, because a repeated
         publish would store the messages twice.
         """
-        self.check_room(shard_id)
+        self.check_capacity(shard_id)
         if batch.size > LARGE_BYTES and self._large.take((project,), amount=batch.size) is not None:
             raise ResourceExhausted(f"Too many bytes of {project} wait to be stored; slow down and try again.")
         queue = self._queues.get(shard_id)
@@ -149,7 +149,7 @@ class PublishCoalescer:
         """Whether publishes to a shard are queued or being stored."""
         return shard_id in self._queues
 
-    def check_room(self, shard_id: int) -> None:
+    def check_capacity(self, shard_id: int) -> None:
         """Raises ResourceExhausted if a publish to the shard would be refused now."""
         queue = self._queues.get(shard_id)
         if self._queued_bytes > MAX_QUEUED_BYTES or (

@@ -47,7 +47,7 @@ class Rules:
     schema: Rule = Rule.APPLIES
     transforms: Rule = Rule.APPLIES
     delay: Rule = Rule.APPLIES
-    waiting_room: Rule = Rule.IGNORED  # max_scheduled_messages
+    scheduled_capacity: Rule = Rule.IGNORED  # max_scheduled_messages
     expiry: Rule = Rule.APPLIES
     priority: Rule = Rule.APPLIES
     deduplication: Rule = Rule.APPLIES
@@ -70,7 +70,7 @@ PUBLISH = Rules(
     request_count=Rule.APPLIES,
     one_key=Rule.APPLIES,
     request_size=Rule.APPLIES,
-    waiting_room=Rule.APPLIES,
+    scheduled_capacity=Rule.APPLIES,
     spread=Rule.APPLIES,
     by_call=True,
 )

@@ -19,7 +19,7 @@ _WORTH_A_CHECK = 4096  # bytes; what is smaller is decoded sooner than it is ask
 async def publish(service: PublishService, call: Call) -> bytes:
     try:
         if len(call.body) > _WORTH_A_CHECK:
-            await service.check_room(call.name, call.caller.member)
+            await service.check_capacity(call.name, call.caller.member)
         if len(call.body) < LONG_BODY:
             messages = decode_publish(call.body)
         else:

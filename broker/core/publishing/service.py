@@ -40,14 +40,14 @@ class PublishService:
         """Whether publishes are traced, so that the `traceparent` of a request matters."""
         return self._counters.tracing is not None
 
-    async def check_room(self, topic_name: str, principal: str = "") -> None:
+    async def check_capacity(self, topic_name: str, principal: str = "") -> None:
         """Raise ResourceExhausted or Unavailable if a publish would be refused, before its messages are decoded.
 
         The queue is checked for topics of one shard only: otherwise the shard depends on the messages.
         """
-        topic = await self._preparation.check_room(topic_name, PUBLISH, principal)
+        topic = await self._preparation.check_capacity(topic_name, PUBLISH, principal)
         if topic is not None and len(topic.shard_ids) == 1:
-            self._coalescer.check_room(topic.shard_ids[0])
+            self._coalescer.check_capacity(topic.shard_ids[0])
 
     def publish(
         self, topic_name: str, messages: Sequence[NewMessage], principal: str = "", traceparent: bytes = b""

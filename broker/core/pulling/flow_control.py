@@ -23,7 +23,7 @@ class FlowControl:
     def is_limited(self) -> bool:
         return 0 < self.max_messages < UNCOUNTED or self.max_bytes > 0
 
-    def room(self, messages: int, size: int) -> int | None:
+    def available(self, messages: int, size: int) -> int | None:
         """How many messages more may be handed out to who has so many, of so many bytes; None: any number."""
         if 0 < self.max_bytes <= size:
             return 0

@@ -5,9 +5,10 @@ still gets a response, and an attempt, of its own.  A pull joins before its queu
 a claim and the wait for the next is never lost.
 
 What may wait is bounded: pulls by number (one takes some 16 KB, most of it its connection), which projects and in
-them subscriptions share (fair_stock.py); by time, since a pull that nobody got round to claiming for is refused;
-claims by leaving connections to publishes and acks; and answers, since nothing is claimed while slow readers hold
-as much as the process may hold for them.  Pulls that do not wait are counted apart: those that do leave them room.
+them subscriptions share (shared_capacity.py); by time, since a pull that nobody got round to claiming for is
+refused; claims by leaving connections to publishes and acks; and answers, since nothing is claimed while slow
+readers hold as much as the process may hold for them.  Pulls that do not wait are counted apart: those that do
+leave them room.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from broker.core.process.tasks import first_done
 from broker.core.pulling.key_owners import KeyOwners
 from broker.core.pulling.pull_queue import PLAIN_TERMS, PullQueue, PullTerms, SubscriptionChanged, WaitingPull
 from broker.core.records.journal import written_down
-from broker.fairness.fair_stock import FairStock, Over
+from broker.fairness.shared_capacity import Over, SharedCapacity
 from broker.model.ack_id import attempt_name
 from broker.model.delivery import Delivery, DeliveryRequest
 from broker.model.errors import BrokerError, Unavailable
@@ -45,17 +46,17 @@ class LongPoll:
         scheduler: ClaimScheduler,
         *,
         max_waiting: int = MAX_WAITING_PULLS,
-        has_room: Callable[[str], bool] = lambda _: True,
+        has_capacity: Callable[[str], bool] = lambda _: True,
         is_current: Callable[[Subscription], bool] = lambda _: True,
     ) -> None:
         """`scheduler` claims for pulls alone.  `max_waiting` pulls of all subscriptions wait, and as many
-        are under way that do not; `has_room(name)`: whether more answers may be made of a subscription;
+        are under way that do not; `has_capacity(name)`: whether more answers may be made of a subscription;
         `is_current(subscription)`: whether no change of it was heard of since it was read.
         """
         self._counts = DeliveryCounts(core.counters)
-        self._waiting = FairStock(max_waiting)
-        self._at_once = FairStock(max_waiting)
-        self._has_room, self._is_current = has_room, is_current
+        self._waiting = SharedCapacity(max_waiting)
+        self._at_once = SharedCapacity(max_waiting)
+        self._has_capacity, self._is_current = has_capacity, is_current
         self._database = core.database
         self._clock = core.clock
         self._scheduler = scheduler
@@ -81,8 +82,11 @@ class LongPoll:
         Raises SubscriptionChanged, Unavailable.
         """
         wait = wait_seconds > 0 and not self._stopping
-        stock, path = self._waiting if wait else self._at_once, (project_of(subscription.name), subscription.name)
-        over = stock.take(path)
+        shared_capacity, path = (
+            self._waiting if wait else self._at_once,
+            (project_of(subscription.name), subscription.name),
+        )
+        over = shared_capacity.take(path)
         if over is not None:
             raise _too_many(over, wait=wait)
         try:
@@ -93,7 +97,7 @@ class LongPoll:
                 self._counts.sent(subscription.name, deliveries, self._clock.now())
             return deliveries
         finally:
-            stock.give_back(path)
+            shared_capacity.give_back(path)
 
     async def _pull(
         self,
@@ -180,7 +184,7 @@ class LongPoll:
     def _queue(self, subscription: Subscription) -> PullQueue:
         queue = self._queues.get(subscription.subscription_id)
         if queue is None:
-            queue = PullQueue(subscription, self.key_owners, has_room=self._has_room, idle=self._forget)
+            queue = PullQueue(subscription, self.key_owners, has_capacity=self._has_capacity, idle=self._forget)
             self._queues[subscription.subscription_id] = self._by_name[subscription.name] = queue
         queue.subscription = subscription
         return queue

@@ -46,10 +46,10 @@ class Window:
     def is_counted(self) -> bool:
         return self._flow_control.is_limited
 
-    def room(self, most: int) -> int:
+    def available(self, most: int) -> int:
         """How many messages may be handed out now, of at most `most`."""
-        room = self._flow_control.room(self.messages, self.bytes)
-        return most if room is None else min(room, most)
+        available = self._flow_control.available(self.messages, self.bytes)
+        return most if available is None else min(available, most)
 
     def bytes_left(self, most: int) -> int:
         """How many bytes may be handed out now, of at most `most`; one message that is larger may be."""

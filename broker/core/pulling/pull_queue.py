@@ -121,17 +121,17 @@ class PullQueue:
         subscription: Subscription,
         key_owners: KeyOwners,
         *,
-        has_room: Callable[[str], bool],
+        has_capacity: Callable[[str], bool],
         idle: Callable[["PullQueue"], None],
     ) -> None:
-        """`has_room(name)`: whether more answers may be made of a subscription.  `idle(queue)` is told that nobody
-        is left.
+        """`has_capacity(name)`: whether more answers may be made of a subscription.  `idle(queue)` is told that
+        nobody is left.
         """
         self.subscription = subscription
         self.pulls = Line()
         self.serving: list[WaitingPull] = []
         self._key_owners = key_owners
-        self._has_room = has_room
+        self._has_capacity = has_capacity
         self._idle = idle
         self._claims = 0  # begun so far
         self._changed = False  # since the claim that is under way was begun
@@ -181,7 +181,7 @@ class PullQueue:
         self._claims += 1
         self._changed = False
         self.serving = take(self.pulls)
-        if not self._has_room(self.subscription.name):
+        if not self._has_capacity(self.subscription.name):
             raise slow_readers(project_of(self.subscription.name))
         subscription = self.subscription
         owners = [pull.terms.owner for pull in self.serving]

@@ -131,19 +131,19 @@ class MessageStream:
         if self._parts.long_poll.is_stopping:
             raise Unavailable("The broker stops.")
         await self._read_subscription()
-        room = self._window.room(MAX_MESSAGES_PER_ATTEMPT)
-        if room <= 0:
+        available = self._window.available(MAX_MESSAGES_PER_ATTEMPT)
+        if available <= 0:
             if not await self._window.news():
                 await self._parts.outstanding.look(self._window)
             return []
         size = self._window.bytes_left(MAX_GRPC_RESPONSE_BYTES)
         if self._parts.admission.is_metered:
-            room, size = await self._within_quotas(room, size)
-            if not room:
+            available, size = await self._within_quotas(available, size)
+            if not available:
                 return []
         return await self._parts.long_poll.pull(
             self.subscription,
-            DeliveryRequest(max_messages=room, max_bytes=size, evenly=True, author=self.author),
+            DeliveryRequest(max_messages=available, max_bytes=size, evenly=True, author=self.author),
             wait_seconds=WAIT_SECONDS,
             terms=self._terms,
         )
@@ -161,7 +161,7 @@ class MessageStream:
             return NOBODY
         return Author(self._reading.principal, self._reading.client_id)
 
-    async def _within_quotas(self, room: int, size: int) -> tuple[int, int]:
+    async def _within_quotas(self, available: int, size: int) -> tuple[int, int]:
         """How many messages and bytes may come now; none, once it has waited: a stream is slowed, not ended."""
         admission = self._parts.admission
         gauge = admission.subscribing(project_of(self.subscription.name), self._reading.principal)
@@ -169,7 +169,7 @@ class MessageStream:
         if seconds := gauge.wait(now):
             await asyncio.sleep(min(seconds, _QUOTA_SECONDS))
             return 0, 0
-        return gauge.left(now, messages=room, size=size)
+        return gauge.left(now, messages=available, size=size)
 
     async def _read_subscription(self) -> None:
         subscription = await pullable(self._parts.resources, self.subscription.name)

@@ -13,7 +13,7 @@ from broker.core.pushing.health.endpoint_health import SLOW_LATENCY, EndpointHea
 from broker.core.pushing.health.failing_watch import FailingWatch
 from broker.core.pushing.health.running_requests import Attempt
 from broker.core.pushing.request.envelope import Envelope
-from broker.fairness.fair_stock import ALPHA, FairStock, Over, Path
+from broker.fairness.shared_capacity import ALPHA, Over, Path, SharedCapacity
 from broker.model.ack_id import AttemptName, attempt_name
 from broker.model.delivery import Delivery, StoredMessage
 from broker.model.names import project_of
@@ -33,8 +33,8 @@ MAX_BYTES_OF_ALL = 512_000_000  # endpoints that hang hold what they were sent
 class Memory:
     """Bytes that the endpoints of a project hold, and `of_all` those of the process.
 
-    No project holds more than so many times what is free (fairness/fair_stock.py; but what a claim will bring is
-    not known beforehand).  Beyond that each endpoint may hold one message.
+    No project holds more than so many times what is free (fairness/shared_capacity.py; but what a claim will bring
+    is not known beforehand).  Beyond that each endpoint may hold one message.
     """
 
     of_all: "Memory | None" = None
@@ -80,7 +80,7 @@ class PushBatch:
 class Slot(NamedTuple):
     """For a request: what it was taken from, by which paths (slots.py), and when."""
 
-    stock: FairStock
+    shared_capacity: SharedCapacity
     paths: tuple[Path, ...]
     since: float
 
@@ -162,16 +162,16 @@ class Endpoint:
             return 0
         if self.memory.is_full or self.bytes_held >= MAX_BYTES_HELD:
             has_some = self.buffer or self.flights or self.asked
-            return 0 if has_some else min(1, self.health.room(now))
-        room, waiting = self.health.room(now), len(self.buffer) + self.asked
+            return 0 if has_some else min(1, self.health.available(now))
+        available, waiting = self.health.available(now), len(self.buffer) + self.asked
         if self.slots is not None:  # twice as many, to see whether there are more by now
-            room = min(room, max(2 * self.slots - len(self.flights), 0))
+            available = min(available, max(2 * self.slots - len(self.flights), 0))
         if self.subscription.extensions.push.digest is not None:
-            return int(room > waiting)
+            return int(available > waiting)
         ahead = self._ahead(now)
-        if waiting >= room and waiting > ahead // 2:
+        if waiting >= available and waiting > ahead // 2:
             return 0
-        return max(room + ahead - waiting, 0)
+        return max(available + ahead - waiting, 0)
 
     def wakes_at(self, now: float, *, held_up: bool) -> float | None:
         """When it is to be looked at though no answer came in; None: never, an answer must come.

@@ -13,7 +13,7 @@ from broker.core.process.failures import tell_failure
 from broker.core.pushing.client.target import shown_origin
 from broker.core.pushing.endpoint import Endpoint
 from broker.core.pushing.endpoint_failure import describe_failing_message, describe_run
-from broker.fairness.fair_stock import Over
+from broker.fairness.shared_capacity import Over
 from broker.model.pause import is_withheld
 from broker.model.push_state import FailingMessage, FailureRun
 from broker.model.subscription import Subscription

@@ -1,6 +1,6 @@
 """Sends what was claimed: each request on its own, and what becomes of it.
 
-buffered ──room──► out ──success──► acknowledged
+buffered ──available──► out ──success──► acknowledged
     │               ├──anything else──► nacked
     │               └──no answer within the ack deadline──► nacked, and acknowledged by a late success
     └──the endpoint is given up, or denied, or it took too long──► released: due at once, the attempt not counted
@@ -99,8 +99,8 @@ class PushSender:
         first = endpoint.buffer[0]
         if now - first.claimed_at > MAX_BUFFERED_SECONDS or now > first.due_at:
             self.give_back(endpoint)  # it might be due before the request ends, or is since we were stopped
-        elif not endpoint.health.room(now):
-            self._wait_for_room(endpoint, now)
+        elif not endpoint.health.available(now):
+            self._wait_for_capacity(endpoint, now)
         elif (slot := self._turns.take_slot(endpoint, now)) is not None:
             self._begin(endpoint, endpoint.buffer.popleft(), slot, now)
             if endpoint.buffer:
@@ -316,7 +316,7 @@ class PushSender:
         self._settlement.acknowledge(endpoint, [*settled, *flight.push_batch.items], answer)
         self._reports.succeeded(endpoint, flight.push_batch.items)
 
-    def _wait_for_room(self, endpoint: Endpoint, now: float) -> None:
+    def _wait_for_capacity(self, endpoint: Endpoint, now: float) -> None:
         """Until an answer comes or there is room without one; what is claimed does not wait for long."""
         opens_at = endpoint.health.opens_at(now)
         if opens_at is not None:

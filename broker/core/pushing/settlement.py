@@ -9,7 +9,7 @@ from broker.core.acking.ack_batch import NewDeadline
 from broker.core.acking.ack_coalescer import AckCoalescer
 from broker.core.pushing.endpoint import Endpoint, Item
 from broker.core.pushing.health.fault import MessagePause
-from broker.fairness.fair_stock import ALPHA
+from broker.fairness.shared_capacity import ALPHA
 from broker.model.ack_id import AttemptName
 from broker.model.errors import BrokerError, Unavailable
 from broker.model.journal import PUSH, Told
@@ -133,7 +133,7 @@ class Settlement:
     def _take_back(
         self, project: str, kept: dict[AttemptName, set[int]], acks: dict[AttemptName, set[int]]
     ) -> None:
-        """As many as there is room for, which projects share (fairness/fair_stock.py)."""
+        """As many as there is room for, which projects share (fairness/shared_capacity.py)."""
         held = [(project, sum(map(len, each.acks.values()))) for (project, _), each in self._outcomes.items()]
         own = sum(number for of_project, number in held if of_project == project)
         free = _MAX_KEPT - sum(number for _, number in held)

@@ -1,6 +1,6 @@
 """Slots for requests: who gets one of the so many that a process may have open (M1).
 
-They are shared by project, then by subscription (fairness/fair_stock.py).  These rules are push's own:
+They are shared by project, then by subscription (fairness/shared_capacity.py).  These rules are push's own:
 
 * Endpoints that do not do well, or of which that is not known yet, are *in doubt*.  In a project they share a part,
   and so leave room for those that do well: a hundred new subscriptions of a host that hangs do not stop their
@@ -14,7 +14,7 @@ They are shared by project, then by subscription (fairness/fair_stock.py).  Thes
 
 from broker.core.pushing.endpoint import IN_DOUBT, Endpoint, Slot
 from broker.core.pushing.health.endpoint_health import SLOW_LATENCY
-from broker.fairness.fair_stock import FairStock, Over, Path
+from broker.fairness.shared_capacity import Over, Path, SharedCapacity
 
 MAX_OPEN_REQUESTS = 4_000  # of a process
 FIRST_REQUESTS = 500  # and so many more: the reserve
@@ -25,14 +25,14 @@ class PushSlots:
 
     def __init__(self, capacity: int = MAX_OPEN_REQUESTS, reserve: int = FIRST_REQUESTS) -> None:
         self._capacity = capacity
-        self._stock = FairStock(capacity)
+        self._shared_capacity = SharedCapacity(capacity)
         self._reserve_size = reserve
-        self._reserve = FairStock(reserve)
+        self._reserve = SharedCapacity(reserve)
 
     @property
     def taken(self) -> int:
         """By all."""
-        return self._stock.total + self._reserve.total
+        return self._shared_capacity.total + self._reserve.total
 
     @property
     def free(self) -> int:
@@ -43,35 +43,37 @@ class PushSlots:
         """A slot for a request, which is given back; or who has no room for it."""
         paths = _paths(endpoint, now)
         endpoint.payer = endpoint.project if len(paths) == 1 else IN_DOUBT
-        over = self._over_its_part(endpoint, paths[0], now) or self._stock.take(*paths)
+        over = self._over_its_part(endpoint, paths[0], now) or self._shared_capacity.take(*paths)
         if over is None:
-            return Slot(self._stock, paths, now)
+            return Slot(self._shared_capacity, paths, now)
         if endpoint.flights or self._reserve.take(*paths) is not None:
             return over
         return Slot(self._reserve, paths, now)
 
     def give_back(self, slot: Slot) -> None:
         """The request has ended, or has its slot no longer."""
-        slot.stock.give_back(*slot.paths)
+        slot.shared_capacity.give_back(*slot.paths)
 
-    def has_room(self, endpoint: Endpoint, now: float) -> bool:
+    def has_capacity(self, endpoint: Endpoint, now: float) -> bool:
         """Whether `take` would give a slot."""
         paths = _paths(endpoint, now)
-        if self._over_its_part(endpoint, paths[0], now) is None and all(map(self._stock.room, paths)):
+        if self._over_its_part(endpoint, paths[0], now) is None and all(
+            map(self._shared_capacity.available, paths)
+        ):
             return True
-        return not endpoint.flights and all(map(self._reserve.room, paths))
+        return not endpoint.flights and all(map(self._reserve.available, paths))
 
     def _over_its_part(self, endpoint: Endpoint, path: Path, now: float) -> Over | None:
         """Whether an endpoint has as much as it may have though there is room, because others want that too."""
         held = len(endpoint.flights)
-        if not held or 2 * self._stock.total <= self._capacity:
+        if not held or 2 * self._shared_capacity.total <= self._capacity:
             return None
         if not endpoint.health.does_well:
             return Over(path, held, 1)
         latency = endpoint.latency(now)
         if latency <= SLOW_LATENCY:
             return None
-        may_hold = int(self._stock.room(path) / latency)
+        may_hold = int(self._shared_capacity.available(path) / latency)
         return Over(path, held, max(may_hold, 1)) if held >= may_hold else None
 
 

@@ -8,8 +8,8 @@ from itertools import islice
 from broker.core.pushing.endpoint import Endpoint, Slot
 from broker.core.pushing.slots import PushSlots
 from broker.core.pushing.urgent_first import UrgentFirst
-from broker.fairness.fair_stock import Over
 from broker.fairness.fair_turns import URGENT_TURNS
+from broker.fairness.shared_capacity import Over
 from broker.fairness.turn_counts import TurnCounts
 
 # Not too many at once: meanwhile fast endpoints answer, and their connections need not be made anew; and claims go
@@ -79,7 +79,7 @@ class Turns:
         if self._urgent and (urgent := self._next_urgent(endpoint, now)) is not None:
             self._waits_no_more(urgent, now)
             self._freed(urgent)
-        elif endpoint.waits_since is not None and self._slots.has_room(endpoint, now):
+        elif endpoint.waits_since is not None and self._slots.has_capacity(endpoint, now):
             self._waits_no_more(endpoint, now)
 
     def _start_some(self) -> None:
@@ -109,7 +109,7 @@ class Turns:
             del self._passed[project]
             return None
         first = islice(self._urgent[project], _LOOKED_AT)
-        found = next((each for each in first if self._slots.has_room(each, now)), None)
+        found = next((each for each in first if self._slots.has_capacity(each, now)), None)
         self._passed[project] += found is not None and not before.subscription.is_urgent
         return found
 
@@ -130,7 +130,7 @@ class Turns:
             endpoint = waiting.pop()
             if endpoint.closed:
                 self._waits_no_more(endpoint, now)
-            elif free > 0 and self._slots.has_room(endpoint, now):
+            elif free > 0 and self._slots.has_capacity(endpoint, now):
                 free -= 1
                 self._waits_no_more(endpoint, now)
                 self._freed(endpoint)

@@ -29,7 +29,7 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.hot_pool import HotPool
 from broker.db.driver.node_pools import NodePools
 from broker.db.driver.patient_connection import PATIENCE_SECONDS, PatientConnection
-from broker.db.driver.postgres_errors import NoRoom, is_full, translate, translate_errors
+from broker.db.driver.postgres_errors import PoolExhausted, is_full, translate, translate_errors
 from broker.db.driver.shard_nodes import ShardNodes, groups_of_shards
 from broker.db.driver.statements import Statement
 from broker.model.errors import Internal, Unimplemented
@@ -53,7 +53,7 @@ NODES = ("databases", "nodes")  # those of the hot URL
 # What an operator should hear of, beside an absence: it passes by itself, and comes again.
 _WORRIES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
     ((pg.DiskFull,), "full", "the database has no room left"),
-    ((NoRoom, NoConnectionFree), "connections", "no connection to the database is free"),
+    ((PoolExhausted, NoConnectionFree), "connections", "no connection to the database is free"),
     ((pg.ReadOnlySqlTransaction,), "read-only", "the database is a standby, or takes no changes"),
     ((pg.QueryCanceled,), "slow", "the database takes too long for statements"),
 )

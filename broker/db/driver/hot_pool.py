@@ -10,7 +10,7 @@ from weakref import WeakSet
 import psycopg
 
 from broker.db.driver.hot_connection import UNANSWERED_SECONDS, HotConnection
-from broker.db.driver.postgres_errors import NoRoom, is_full
+from broker.db.driver.postgres_errors import PoolExhausted, is_full
 from broker.observability.log import reason
 
 WAIT_SECONDS = 5.0  # for a connection, when all are in use
@@ -62,7 +62,7 @@ class HotPool:
         """A connection, to be given back by `release`.
 
         `following` is one that other tasks hold, to be used beside them: the last that leaves it gives it back.
-        Raises psycopg.Error: none can be made, or (NoRoom) none was given back in time.
+        Raises psycopg.Error: none can be made, or (PoolExhausted) none was given back in time.
         """
         while following is None:
             if self._free:
@@ -96,7 +96,7 @@ class HotPool:
                 await self._until_free()
             self._waited(perf_counter() - began)
         except TimeoutError:
-            raise NoRoom(f"no connection was free for {WAIT_SECONDS:.0f} s") from None
+            raise PoolExhausted(f"no connection was free for {WAIT_SECONDS:.0f} s") from None
 
     async def _until_free(self) -> None:
         freed = asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ from broker.db.citus.engine import is_lost_node
 from broker.model.errors import Aborted, BrokerError, Internal, InvalidArgument, Unavailable, Unimplemented
 
 
-class NoRoom(psycopg.OperationalError):
+class PoolExhausted(psycopg.OperationalError):
     """All connections of a pool were in use for too long."""
 
 
@@ -43,7 +43,7 @@ ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.CharacterNotInRepertoire, InvalidArgument, "A text has a character that cannot be stored."),
     (pg.ProgramLimitExceeded, InvalidArgument, "A value is too large to be stored."),
     (pg.InsufficientPrivilege, Internal, "The broker's role lacks a privilege in the database."),
-    (NoRoom, Unavailable, ALL_IN_USE),
+    (PoolExhausted, Unavailable, ALL_IN_USE),
 )
 
 # What a connection says that could not be made, or broke: libpq has no SQLSTATE for these.

@@ -76,11 +76,11 @@ class _Walk:
     found: list[DeadLetter] = field(default_factory=list)
     scanned: int = 0
     resolved: int = 0
-    room: int = MAX_RESPONSE_BYTES
+    bytes_left: int = MAX_RESPONSE_BYTES
 
     @property
     def is_full(self) -> bool:
-        return len(self.found) >= self.asked.page.size or self.scanned >= MAX_LETTERS or self.room <= 0
+        return len(self.found) >= self.asked.page.size or self.scanned >= MAX_LETTERS or self.bytes_left <= 0
 
     async def shard(self, shard_id: int, from_seq: int | None) -> LetterPosition | None:
         """The messages of a shard from a sequence on; where to go on, None: there is no more."""
@@ -140,7 +140,7 @@ class _Walk:
         holding = [backlog.name for backlog in backlogs if backlog.has(row, self.asked.now)]
         name = DELETED_TOPIC if topic is None else topic.topic
         self.found.append(replace(letter, topic=name, subscriptions=sorted(holding)))
-        self.room -= len(letter.data or b"") + len(letter.attributes_text)
+        self.bytes_left -= len(letter.data or b"") + len(letter.attributes_text)
 
 
 def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:

@@ -6,11 +6,11 @@ from broker.core.process.database_clock import DatabaseClock
 from broker.core.publishing.publish_rule import Draft, PublishRule
 from broker.core.publishing.publishing_rules import Rule
 from broker.features.delayed.delay import due_times
-from broker.features.delayed.scheduled_room import ScheduledRoom
+from broker.features.delayed.scheduled_capacity import ScheduledCapacity
 from broker.model.publish_property import PublishProperty
 
 
-def delay_rule(clock: DatabaseClock, room: ScheduledRoom) -> PublishRule:
+def delay_rule(clock: DatabaseClock, available: ScheduledCapacity) -> PublishRule:
     """Let messages wait until they are due; they take waiting room where the entry point can refuse them."""
 
     async def delay(draft: Draft, _: Rule) -> None:
@@ -18,7 +18,7 @@ def delay_rule(clock: DatabaseClock, room: ScheduledRoom) -> PublishRule:
         if due_ats is None:
             return
         draft.packing.due_ats = due_ats
-        if draft.rules.waiting_room is Rule.APPLIES:
-            draft.reservations.append(partial(room.take, draft.topic, len(due_ats) - due_ats.count(None)))
+        if draft.rules.scheduled_capacity is Rule.APPLIES:
+            draft.reservations.append(partial(available.take, draft.topic, len(due_ats) - due_ats.count(None)))
 
     return PublishRule(PublishProperty.DELAY, delay)

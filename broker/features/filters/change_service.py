@@ -46,7 +46,7 @@ class FilterChangeService:
             if text == previous:
                 return FilterChange(filter=text, previous=previous)
             needed = await _needed(connection, subscription)
-            _check_room(subscription, needed)
+            _check_capacity(subscription, needed)
             since = await filter_changes.begin_change(connection, subscription, now)
             earlier = (*needed, EarlierFilter(previous, since))
             paths = compiled_filter(text, earlier)._asdict()
@@ -78,7 +78,7 @@ class FilterChangeService:
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)
             if text != subscription.filter:
-                _check_room(subscription, await _needed(connection, subscription))
+                _check_capacity(subscription, await _needed(connection, subscription))
         async with self._database.hot() as hot:
             comparison = await filter_changes.compare_filters(
                 hot,
@@ -116,7 +116,7 @@ async def _needed(connection: ResourceConnection, subscription: Subscription) ->
     )
 
 
-def _check_room(subscription: Subscription, needed: Sequence[EarlierFilter]) -> None:
+def _check_capacity(subscription: Subscription, needed: Sequence[EarlierFilter]) -> None:
     if len(needed) >= MAX_EARLIER:
         raise FailedPrecondition(
             f"The filter was changed {len(needed)} times since messages were published that the topic still has, "

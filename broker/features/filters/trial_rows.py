@@ -30,13 +30,13 @@ async def test_filter(
     """
     matched: list[MatchedMessage] = []
     most = most_compared(MAX_SCANNED, body_path)
-    scanned, room = 0, MAX_RESPONSE_BYTES
+    scanned, bytes_left = 0, MAX_RESPONSE_BYTES
     for position in _positions(shard_ids, page.before):
         max_scanned, max_matched = most - scanned, page.size - len(matched)
-        if min(max_scanned, max_matched, room) <= 0:
+        if min(max_scanned, max_matched, bytes_left) <= 0:
             return FilterTest(matched, scanned, position)
         begin = {"before_publish_time": position.publish_time, "before_seq": position.seq}
-        bounds = {"max_scanned": max_scanned, "max_matched": max_matched, "max_bytes": room}
+        bounds = {"max_scanned": max_scanned, "max_matched": max_matched, "max_bytes": bytes_left}
         asked = {"shard_id": position.shard_id, "retained_since": retained_since, "with_data": page.with_data}
         chosen = {"filter_path": filter_path, "body_path": body_path, "ordering_key": ""}
         [rows] = await connection.run((_SCAN_NEWEST, asked | chosen | begin | bounds))
@@ -44,7 +44,7 @@ async def test_filter(
             continue
         found = [MatchedMessage(position.shard_id, *columns) for *columns, matches, _, _ in rows if matches]
         matched += found
-        room -= sum(len(message.attributes) + len(message.data or b"") for message in found)
+        bytes_left -= sum(len(message.attributes) + len(message.data or b"") for message in found)
         seq, publish_time, *_, newly_scanned, is_last = rows[-1]
         scanned += newly_scanned
         if not is_last or newly_scanned == max_scanned:

@@ -89,11 +89,11 @@ class _Walk:
     asked: Asked
     found: list[BacklogMessage] = field(default_factory=list)
     scanned: int = 0
-    room: int = MAX_RESPONSE_BYTES
+    bytes_left: int = MAX_RESPONSE_BYTES
 
     @property
     def is_full(self) -> bool:
-        return len(self.found) >= self.asked.page.size or self.scanned >= MAX_SCANNED or self.room <= 0
+        return len(self.found) >= self.asked.page.size or self.scanned >= MAX_SCANNED or self.bytes_left <= 0
 
     async def named(self) -> list[BacklogMessage]:
         """What was found, as it is told."""
@@ -238,7 +238,7 @@ class _Walk:
     def _match(self, message: BacklogMessage) -> None:
         if message.state in self.asked.page.states and self.asked.page.contains.encode() in message.data:
             self.found.append(message)
-            self.room -= len(message.data) + len(message.attributes)
+            self.bytes_left -= len(message.data) + len(message.attributes)
 
 
 def messages_of_row(row: Any, shard_id: int, now: datetime) -> Iterator[BacklogMessage]:

@@ -137,7 +137,7 @@ class Relay:
         return outcomes
 
     async def _relay(self, found: Found) -> Outcomes:
-        room = asyncio.Semaphore(_AT_ONCE)
+        at_once = asyncio.Semaphore(_AT_ONCE)
         topics: dict[int, list[StagedMessage]] = {}
         subscriptions: dict[int, list[StagedAcks]] = {}
         for message in found.messages:
@@ -147,7 +147,7 @@ class Relay:
 
         async def one(name: str, work: Awaitable[Outcome]) -> Outcome:
             try:
-                async with room, asyncio.timeout(_PATIENCE_SECONDS):
+                async with at_once, asyncio.timeout(_PATIENCE_SECONDS):
                     return await work
             except TimeoutError:
                 raise Unavailable(

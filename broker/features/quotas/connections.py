@@ -56,7 +56,7 @@ class Connections:
         """Count one more; the caller closes it.  Raises QuotaExceeded, soon if there are as many as may be."""
         limit = self._limit_of(project)
         if limit is not None:
-            await self._wait_for_room(project, limit)
+            await self._wait_for_capacity(project, limit)
         self._open[project] += 1
         return Connection(self, project)
 
@@ -69,7 +69,7 @@ class Connections:
         """Here and, if they are limited, in other processes, as of the last heartbeat."""
         return self._open[project] + self._others[project]
 
-    async def _wait_for_room(self, project: str, limit: int) -> None:
+    async def _wait_for_capacity(self, project: str, limit: int) -> None:
         deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         while self._open[project] >= self._part(project, limit):
             used = self.count(project)

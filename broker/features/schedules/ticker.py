@@ -261,7 +261,7 @@ class ScheduleTicker:
     async def _checked(self, topic: Topic, message: NewMessage, planned_at: datetime | None) -> _Tick:
         try:
             prepared = await self._preparation.prepare(topic, [message], SCHEDULE)
-            await self._preparation.take_room(prepared)
+            await self._preparation.take_capacity(prepared)
         except Unavailable:
             raise
         except BrokerError as error:

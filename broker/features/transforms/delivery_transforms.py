@@ -115,7 +115,7 @@ class DeliveryTransforms:
         self,
         subscription: Subscription,
         deliveries: Sequence[Delivery],
-        room: int,
+        bytes_left: int,
         outcomes: Iterator[Outcome],
         endings: _Endings,
     ) -> Iterator[Delivery]:
@@ -130,13 +130,13 @@ class DeliveryTransforms:
                 if is_over:
                     continue
                 made = _made(message, outcome)
-                waits = outcome is None or (made is not None and has_some and made.size > room)
+                waits = outcome is None or (made is not None and has_some and made.size > bytes_left)
                 if subscription.enable_exactly_once_delivery and delivery.ordered and kept:
                     waits = waits or made is None
                 if waits:
                     endings.released.setdefault(name, set()).add(ordinal)
                 elif made is not None:
-                    kept[ordinal], has_some, room = made, True, room - made.size
+                    kept[ordinal], has_some, bytes_left = made, True, bytes_left - made.size
                     continue
                 elif outcome is not None and outcome.ending is Ending.DROPPED:
                     endings.dropped.setdefault(name, set()).add(ordinal)

@@ -141,7 +141,7 @@ class Http1Connection(asyncio.Protocol):
         self._stopping = False  # after the requests that are here
         self._ending = False  # the last was written; what still comes is dropped
         self._reading_paused = self._was_paused = False  # the latter since the last look
-        self._room: asyncio.Future[None] | None = None  # for those who wait to write
+        self._writable: asyncio.Future[None] | None = None  # for those who wait to write
         self._is_full = False  # as many answers wait for their reader as may
         self._stuck: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None  # of the current request
@@ -203,9 +203,9 @@ class Http1Connection(asyncio.Protocol):
         if self._stuck is not None:
             self._stuck.cancel()
             self._stuck = None
-        room, self._room = self._room, None
-        if room is not None and not room.done():
-            room.set_result(None)
+        waiter, self._writable = self._writable, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
         if self._current is None:
             self._go_on()
 
@@ -311,9 +311,9 @@ class Http1Connection(asyncio.Protocol):
     async def writable(self) -> None:
         """Wait until there is room for more of an answer, or nobody to read it."""
         while self._is_full:
-            if self._room is None:
-                self._room = self._loop.create_future()
-            await asyncio.shield(self._room)
+            if self._writable is None:
+                self._writable = self._loop.create_future()
+            await asyncio.shield(self._writable)
 
     def ends_now(self) -> bool:
         """Whether the connection ends with the answer to the current request."""

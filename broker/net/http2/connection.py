@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
-from broker.fairness.fair_stock import FairStock
+from broker.fairness.shared_capacity import SharedCapacity
 from broker.net.http2 import frames, half_closed
 from broker.net.http2.frames import Code, ConnectionFault, Flag, Kind, Setting, StreamFault
 from broker.net.http2.half_closed import HalfClosedStreams
@@ -68,7 +68,7 @@ class Http2Connection(asyncio.Protocol):
         accept: Callable[[Stream], Receiver],
         registry: Registry,
         rotation: Rotation,
-        stream_memory: FairStock,
+        stream_memory: SharedCapacity,
         *,
         ping_seconds: float = PING_SECONDS,
         half_closed_seconds: float = half_closed.PATIENCE_SECONDS,

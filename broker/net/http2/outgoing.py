@@ -98,13 +98,13 @@ class Outgoing:
         while stream.outbox:
             if stream.window <= 0:  # the peer's WINDOW_UPDATE comes here again
                 return False
-            if not self._has_room():
+            if not self._has_capacity():
                 self._blocked[stream.stream_id] = stream
                 return False
             self._write_data(stream)
         return True
 
-    def _has_room(self) -> bool:
+    def _has_capacity(self) -> bool:
         return self._window > 0 and not self._paused and self._turn < MAX_TURN_BYTES
 
     def forget(self, stream: Stream) -> None:
@@ -129,7 +129,7 @@ class Outgoing:
 
     def _pump_blocked(self) -> None:
         """A frame for each stream in turn, for as long as there is room."""
-        while self._blocked and self._has_room():
+        while self._blocked and self._has_capacity():
             stream_id = next(iter(self._blocked))
             stream = self._blocked.pop(stream_id)
             if stream.outbox and stream.window > 0:

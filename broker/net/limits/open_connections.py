@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from broker.fairness.fair_stock import FairStock
+from broker.fairness.shared_capacity import SharedCapacity
 from broker.net.limits.client_address import counted_address
 from broker.observability.state_changes import StateChanges
 
@@ -15,13 +15,13 @@ class OpenConnection(Protocol):
 
 class OpenConnections:
     """A process has at most `most`: its other files need room too.  Addresses share them
-    (fairness/fair_stock.py).
+    (fairness/shared_capacity.py).
     """
 
     def __init__(self, connections: set[Any], most: int, states: StateChanges) -> None:
         """`connections` is the set that the server shuts down when it stops.  `states` reports refusals."""
         self._connections = connections
-        self._stock = FairStock(most)
+        self._shared_capacity = SharedCapacity(most)
         self._most = most
         self._states = states
 
@@ -31,23 +31,23 @@ class OpenConnections:
     def add(self, connection: OpenConnection) -> None:
         if connection not in self._connections:
             self._connections.add(connection)
-            self._stock.hold((connection.address,))
+            self._shared_capacity.hold((connection.address,))
 
     def discard(self, connection: OpenConnection) -> None:
         if connection in self._connections:
             self._connections.discard(connection)
-            self._stock.give_back((connection.address,))
+            self._shared_capacity.give_back((connection.address,))
 
     @property
     def are_crowded(self) -> bool:
         """Whether more than half of those that may be are open."""
         return len(self) > self._most // 2
 
-    def has_room(self, address: str) -> bool:
+    def has_capacity(self, address: str) -> bool:
         """Whether an address may open another one; where it may not, the log says so."""
-        if self._stock.room((address,)) > 0:
+        if self._shared_capacity.available((address,)) > 0:
             return True
-        held = self._stock.held((address,))
+        held = self._shared_capacity.held((address,))
         why = (
             f"{len(self)} of {self._most} are open, {held} of them from {address or 'an address that is not known'}"
         )

@@ -41,7 +41,7 @@ def retry_delay(answer: Answer) -> float:
     return info.retry_delay.ToMicroseconds() / 1_000_000
 
 
-async def test_a_request_that_finds_no_room_is_refused_with_a_hint_when_to_come_back(served: Served) -> None:
+async def test_a_request_that_finds_no_capacity_is_refused_with_a_hint_when_to_come_back(served: Served) -> None:
     requests = served.service.requests
     others = requests.held = requests.limit + requests.limit // 4 - 100_000  # what other connections hold
     peer = await served.connect()
@@ -63,7 +63,7 @@ async def test_a_request_that_finds_no_room_is_refused_with_a_hint_when_to_come_
     assert requests.held == others
 
 
-async def test_a_request_that_is_given_up_leaves_its_room(served: Served) -> None:
+async def test_a_request_that_is_given_up_leaves_its_capacity(served: Served) -> None:
     peer = await served.connect()
     peer.send(peer.headers(1, request_headers()), frame(Kind.DATA, 0, 1, packed(b"z" * 9_000)[:5_000]))
     await until(lambda: served.service.requests.held == 5_000)
@@ -161,7 +161,7 @@ async def test_requests_of_a_stream_that_are_not_taken_count(served: Served) -> 
     assert requests.held == 0
 
 
-async def test_a_stream_whose_requests_find_no_room_is_refused_with_a_hint(served: Served) -> None:
+async def test_a_stream_whose_requests_find_no_capacity_is_refused_with_a_hint(served: Served) -> None:
     requests = served.service.requests
     requests.held = requests.limit + requests.limit // 4
     peer = await served.connect()
@@ -260,7 +260,7 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(messages: list[b
     assert not reader.is_within_message
 
 
-async def test_requests_that_do_not_end_leave_room_for_those_that_do_and_for_other_connections() -> None:
+async def test_requests_that_do_not_end_leave_capacity_for_those_that_do_and_for_other_connections() -> None:
     async with serving(service=Service(400_000)) as served:
         requests = served.service.requests
         peer, other = await served.connect(s4=1_000_000), await served.connect()

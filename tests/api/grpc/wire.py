@@ -295,7 +295,7 @@ def make_door(service: Service) -> GrpcDoor:
         service.methods(),
         requests=service.requests,
         answers=service.answers,
-        resource_calls=ResourceCalls(ResourceTurns(has_room=service.answers.has_room).of),
+        resource_calls=ResourceCalls(ResourceTurns(has_capacity=service.answers.has_capacity).of),
         hot_calls=HotCalls(lambda: False),
         calls=CallLog(StateChanges()),
         turns=turns,

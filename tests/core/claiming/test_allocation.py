@@ -120,7 +120,7 @@ def test_a_key_goes_to_the_demand_it_belongs_to() -> None:
     assert considered == 5
 
 
-def test_a_key_goes_elsewhere_while_its_owner_has_no_room() -> None:
+def test_a_key_goes_elsewhere_while_its_owner_has_no_capacity() -> None:
     shares, _ = allocate_in_order([stream(10), stream(1)], log("a", "b", "c"), 1000, lambda key: 1)
     assert keys_of(shares) == [["b", "c"], ["a"]]
 
@@ -144,13 +144,13 @@ keys = st.lists(st.sampled_from([None, "a", "b", "c", "d"]), max_size=40)
 
 @given(keys, st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(1, 5), st.data())
 def test_a_key_is_with_one_demand_in_order_and_without_gaps(
-    fresh: list[str | None], rooms: list[int], max_run: int, data: st.DataObject
+    fresh: list[str | None], capacities: list[int], max_run: int, data: st.DataObject
 ) -> None:
-    places = st.none() | st.integers(0, len(rooms) - 1)
+    places = st.none() | st.integers(0, len(capacities) - 1)
     owners = {key: data.draw(places) for key in "abcd"}
     messages = log(*fresh)
-    shares, considered = allocate_in_order([stream(n) for n in rooms], messages, max_run, owners.get)
-    assert all(len(share) <= room for share, room in zip(shares, rooms, strict=True))
+    shares, considered = allocate_in_order([stream(n) for n in capacities], messages, max_run, owners.get)
+    assert all(len(share) <= capacity for share, capacity in zip(shares, capacities, strict=True))
     given_out = {message.first_seq for share in shares for message in share}
     assert all(seq in given_out for seq, key in enumerate(fresh[:considered]) if key is None)
     for key in "abcd":

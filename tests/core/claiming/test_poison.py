@@ -177,7 +177,7 @@ async def test_what_was_just_retried_is_redelivered_at_once_if_nothing_else_can_
     assert [await tight.pull() for _ in range(5)] == [["poison"]] * 5
 
 
-async def test_a_large_message_that_is_due_leaves_room_for_fresh_ones(log: Log) -> None:
+async def test_a_large_message_that_is_due_leaves_capacity_for_fresh_ones(log: Log) -> None:
     """By bytes, as by their number: it would fill every response."""
     await log.publish("poison" + "x" * 5_000, *HEALTHY[:20])
     slow = consumer(log, 10, pause=2 * SECOND, max_bytes=4_000)

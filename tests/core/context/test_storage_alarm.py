@@ -125,7 +125,7 @@ async def test_a_tick_is_refused_with_the_reason_and_later_ones_publish(limited:
     await eventually(published)
 
 
-async def test_a_copy_waits_and_ends_once_there_is_room(
+async def test_a_copy_waits_and_ends_once_there_is_capacity(
     limited: Limited, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rest = limited.rest

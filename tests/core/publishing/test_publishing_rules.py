@@ -133,7 +133,7 @@ async def _free_disk(world: World, topic: str) -> None:
     world.free_disk()
 
 
-async def _fill_waiting_room(world: World, topic: str) -> None:
+async def _fill_waiting_capacity(world: World, topic: str) -> None:
     await _extended(delay=True)(world, topic)
     await world.rest.publish(_with("broker-delay", "3600s"), topic=topic)
 
@@ -278,11 +278,13 @@ PROBES: Mapping[str, Probe] = {
         messages=[_with("broker-dedup-id", "x" * 257)],
         on=_DEDUPLICATION,
     ),
-    "waiting room": Probe(
-        of="waiting_room",
-        expects=lambda rules: Result.REFUSED if rules.waiting_room is Rule.APPLIES else _applied("delay")(rules),
+    "scheduled capacity": Probe(
+        of="scheduled_capacity",
+        expects=lambda rules: (
+            Result.REFUSED if rules.scheduled_capacity is Rule.APPLIES else _applied("delay")(rules)
+        ),
         messages=[_with("broker-delay", "3600s")],
-        on=_fill_waiting_room,
+        on=_fill_waiting_capacity,
         shows=lambda world, topic, new: not new and len(world.waiting(topic)) == 2,
         says=("RESOURCE_EXHAUSTED", "Too many messages of the topic wait for their time"),
     ),
@@ -406,7 +408,7 @@ def _is_possible(entry_point: type[EntryPoint], name: str) -> bool:
         return entry_point.takes_many
     if name in ("ordering key", "spread"):
         return not entry_point.is_private
-    if name == "waiting room":  # other operations never delay a message
+    if name == "scheduled capacity":  # other operations never delay a message
         return not entry_point.was_published
     if name == _OF_ANOTHER_SCHEMA:
         return entry_point.may_be_described
@@ -599,27 +601,27 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
     "schedule": {"request_count": _ONE_MESSAGE, "one_key": _ONE_MESSAGE, "request_size": _SMALLER_BODY},
     "SQL": {"request_count": _BOUNDED, "request_size": _BOUNDED},
     "outbox": {"request_count": _BOUNDED, "request_size": _BOUNDED},
-    "import": {"request_count": "a part has the same bound by itself", "waiting_room": _NEVER_DELAYED},
-    "import, KEEP": {"request_count": "a part has the same bound by itself", "waiting_room": _NEVER_DELAYED},
-    "copy": {"request_count": _BOUNDED, "request_size": _BOUNDED, "waiting_room": _NEVER_DELAYED},
+    "import": {"request_count": "a part has the same bound by itself", "scheduled_capacity": _NEVER_DELAYED},
+    "import, KEEP": {"request_count": "a part has the same bound by itself", "scheduled_capacity": _NEVER_DELAYED},
+    "copy": {"request_count": _BOUNDED, "request_size": _BOUNDED, "scheduled_capacity": _NEVER_DELAYED},
     "redrive": {
         "message_limits": "the attributes that make a dead letter exceed the limits are removed again",
         "request_count": _BOUNDED,
         "request_size": _BOUNDED,
-        "waiting_room": _NEVER_DELAYED,
+        "scheduled_capacity": _NEVER_DELAYED,
     },
     "edit": {
         "request_count": _ONE_MESSAGE,
         "one_key": _ONE_MESSAGE,
         "request_size": _SMALLER_BODY,
-        "waiting_room": _NEVER_DELAYED,
+        "scheduled_capacity": _NEVER_DELAYED,
         "spread": "it goes to the log of a subscription, which has one shard",
     },
     "dead letter": {
         "request_count": _BOUNDED,
         "one_key": "a batch that is refused is forwarded by halves, down to single messages",
         "request_size": _BOUNDED,
-        "waiting_room": _NEVER_DELAYED,
+        "scheduled_capacity": _NEVER_DELAYED,
         "freeze: no": "the log of a frozen topic refuses them as well, and they wait then too",
     },
     "event": {
@@ -629,7 +631,7 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
         "one_key": _ONE_MESSAGE,
         "request_size": _OWN_MESSAGE,
         "delay": _OWN_MESSAGE,
-        "waiting_room": _NEVER_DELAYED,
+        "scheduled_capacity": _NEVER_DELAYED,
         "expiry": _OWN_MESSAGE,
         "priority": _OWN_MESSAGE,
         "deduplication": _OWN_MESSAGE,

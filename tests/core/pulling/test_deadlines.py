@@ -58,7 +58,7 @@ async def _a_changed_deadline_counts_for_what_comes_later(streams: Streams) -> N
     await stream.has_no_more()
 
 
-async def _the_end_of_a_deadline_makes_room(streams: Streams) -> None:
+async def _the_end_of_a_deadline_makes_capacity(streams: Streams) -> None:
     """Once: a nack that comes after it is too late to make more."""
     await _subscribe(streams, "window", "a", "b", "c")
     stream = await streams.open("window", stream_ack_deadline_seconds=DEADLINE, max_outstanding_messages=2)
@@ -97,7 +97,7 @@ async def test_the_stream_s_ack_deadline_is_what_counts(streams: Streams) -> Non
         _the_stream_s_deadline_counts,
         _a_longer_deadline_counts_as_well,
         _a_changed_deadline_counts_for_what_comes_later,
-        _the_end_of_a_deadline_makes_room,
+        _the_end_of_a_deadline_makes_capacity,
         _an_idle_stream_stays_open,
         _what_was_on_its_way_when_the_client_left_comes_at_the_deadline,
     )

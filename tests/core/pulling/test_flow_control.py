@@ -50,7 +50,7 @@ async def _expiry_after_a_unary_change(streams: Streams, stream: Stream, message
     [_ack, _unary_ack, _nack, _unary_nack, _expiry, _expiry_after_a_unary_change],
     ids=lambda s: s.__name__,
 )
-async def test_what_is_settled_makes_room(streams: Streams, settle: Settle) -> None:
+async def test_what_is_settled_makes_capacity(streams: Streams, settle: Settle) -> None:
     await streams.subscribe()
     await streams.rest.publish(*numbered(6))
     stream = await streams.open(max_outstanding_messages=2)
@@ -61,7 +61,7 @@ async def test_what_is_settled_makes_room(streams: Streams, settle: Settle) -> N
     await stream.has_no_more()
 
 
-async def test_room_made_through_another_stream_is_used_by_either(streams: Streams) -> None:
+async def test_capacity_made_through_another_stream_is_used_by_either(streams: Streams) -> None:
     await streams.subscribe()
     await streams.rest.publish(*numbered(6))
     stream = await streams.open(max_outstanding_messages=2)
@@ -99,7 +99,7 @@ async def test_what_does_not_fit_is_there_for_others(streams: Streams) -> None:
     assert await streams.rest.pull() == []
 
 
-async def test_a_full_stream_leaves_new_messages_to_those_with_room(streams: Streams) -> None:
+async def test_a_full_stream_leaves_new_messages_to_those_with_capacity(streams: Streams) -> None:
     await streams.subscribe()
     full = await streams.open(max_outstanding_messages=1)
     await streams.rest.publish("fills it")
@@ -174,7 +174,7 @@ async def test_an_extended_deadline_keeps_the_place_in_the_window(streams: Strea
         await stream.ack([came])
 
 
-async def test_expiry_of_a_whole_window_makes_room_for_it_again(streams: Streams) -> None:
+async def test_expiry_of_a_whole_window_makes_capacity_for_it_again(streams: Streams) -> None:
     await streams.subscribe()
     await streams.rest.publish(*numbered(5))
     stream = await streams.open(max_outstanding_messages=5)

@@ -35,7 +35,7 @@ async def test_what_a_request_before_the_half_close_asked_for_is_done(streams: S
     assert await streams.unacked() == 1
 
 
-async def test_what_a_half_closed_stream_had_no_room_for_is_there_for_others_at_once(streams: Streams) -> None:
+async def test_what_a_half_closed_stream_had_no_capacity_for_is_there_for_others_at_once(streams: Streams) -> None:
     await streams.subscribe()
     await streams.rest.publish(*numbered(10))
     stream = await streams.open(max_outstanding_messages=3)

@@ -221,7 +221,7 @@ async def test_a_client_that_comes_again_gets_its_keys_again(streams: Streams) -
         assert opened.index(await _who_got(opened, f"{key}1")) == first[key]
 
 
-async def test_a_key_goes_elsewhere_if_its_client_has_no_room(streams: Streams) -> None:
+async def test_a_key_goes_elsewhere_if_its_client_has_no_capacity(streams: Streams) -> None:
     await _subscribe(streams)
     opened = [await streams.waiting(client_id=name, max_outstanding_messages=2) for name in ("a", "b")]
     await _publish(streams, "k0")

@@ -54,12 +54,12 @@ async def test_a_window_is_full_at_its_messages_and_opens_as_they_are_settled(
 ) -> None:
     window = open_window(outstanding, log, 3)
     [delivery] = await hand_out(outstanding, window, log, "a", "b", "c")
-    assert window.room(1000) == 0
+    assert window.available(1000) == 0
     outstanding.remove(acked(log, delivery, 0, 1))
     assert await window.news()
-    assert window.room(1000) == 2
+    assert window.available(1000) == 2
     outstanding.remove(acked(log, delivery, 1, 2))  # one of them twice
-    assert window.room(1000) == 3
+    assert window.available(1000) == 3
     outstanding.remove(acked(log, delivery, 0))  # of an attempt that is done with
     assert (window.messages, window.bytes, window.sizes) == (0, 0, {})
 
@@ -67,11 +67,11 @@ async def test_a_window_is_full_at_its_messages_and_opens_as_they_are_settled(
 async def test_a_window_is_full_once_its_bytes_are_reached(log: Log, outstanding: Outstanding) -> None:
     window = open_window(outstanding, log, 0, 500)
     [delivery] = await hand_out(outstanding, window, log, "a", "b", "c")
-    assert window.room(1000) == 1000
+    assert window.available(1000) == 1000
     [other] = await hand_out(outstanding, window, log, "x" * 400)
-    assert window.room(1000) == 0
+    assert window.available(1000) == 0
     outstanding.remove(acked(log, other, 0))
-    assert window.room(1000) == 1000
+    assert window.available(1000) == 1000
     assert window.messages == len(delivery.messages)
 
 
@@ -79,7 +79,7 @@ async def test_a_window_is_full_once_its_bytes_are_reached(log: Log, outstanding
 async def test_without_a_limit_nothing_is_counted(log: Log, outstanding: Outstanding, limit: FlowControl) -> None:
     window = outstanding.open(log.subscription.subscription_id, "", limit)
     await hand_out(outstanding, window, log, "a")
-    assert (window.room(1000), window.sizes) == (1000, {})
+    assert (window.available(1000), window.sizes) == (1000, {})
 
 
 async def test_a_look_finds_what_was_acked_elsewhere(log: Log, outstanding: Outstanding) -> None:
@@ -105,7 +105,7 @@ async def test_a_look_finds_what_was_nacked_or_is_due_or_was_sought_away(
     await hand_out(outstanding, window, log, "c")
     await log.execute("DELETE FROM delivery_attempts")
     await outstanding.look(window)
-    assert window.room(1000) == 3
+    assert window.available(1000) == 3
 
 
 async def test_looks_become_seldom_while_they_find_nothing(log: Log, outstanding: Outstanding) -> None:
@@ -127,13 +127,13 @@ async def test_a_client_that_comes_back_has_what_it_left_outstanding(log: Log, o
     window = open_window(outstanding, log, 3, client="worker-1")
     [delivery] = await hand_out(outstanding, window, log, "a", "b")
     outstanding.close(window)
-    assert open_window(outstanding, log, 3, client="worker-2").room(1000) == 3
-    assert open_window(outstanding, log, 3).room(1000) == 3
+    assert open_window(outstanding, log, 3, client="worker-2").available(1000) == 3
+    assert open_window(outstanding, log, 3).available(1000) == 3
     again = open_window(outstanding, log, 3, client="worker-1")
-    assert again.room(1000) == 1
+    assert again.available(1000) == 1
     outstanding.remove(acked(log, delivery, 0, 1))
-    assert again.room(1000) == 3
-    assert open_window(outstanding, log, 3, client="worker-1").room(1000) == 3  # its other stream
+    assert again.available(1000) == 3
+    assert open_window(outstanding, log, 3, client="worker-1").available(1000) == 3  # its other stream
 
 
 async def test_clients_that_never_come_back_are_forgotten(log: Log, outstanding: Outstanding) -> None:

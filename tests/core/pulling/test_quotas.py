@@ -25,7 +25,7 @@ async def test_the_opening_of_a_stream_is_a_request(streams: Streams, rest: Rest
     assert "subscribeRequests" in ended.message
 
 
-async def test_streams_beyond_the_connections_of_a_project_are_refused_and_there_is_room_once_one_ends(
+async def test_streams_beyond_the_connections_of_a_project_are_refused_and_there_is_capacity_once_one_ends(
     streams: Streams, rest: Rest
 ) -> None:
     await streams.subscribe()

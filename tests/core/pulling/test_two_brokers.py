@@ -54,7 +54,7 @@ async def _ack_on_a_stream(streams: Streams, messages: list[Received]) -> None:
 
 
 @pytest.mark.parametrize("settle", [_ack, _nack, _ack_on_a_stream], ids=lambda s: s.__name__)
-async def test_what_is_settled_through_another_broker_makes_room(
+async def test_what_is_settled_through_another_broker_makes_capacity(
     two: tuple[Streams, Streams], settle: Settle
 ) -> None:
     here, there = two

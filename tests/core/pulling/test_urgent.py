@@ -18,7 +18,7 @@ async def _waiting(streams: Streams, **fields: object) -> tuple[Stream, list[Rec
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-async def test_it_comes_once_there_is_room(streams: Streams, exactly_once: bool) -> None:
+async def test_it_comes_once_there_is_capacity(streams: Streams, exactly_once: bool) -> None:
     stream, came = await _waiting(streams, enableExactlyOnceDelivery=exactly_once)
     await streams.rest.publish(message("urgent", {"broker-priority": "0"}))
     passed = 0

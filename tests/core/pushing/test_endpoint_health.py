@@ -42,7 +42,7 @@ def _health(options: PushOptions = _NEVER_OPENS, *, now: float = _HUGE) -> Endpo
 
 def _round(health: EndpointHealth, now: float, latency: float = 0.0625) -> float:
     """Use all the room there is, successfully; the time afterwards."""
-    attempts = [health.begin(now) for _ in range(health.room(now))]
+    attempts = [health.begin(now) for _ in range(health.available(now))]
     for attempt in attempts:
         health.succeeded(attempt, now + latency)
     return now + latency
@@ -51,7 +51,7 @@ def _round(health: EndpointHealth, now: float, latency: float = 0.0625) -> float
 def _fail_once(health: EndpointHealth, now: float, latency: float = 0.0) -> float:
     """Wait until there is room, let one request fail; when it started."""
     started = health.opens_at(now) or now
-    assert health.room(started) > 0
+    assert health.available(started) > 0
     health.failed(health.begin(started), started + latency)
     return started
 
@@ -75,9 +75,9 @@ def test_at_an_origin_in_trouble_one_request_tells() -> None:
     """Also whether the breaker closes, if it would be open by now."""
     for failures, breaker in ((8, "closed"), (19, "closed"), (20, "half_open"), (500, "half_open")):
         health = EndpointHealth(PushOptions(), now=0, jitter=lambda: 0.0, failures_before=failures)
-        assert (health.breaker, health.room(0), health.consecutive_failures) == (breaker, 1, failures)
+        assert (health.breaker, health.available(0), health.consecutive_failures) == (breaker, 1, failures)
         trial = health.begin(0)
-        assert health.room(0) == 0
+        assert health.available(0) == 0
         health.failed(trial, 1)
         assert health.breaker == ("open" if failures >= 19 else "closed")
         assert health.opens_at(1) == (11 if failures >= 19 else 1.1)
@@ -89,7 +89,7 @@ def test_at_an_origin_in_trouble_an_answer_of_any_status_shows_that_it_is_there(
         health = EndpointHealth(PushOptions(), now=0, jitter=lambda: 0.0, failures_before=failures)
         pause = health.failed(health.begin(0), 0.1, Fault.REJECTED)
         assert pause == MessagePause(REJECTED_BACKOFF)
-        assert (health.breaker, health.consecutive_failures, health.room(0.1)) == ("closed", 1, 1)
+        assert (health.breaker, health.consecutive_failures, health.available(0.1)) == ("closed", 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_a_status_says_whom_a_failure_counts_for(statuses: tuple[int | None, ...
 class TestWindow:
     def test_a_new_endpoint_gets_eight_requests_and_no_more(self) -> None:
         health = _health()
-        assert health.room(_HUGE) == FIRST_WINDOW == 8
+        assert health.available(_HUGE) == FIRST_WINDOW == 8
         for _ in range(8):
             health.begin(_HUGE)
-        assert health.room(_HUGE) == 0
+        assert health.available(_HUGE) == 0
         assert health.opens_at(_HUGE) is None
 
     def test_it_doubles_with_each_round_trip_until_the_first_failure(self) -> None:
@@ -136,7 +136,7 @@ class TestWindow:
     def test_an_endpoint_that_fails_half_of_its_messages_is_not_given_less_for_it(self) -> None:
         health, now = _health(), _HUGE
         for trip in range(12):
-            attempts = [health.begin(now) for _ in range(health.room(now))]
+            attempts = [health.begin(now) for _ in range(health.available(now))]
             for number, attempt in enumerate(attempts):
                 if (number + trip) % 2:
                     health.failed(attempt, now + 0.05, Fault.BROKEN)
@@ -155,7 +155,7 @@ class TestWindow:
             health.failed(health.begin(now, message="bad"), now, Fault.REJECTED)
             health.succeeded(health.begin(now), now)
         assert health.window >= before
-        assert health.room(now) >= before
+        assert health.available(now) >= before
 
     def test_an_overloaded_endpoint_grows_by_one_a_round_trip_from_where_it_failed(self) -> None:
         health, now = _health(), _HUGE
@@ -211,7 +211,7 @@ class TestWindow:
         waiting: list[Attempt] = []
         windows = []
         for _ in range(10_000):
-            waiting += [health.begin(now) for _ in range(health.room(now))]
+            waiting += [health.begin(now) for _ in range(health.available(now))]
             now += 0.001
             health.succeeded(waiting.pop(0), now)
             windows.append(health.window)
@@ -222,7 +222,7 @@ class TestWindow:
         health, now = _health(), _HUGE
         waiting: list[Attempt] = []
         for answers in [1] * 3_000 + [50] * 5_000:
-            waiting += [health.begin(now) for _ in range(health.room(now))]
+            waiting += [health.begin(now) for _ in range(health.available(now))]
             now += 0.001
             for attempt in waiting[:answers]:
                 health.succeeded(attempt, now)
@@ -249,7 +249,7 @@ class TestWindow:
     def test_the_subscriptions_own_cap_holds_and_a_higher_one_is_grown_into(self) -> None:
         capped = PushOptions(max_outstanding_requests=3)
         health, now = _health(capped), _HUGE
-        assert health.room(now) == 3
+        assert health.available(now) == 3
         for _ in range(5):
             now = _round(health, now)
         assert health.window == 3
@@ -267,7 +267,7 @@ class TestPoison:
         health = _health()
         assert health.failed(health.begin(_HUGE), _HUGE, fault) == MessagePause(REJECTED_BACKOFF)
         assert [REJECTED_BACKOFF.delay(n).total_seconds() for n in (1, 2, 10, 20)] == [0.1, 0.2, 51.2, 60]
-        assert health.room(_HUGE) == FIRST_WINDOW
+        assert health.available(_HUGE) == FIRST_WINDOW
 
     def test_one_that_fails_for_its_endpoint_is_retried_as_often_as_that_is_probed(self) -> None:
         health = _health()
@@ -290,7 +290,7 @@ class TestPoison:
         for _ in range(1_000):
             health.failed(health.begin(_HUGE, message="poison", is_retry=True), _HUGE, Fault.REJECTED)
         assert (health.breaker, health.consecutive_failures) == ("closed", 1)
-        assert health.room(_HUGE) == FIRST_WINDOW
+        assert health.available(_HUGE) == FIRST_WINDOW
 
     def test_a_failure_that_later_requests_have_overtaken_counts_for_the_message(self) -> None:
         """As of a message on which the endpoint hangs."""
@@ -306,17 +306,17 @@ class TestPoison:
         health, now = _health(), _HUGE
         for _ in range(ALL_FAIL - 1):
             assert health.failed(health.begin(now), now, Fault.REJECTED) == MessagePause(REJECTED_BACKOFF)
-            assert health.room(now) == FIRST_WINDOW
+            assert health.available(now) == FIRST_WINDOW
         assert health.failed(health.begin(now), now, Fault.REJECTED) == MessagePause(None)
         assert health.opens_at(now) == pytest.approx(now + 0.1)
         health.succeeded(health.begin(now + 0.1), now + 0.1)
-        assert health.room(now + 0.1) == FIRST_WINDOW / 2
+        assert health.available(now + 0.1) == FIRST_WINDOW / 2
 
     def test_what_hangs_while_others_are_answered_does_not_use_up_the_window(self) -> None:
         health, now = _health(), _HUGE
         hanging, answered = 0, 0
         for _ in range(400):
-            for attempt in [health.begin(now) for _ in range(health.room(now))]:
+            for attempt in [health.begin(now) for _ in range(health.available(now))]:
                 if hanging < 900 and attempt.number % 2:
                     hanging += 1
                 else:
@@ -332,7 +332,7 @@ class TestPoison:
         health = _health()
         for _ in range(FIRST_WINDOW):
             health.begin(_HUGE)
-        assert health.room(_HUGE + 600) == 0
+        assert health.available(_HUGE + 600) == 0
         assert health.opens_at(_HUGE + 600) is None
 
     def test_the_subscriptions_own_cap_counts_what_hangs(self) -> None:
@@ -340,7 +340,7 @@ class TestPoison:
         for _ in range(2):
             health.begin(_HUGE)
         health.succeeded(health.begin(_HUGE), _HUGE + 0.001)
-        assert health.room(_HUGE + 5) == 1
+        assert health.available(_HUGE + 5) == 1
 
 
 class TestRecentOutcomes:
@@ -383,7 +383,7 @@ class TestBackoff:
     def test_it_gets_at_most_15_requests_in_its_first_minute_and_7_in_each_later_one(self) -> None:
         """Besides those that were outstanding when it went down."""
         health, now = _health(), _HUGE
-        for attempt in [health.begin(now) for _ in range(health.room(now))]:
+        for attempt in [health.begin(now) for _ in range(health.available(now))]:
             health.failed(attempt, now)
         starts = [now := _fail_once(health, now) for _ in range(60)]
         assert sum(start - _HUGE < 60 for start in starts) <= 15
@@ -399,12 +399,12 @@ class TestBackoff:
         health = _health()
         now = _down(health, _HUGE) + 1
         hanging = health.begin(now)
-        assert health.room(now + 9) == 0
+        assert health.available(now + 9) == 0
         assert health.opens_at(now) == now + PROBE_INTERVAL
         trying = health.begin(now + 10)
-        assert health.room(now + 11) == 0
+        assert health.available(now + 11) == 0
         health.succeeded(trying, now + 11)
-        assert health.room(now + 11) >= 1
+        assert health.available(now + 11) >= 1
         health.failed(hanging, now + 600)
         assert health.consecutive_failures == 0
 
@@ -416,7 +416,7 @@ class TestBackoff:
         now = health.opens_at(now) or now
         health.succeeded(health.begin(now), now)
         assert health.opens_at(now) is None
-        assert health.room(now) >= 1
+        assert health.available(now) >= 1
         now = _round(health, now)
         assert health.window >= 2
 
@@ -433,8 +433,8 @@ class TestRetryAfter:
         health = _health()
         health.failed(health.begin(_HUGE), _HUGE, retry_after=30)
         assert health.opens_at(_HUGE) == _HUGE + 30
-        assert health.room(_HUGE + 29.999) == 0
-        assert health.room(_HUGE + 30) > 0
+        assert health.available(_HUGE + 29.999) == 0
+        assert health.available(_HUGE + 30) > 0
 
     def test_the_later_of_two_holds_and_so_does_a_longer_backoff(self) -> None:
         health = _health()
@@ -470,7 +470,7 @@ class TestRetryAfter:
         now = _round(health, now)
         pause = health.failed(health.begin(now, message="a", is_retry=True), now, retry_after=3_000)
         assert pause == MessagePause(REJECTED_BACKOFF, 3_000)
-        assert health.room(now) > 0
+        assert health.available(now) > 0
 
     def test_the_breakers_trial_waits_for_it_too(self) -> None:
         health, now = _health(_FRAGILE), _HUGE
@@ -485,24 +485,24 @@ class TestRetryAfter:
 class TestRate:
     def test_a_second_worth_may_go_at_once_and_then_so_many_a_second(self) -> None:
         health = _health(PushOptions(messages_per_second=4))
-        assert health.room(_HUGE) == 4
+        assert health.available(_HUGE) == 4
         for _ in range(4):
             health.succeeded(health.begin(_HUGE), _HUGE)
-        assert health.room(_HUGE) == 0
+        assert health.available(_HUGE) == 0
         assert health.opens_at(_HUGE) == pytest.approx(_HUGE + 0.25)
-        assert health.room(_HUGE + 0.5) == 2
-        assert health.room(_HUGE + 3_600) == 4
+        assert health.available(_HUGE + 0.5) == 2
+        assert health.available(_HUGE + 3_600) == 4
 
     def test_less_than_one_a_second_is_possible(self) -> None:
         health = _health(PushOptions(messages_per_second=0.01))
-        assert health.room(_HUGE) == 1
+        assert health.available(_HUGE) == 1
         health.succeeded(health.begin(_HUGE), _HUGE)
         assert health.opens_at(_HUGE) == pytest.approx(_HUGE + 100)
 
     def test_a_digest_counts_its_messages_and_may_be_larger_than_a_seconds_worth(self) -> None:
         digest = Digest(max_messages=100, max_bytes=1_000_000, max_delay=timedelta(seconds=1))
         health = _health(PushOptions(messages_per_second=10, digest=digest))
-        assert health.room(_HUGE) == 1
+        assert health.available(_HUGE) == 1
         health.succeeded(health.begin(_HUGE, messages=100), _HUGE)
         assert health.opens_at(_HUGE) == pytest.approx(_HUGE + 9.1)
 
@@ -513,14 +513,14 @@ class TestRate:
         health.reconfigure(PushOptions(messages_per_second=2), now=_HUGE)
         assert health.opens_at(_HUGE) == pytest.approx(_HUGE + 0.5)
         health.reconfigure(PushOptions(), now=_HUGE)
-        assert health.room(_HUGE) == FIRST_WINDOW
+        assert health.available(_HUGE) == FIRST_WINDOW
 
 
 class TestCircuitBreaker:
     def test_it_opens_after_the_configured_failures_in_a_row_and_nothing_starts(self) -> None:
         health, now = _opened()
         assert health.consecutive_failures == 3
-        assert health.room(now + 29) == 0
+        assert health.available(now + 29) == 0
         assert health.opens_at(now) == pytest.approx(now + 30)
 
     def test_a_success_in_between_keeps_it_closed(self) -> None:
@@ -533,15 +533,15 @@ class TestCircuitBreaker:
 
     def test_then_one_request_is_let_through_to_try(self) -> None:
         health, now = _opened()
-        assert health.room(now + 30) == 1
+        assert health.available(now + 30) == 1
         assert health.breaker == "half_open"
         health.begin(now + 30)
-        assert health.room(now + 59) == 0
+        assert health.available(now + 59) == 0
         assert health.opens_at(now + 59) == now + 60, "the next one, if this is not answered"
 
     def test_if_it_succeeds_the_endpoint_starts_over_with_a_window_of_one(self) -> None:
         health, now = _opened()
-        assert health.room(now + 30) == 1
+        assert health.available(now + 30) == 1
         health.succeeded(health.begin(now + 30), now + 30.0625)
         assert (health.breaker, health.consecutive_failures, health.window) == ("closed", 0, 1)
         now += 30.0625
@@ -555,7 +555,7 @@ class TestCircuitBreaker:
         health, now = _opened()
         for trial in range(1, 5):
             now = health.opens_at(now) or now
-            assert health.room(now) == 1
+            assert health.available(now) == 1
             health.failed(health.begin(now), now)
             assert health.breaker == "open"
             assert health.consecutive_failures == 3 + trial
@@ -563,10 +563,10 @@ class TestCircuitBreaker:
 
     def test_a_trial_that_we_stopped_is_tried_again(self) -> None:
         health, now = _opened()
-        assert health.room(now + 30) == 1
+        assert health.available(now + 30) == 1
         health.abandoned(health.begin(now + 30), now + 31)
         assert health.breaker == "half_open"
-        assert health.room(now + 31) == 1
+        assert health.available(now + 31) == 1
 
     @pytest.mark.parametrize("late", ["while open", "while half open", "when closed again"])
     def test_what_began_before_it_opened_changes_nothing_any_more(self, late: str) -> None:
@@ -576,7 +576,7 @@ class TestCircuitBreaker:
             health.failed(attempt, now)
         assert health.breaker == "open"
         if late != "while open":
-            assert health.room(now + 30) == 1, "the trial goes whatever still hangs"
+            assert health.available(now + 30) == 1, "the trial goes whatever still hangs"
             trial = health.begin(now + 30)
         if late == "when closed again":
             health.succeeded(trial, now + 30)
@@ -627,8 +627,8 @@ class Endpoint(RuleBasedStateMachine):
         is_retry=st.booleans(),
     )
     def start(self, share: float, full: bool, message: int | None, is_retry: bool) -> None:
-        room = self.health.room(self.now)
-        count = min(ceil(room * share), 30)
+        available = self.health.available(self.now)
+        count = min(ceil(available * share), 30)
         for _ in range(count):
             messages = self.options.digest.max_messages if self.options.digest and full else 1
             self.outstanding.append(
@@ -637,8 +637,8 @@ class Endpoint(RuleBasedStateMachine):
             self.starts.append((self.now, messages))
             cap = self.options.max_outstanding_requests
             assert cap is None or self.health.outstanding <= cap or self.health.window == 1
-        if count == room:
-            assert self.health.room(self.now) == 0 or self.options.digest
+        if count == available:
+            assert self.health.available(self.now) == 0 or self.options.digest
 
     @precondition(lambda self: self.outstanding)
     @rule(
@@ -671,7 +671,7 @@ class Endpoint(RuleBasedStateMachine):
         if opens is not None:
             assert opens > self.now
             self.now = opens
-            assert self.health.room(self.now) > 0, "opens_at is true"
+            assert self.health.available(self.now) > 0, "opens_at is true"
 
     @rule()
     def recover(self) -> None:
@@ -682,14 +682,14 @@ class Endpoint(RuleBasedStateMachine):
         for _ in range(60):
             opens = self.health.opens_at(self.now)
             self.now = self.now if opens is None else opens
-            attempts = [self.health.begin(self.now) for _ in range(min(2, self.health.room(self.now)))]
+            attempts = [self.health.begin(self.now) for _ in range(min(2, self.health.available(self.now)))]
             assert attempts
             self.starts += [(self.now, 1)] * len(attempts)
             for attempt in attempts:
                 self.health.succeeded(attempt, self.now)
         assert (self.health.breaker, self.health.consecutive_failures) == ("closed", 0)
         self.now += 3_600
-        free = self.health.room(self.now)
+        free = self.health.available(self.now)
         assert free == self.health.window or self.options.messages_per_second is not None
         assert free > 0
 
@@ -697,8 +697,8 @@ class Endpoint(RuleBasedStateMachine):
     def no_state_is_dead(self) -> None:
         assert self.health.outstanding == len(self.outstanding)
         assert self.health.window >= 1
-        room, opens = self.health.room(self.now), self.health.opens_at(self.now)
-        if room:
+        available, opens = self.health.available(self.now), self.health.opens_at(self.now)
+        if available:
             assert opens is None
         elif not self.outstanding:
             assert opens is not None

@@ -183,7 +183,7 @@ def test_a_message_that_another_process_reported_stays_reported() -> None:
     assert second.watch.failing_messages[0].failures == 3
 
 
-def test_memory_and_what_is_reported_are_bounded_and_what_is_over_makes_room() -> None:
+def test_memory_and_what_is_reported_are_bounded_and_what_is_over_makes_capacity() -> None:
     watched = Watched()
     ids = [f"{number:04}" for number in range(3 * MAX_TRACKED)]
     for message_id in ids:

@@ -38,9 +38,9 @@ def delivery(*seqs: int, size: int = 10, attempt_id: int = 1) -> Delivery:
     return Delivery(1, attempt_id, 1, messages)
 
 
-def test_an_unknown_endpoint_is_claimed_for_as_far_as_there_is_room() -> None:
+def test_an_unknown_endpoint_is_claimed_for_as_far_as_there_is_capacity() -> None:
     endpoint = make_endpoint()
-    assert endpoint.wants(NOW) == endpoint.health.room(NOW) == 8
+    assert endpoint.wants(NOW) == endpoint.health.available(NOW) == 8
     endpoint.asked = 3
     assert endpoint.wants(NOW) == 5
     endpoint.accept([delivery(*range(5))], NOW)
@@ -77,11 +77,11 @@ def test_a_digest_is_one_batch_and_one_at_a_time() -> None:
     assert [[item.message.seq for item in push_batch.items] for push_batch in endpoint.buffer] == [[1, 2, 7]]
 
 
-def test_an_endpoint_is_looked_at_again_when_nobody_will_say_that_it_has_room() -> None:
+def test_an_endpoint_is_looked_at_again_when_nobody_will_say_that_it_has_capacity() -> None:
     endpoint = make_endpoint()
     assert endpoint.wakes_at(NOW, held_up=False) is None, "there is nothing for it"
     assert endpoint.wakes_at(NOW, held_up=True) == NOW, "it has room since it was asked"
-    attempts = [endpoint.health.begin(NOW) for _ in range(endpoint.health.room(NOW))]
+    attempts = [endpoint.health.begin(NOW) for _ in range(endpoint.health.available(NOW))]
     assert endpoint.wakes_at(NOW, held_up=True) is None, "an answer must come in"
     for attempt in attempts:
         endpoint.health.failed(attempt, NOW, retry_after=30)
@@ -96,16 +96,16 @@ def test_an_endpoint_is_looked_at_again_when_nobody_will_say_that_it_has_room() 
 def test_an_alarm_that_has_passed_before_anybody_looked_rings_at_once() -> None:
     """Behind messages on which the endpoint hangs: by now they are stuck and there is room, and no answer comes."""
     endpoint = make_endpoint()
-    hanging = [endpoint.health.begin(NOW) for _ in range(endpoint.health.room(NOW) - 1)]
+    hanging = [endpoint.health.begin(NOW) for _ in range(endpoint.health.available(NOW) - 1)]
     endpoint.health.succeeded(endpoint.health.begin(NOW), NOW + 0.001)
-    while endpoint.health.room(NOW + 0.001):
+    while endpoint.health.available(NOW + 0.001):
         endpoint.health.begin(NOW + 0.001)
     endpoint.accept([delivery(1)], NOW)
     opens_at = endpoint.health.opens_at(NOW + 0.001)
     assert opens_at is not None
     assert NOW < opens_at < NOW + 1, "the first of those that hang is stuck then"
     endpoint.alarm_at = opens_at
-    assert endpoint.health.room(opens_at + 0.1) > 0
+    assert endpoint.health.available(opens_at + 0.1) > 0
     assert endpoint.wakes_at(opens_at + 0.1, held_up=False) == opens_at + 0.1
     assert not any(attempt.ended for attempt in hanging)
 

@@ -160,7 +160,7 @@ async def test_what_a_snapshot_of_an_ordered_subscription_left_out_is_delivered(
     assert texts(claimed[1].deliveries) == ["fresh"]
 
 
-async def test_redeliveries_that_have_no_room_in_a_claim_stay_due(
+async def test_redeliveries_that_have_no_capacity_in_a_claim_stay_due(
     push_log: PushLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for text in "xy":

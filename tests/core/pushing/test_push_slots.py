@@ -10,7 +10,7 @@ from broker.core.pushing.health.endpoint_health import ALL_FAIL, EndpointHealth
 from broker.core.pushing.health.failing_watch import FailingWatch
 from broker.core.pushing.request.envelope import Envelope
 from broker.core.pushing.slots import PushSlots
-from broker.fairness.fair_stock import Over
+from broker.fairness.shared_capacity import Over
 from broker.model.push_config import PushConfig, PushOptions
 from broker.model.subscription import Subscription
 
@@ -127,4 +127,4 @@ def test_slots_are_given_back_by_the_way_they_were_taken() -> None:
     endpoint.health.succeeded(endpoint.health.begin(NOW), NOW + 0.01)
     slots.give_back(slot)
     assert (slots.taken, slots.free) == (0, 10)
-    assert not slots._stock._held
+    assert not slots._shared_capacity._held

@@ -15,7 +15,7 @@ from tests.fixtures.log import Log
 from tests.fixtures.relaying import Hand
 
 _MINUTE = timedelta(minutes=1)
-_ROOM = 50_000_000
+_CAPACITY = 50_000_000
 
 
 class Process:
@@ -51,7 +51,7 @@ async def test_tables_that_grow_past_the_limit_pause_publishing_and_smaller_ones
     log: Log, clock: Hand, process: Callable[[int], Process], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "broker.state")
-    small = await process(_ROOM).size()
+    small = await process(_CAPACITY).size()
     await _grow(log)
     limit = 2 * small
     one, other = process(limit), process(limit)
@@ -76,7 +76,7 @@ async def test_tables_that_grow_past_the_limit_pause_publishing_and_smaller_ones
 async def test_one_that_starts_behind_the_limit_pauses_as_the_others_do(
     log: Log, clock: Hand, process: Callable[[int], Process]
 ) -> None:
-    size = await process(_ROOM).size()
+    size = await process(_CAPACITY).size()
     [(is_full,)] = await log.rows("SELECT is_full FROM table_sizes")
     assert not is_full
     limit = int(size * 1.1)
@@ -89,19 +89,19 @@ async def test_one_that_starts_behind_the_limit_pauses_as_the_others_do(
     await late.sizes.run_once()
     await first.sizes.run_once()
     assert (late.alarm.is_raised, first.alarm.is_raised) == (True, True)
-    assert not process(_ROOM).alarm.is_raised
+    assert not process(_CAPACITY).alarm.is_raised
 
 
 async def test_while_one_process_measures_the_others_go_by_what_is_known(
     log: Log, clock: Hand, process: Callable[[int], Process]
 ) -> None:
-    before = await process(_ROOM).size()
+    before = await process(_CAPACITY).size()
     await _grow(log)
     clock.moment += _MINUTE
     async with log.database.connection() as measuring, measuring.transaction():
         assert await try_lock(measuring, MEASURING)
-        assert await process(_ROOM).size() == before
-    assert await process(_ROOM).size() > before + 5_000_000
+        assert await process(_CAPACITY).size() == before
+    assert await process(_CAPACITY).size() > before + 5_000_000
 
 
 async def test_without_a_limit_nothing_is_measured(log: Log, process: Callable[[int], Process]) -> None:

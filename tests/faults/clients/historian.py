@@ -23,10 +23,10 @@ class Historian:
         self._ahead = time.time() - now()
         ids = sorted(self._ids(subscription))
         self._dice.shuffle(ids)
-        room = asyncio.Semaphore(_AT_ONCE)
+        available = asyncio.Semaphore(_AT_ONCE)
 
         async def read(message_id: int) -> None:
-            async with room:
+            async with available:
                 await self._read(subscription, message_id)
 
         await asyncio.gather(*map(read, ids if subscription.redriven else ids[:_MOST]))

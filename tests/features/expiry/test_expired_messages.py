@@ -163,7 +163,7 @@ async def test_what_waits_behind_a_key_and_is_past_is_passed_many_at_once(log: L
     assert (texts(second.deliveries[0]), second.past) == (["z"], 300)
 
 
-async def test_what_came_back_of_a_key_and_is_past_makes_room_for_what_is_behind_it(log: Log) -> None:
+async def test_what_came_back_of_a_key_and_is_past_makes_capacity_for_what_is_behind_it(log: Log) -> None:
     await log.publish("a", "b", key="k", ttl=ACK_DEADLINE)
     await log.publish("c", key="k")
     await log.claim(now=log.start, ordered=True)

@@ -280,13 +280,13 @@ async def test_an_export_ends_with_its_caller_and_waits_for_it(rest: Rest) -> No
     for _ in range(MAX_TAILS_OF_PROJECT + 2):  # each leaves a place, though nobody has read it to its end
         await rest.publish("y" * 700_000)
 
-        async def has_room() -> bool:
+        async def has_capacity() -> bool:
             with suppress(AssertionError):
                 await _begin(rest, url)
                 return True
             return False
 
-        await eventually(has_room)
+        await eventually(has_capacity)
 
 
 async def _begin(rest: Rest, url: str) -> None:

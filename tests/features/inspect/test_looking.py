@@ -136,7 +136,7 @@ async def test_a_tail_tells_what_is_published_from_then_on_as_far_as_its_filter_
         assert (text(told), told["attributes"]) == ("two", {"env": "prod"})
 
 
-async def test_tails_are_bounded_and_those_whose_readers_have_gone_make_room(rest: Rest) -> None:
+async def test_tails_are_bounded_and_those_whose_readers_have_gone_make_capacity(rest: Rest) -> None:
     await rest.create_topic()
     async with AsyncExitStack() as stack:
         for _ in range(MAX_TAILS_OF_PROJECT):
@@ -144,14 +144,14 @@ async def test_tails_are_bounded_and_those_whose_readers_have_gone_make_room(res
         code, why = await rest.error("GET", f"{rest.topic()}:tail")
         assert (code, "10 of a project" in why) == ("RESOURCE_EXHAUSTED", True)
 
-    async def has_room() -> bool:
+    async def has_capacity() -> bool:
         try:
             async with tailing(rest):
                 return True
         except AssertionError:
             return False
 
-    assert await eventually(has_room)
+    assert await eventually(has_capacity)
 
 
 async def test_a_tail_that_cannot_be_is_refused_as_any_call(rest: Rest) -> None:

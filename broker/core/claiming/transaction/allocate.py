@@ -34,7 +34,7 @@ def allocate_messages(request: ClaimRequest, states: Sequence[TargetState]) -> N
     batches: set[int] = set()  # to read
     left = MAX_BYTES
 
-    def with_room_for(allocation: TargetAllocation) -> TargetAllocation:
+    def with_capacity_for(allocation: TargetAllocation) -> TargetAllocation:
         nonlocal left
         if len(states) == 1:  # the first target gets all that it takes
             return allocation
@@ -50,7 +50,7 @@ def allocate_messages(request: ClaimRequest, states: Sequence[TargetState]) -> N
         alike = state.place.allocations if state.is_plain else {}
         appetite = state.target.appetite
         if appetite not in alike:
-            state.allocation = alike[appetite] = with_room_for(_allocation(request, state))
+            state.allocation = alike[appetite] = with_capacity_for(_allocation(request, state))
             _take_out_of_rows(state)
             state.allocation.attempts = list(_attempts(state))
         state.allocation = alike[appetite]

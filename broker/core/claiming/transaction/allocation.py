@@ -91,11 +91,11 @@ def allocate_due(
     if not runs and not (fresh and redeliveries):
         allocation.redeliveries += redeliveries[:max_messages]
         return allocation
-    room = _Room(fresh, max_messages, max_bytes, due_first=due_first)
+    due_capacity = _DueCapacity(fresh, max_messages, max_bytes, due_first=due_first)
     in_order: Iterable[OrderedRun | Redelivery] = merge(runs, redeliveries, key=due_order)
     for due in in_order:
         allocation.passes_turn |= bool(fresh) and not due.is_just_retried
-        fitting = room.take(due.available, rest_only=due.is_just_retried)
+        fitting = due_capacity.take(due.available, rest_only=due.is_just_retried)
         allocation.add(due, fitting)
         if len(fitting) < len(due.available):
             break
@@ -107,8 +107,8 @@ def due_order(due: OrderedRun | Redelivery) -> tuple[bool, datetime]:
     return due.is_just_retried, due.next_delivery_at
 
 
-class _Room:
-    """The room of a claim that due messages may take: half of it, or what fresh messages leave if that is more."""
+class _DueCapacity:
+    """The part of a claim that due messages may take: half, or what fresh messages leave if that is more."""
 
     def __init__(
         self, fresh: Sequence[MessageRange], max_messages: int, max_bytes: int, *, due_first: bool
@@ -200,15 +200,15 @@ def allocate(
     allocations = [Allocation() for _ in requests]
     used = 0  # redeliveries
     for request, allocation in zip(requests, allocations, strict=True):
-        room, taken = request.max_bytes, 0
+        bytes_left, taken = request.max_bytes, 0
         while used < len(redeliveries) and taken < request.max_messages:
             number, message = redeliveries[used][:2]
-            room -= message.size
-            if taken and room < 0:
+            bytes_left -= message.size
+            if taken and bytes_left < 0:
                 break
             allocation.redelivered.setdefault(number, []).append(message)
             used, taken = used + 1, taken + 1
-        allocation.fresh = fresh.take(request.max_messages - taken, room, at_least=0 if taken else 1)
+        allocation.fresh = fresh.take(request.max_messages - taken, bytes_left, at_least=0 if taken else 1)
     return allocations
 
 
@@ -218,9 +218,9 @@ def remaining(
     """The requests without the messages that they have been given."""
     left = []
     for request, ranges in zip(requests, given, strict=True):
-        room = request.max_bytes - size_of(ranges)
-        count = request.max_messages - count_of(ranges) if room > 0 or not ranges else 0
-        left.append(msgspec.structs.replace(request, max_messages=count, max_bytes=room))
+        bytes_left = request.max_bytes - size_of(ranges)
+        count = request.max_messages - count_of(ranges) if bytes_left > 0 or not ranges else 0
+        left.append(msgspec.structs.replace(request, max_messages=count, max_bytes=bytes_left))
     return left
 
 
@@ -271,14 +271,14 @@ def allocate_runs(
     """
     given: list[list[GivenRun]] = [[] for _ in requests]
     counts = [request.max_messages for request in requests]
-    rooms = [request.max_bytes for request in requests]
+    bytes_left = [request.max_bytes for request in requests]
     turn = 0
     for run, messages in offered:
         wanted = preferred(run.ordering_key)
         takers = [] if wanted is None else [wanted]
         fitting: list[MessageRange] = []
         for taker in chain(takers, range(turn, len(requests))):
-            fitting = _fitting(messages, counts[taker], rooms[taker], empty=not given[taker])
+            fitting = _fitting(messages, counts[taker], bytes_left[taker], empty=not given[taker])
             if fitting:
                 break
             if taker == turn:  # full
@@ -286,15 +286,15 @@ def allocate_runs(
         if fitting:
             given[taker].append((run, fitting))
             counts[taker] -= len(fitting)
-            rooms[taker] -= sum(message.size for message in fitting)
+            bytes_left[taker] -= sum(message.size for message in fitting)
     return given
 
 
-def _fitting(messages: Sequence[MessageRange], count: int, room: int, *, empty: bool) -> list[MessageRange]:
+def _fitting(messages: Sequence[MessageRange], count: int, bytes_left: int, *, empty: bool) -> list[MessageRange]:
     fitting: list[MessageRange] = []
     for message in messages[:count]:
-        room -= message.size
-        if room < 0 and (fitting or not empty):
+        bytes_left -= message.size
+        if bytes_left < 0 and (fitting or not empty):
             break
         fitting.append(message)
     return fitting
@@ -318,7 +318,7 @@ class _InOrder:
     def __init__(self, requests: Sequence[DeliveryRequest], max_run: int, preferred: Preferred) -> None:
         self.given: list[list[MessageRange]] = [[] for _ in requests]
         self._requests = requests
-        self._rooms = [request.max_bytes for request in requests]
+        self._bytes_left = [request.max_bytes for request in requests]
         self._max_run = max_run
         self._preferred = preferred
         self._turn = 0
@@ -330,7 +330,7 @@ class _InOrder:
         key = message.ordering_key
         if key is not None and key in self._takers:
             taker = self._takers[key]
-            if not self._has_room(taker, message):
+            if not self._has_capacity(taker, message):
                 self._left[key] = 0
         else:
             free_taker = self._taker_for(key, message)
@@ -341,22 +341,22 @@ class _InOrder:
                 self._takers[key], self._left[key] = taker, self._max_run
         if key is None or self._left[key]:
             self.given[taker].append(message)
-            self._rooms[taker] -= message.size
+            self._bytes_left[taker] -= message.size
             if key is not None:
                 self._left[key] -= 1
         return True
 
     def _taker_for(self, key: str | None, message: MessageRange) -> int | None:
         wanted = None if key is None else self._preferred(key)
-        if wanted is not None and self._has_room(wanted, message):
+        if wanted is not None and self._has_capacity(wanted, message):
             return wanted
         while self._turn < len(self._requests):
-            if self._has_room(self._turn, message):
+            if self._has_capacity(self._turn, message):
                 return self._turn
             self._turn += 1
         return None
 
-    def _has_room(self, taker: int, message: MessageRange) -> bool:
+    def _has_capacity(self, taker: int, message: MessageRange) -> bool:
         given = self.given[taker]
         limit = self._requests[taker].max_messages
-        return len(given) < limit and (not given or self._rooms[taker] >= message.size)
+        return len(given) < limit and (not given or self._bytes_left[taker] >= message.size)

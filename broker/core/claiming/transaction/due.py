@@ -35,11 +35,11 @@ def lock_due(request: ClaimRequest, states: Sequence[TargetState]) -> list[Query
     """Lock the rows of these targets that are due."""
     if not states:
         return []
-    room = max(MAX_DUE_ROWS_OF_ALL // len(states), 1)
+    max_left = max(MAX_DUE_ROWS_OF_ALL // len(states), 1)
     for state in states:
         most = state.target.max_messages
         rows = max(2 * most, MAX_DUE_ROWS) if state.target.ordered else min(most, MAX_DUE_ROWS)
-        state.max_due_rows = min(rows, room)
+        state.max_due_rows = min(rows, max_left)
     seen = min(MAX_SEEN_ROWS // len(states), MAX_DUE_ROWS)
     asked = {
         **request.where([state.subscription_id for state in states]),
@@ -130,14 +130,14 @@ def find_due_beyond(request: ClaimRequest, states: Sequence[TargetState]) -> lis
 
 def _ask_rows(states: Iterable[TargetState], most: int | None = None) -> list[tuple[TargetState, DueAttempt]]:
     """The rows whose messages this claim would deliver, in the order of their delivery."""
-    room = MAX_DUE_MESSAGES
+    max_left = MAX_DUE_MESSAGES
     asked = []
     for state in states:
-        quota = min(most or state.target.max_messages, room)
+        quota = min(most or state.target.max_messages, max_left)
         for row in sorted(state.due, key=_row_order):
             if row.ready:
                 count = row.ask(quota)
-                quota, room = quota - count, room - count
+                quota, max_left = quota - count, max_left - count
                 if count:
                     asked.append((state, row))
     return asked

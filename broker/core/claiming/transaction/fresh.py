@@ -121,7 +121,7 @@ def shared_places(targets: Iterable[tuple[ClaimTarget, tuple[datetime, int]]]) -
         yield place
 
 
-def _with_room(wanted: Iterable[Place]) -> list[Place]:
+def _with_capacity(wanted: Iterable[Place]) -> list[Place]:
     """The places that one claim looks up.
 
     Each gets an equal share of MAX_SCANNED; a place with a digest enough messages to fill it, since with fewer it
@@ -129,14 +129,14 @@ def _with_room(wanted: Iterable[Place]) -> list[Place]:
     """
     distinct = list(dict.fromkeys(wanted))
     share = max(MAX_SCANNED // max(len(distinct), 1), 1)
-    room = MAX_SCANNED
+    max_left = MAX_SCANNED
     chosen: list[Place] = []
     for place in distinct:
         counts_for = 1 if place.body_path is None else BODY_COUNTS_FOR
         place.scanned = max(share // counts_for, place.largest_digest, 1)
-        if chosen and place.scanned * counts_for > room:
+        if chosen and place.scanned * counts_for > max_left:
             break
-        room -= place.scanned * counts_for
+        max_left -= place.scanned * counts_for
         chosen.append(place)
     return chosen
 
@@ -149,7 +149,7 @@ def find_fresh(request: ClaimRequest, places: Iterable[Place], bodies: "Bodies")
 
     At one place alone where every message matches the bodies are read at once.
     """
-    chosen = _with_room(places)
+    chosen = _with_capacity(places)
     by_batch = [place for place in chosen if place.takes_all]
     if len(chosen) == 1 and by_batch and not (by_batch[0].largest_digest or by_batch[0].passes):
         return [_read_batches(request, by_batch[0], bodies)]

@@ -203,7 +203,7 @@ class EndpointHealth:
         self._options = options
         self._cap = min(MAX_WINDOW, options.max_outstanding_requests or MAX_WINDOW)
 
-    def room(self, now: float) -> int:
+    def available(self, now: float) -> int:
         """How many requests may start at this moment; 0: none.  Notices that the breaker's time has passed."""
         if now < self._retry_at:
             return 0
@@ -228,7 +228,7 @@ class EndpointHealth:
 
     def opens_at(self, now: float) -> float | None:
         """When there will be room without any answer coming in; None: there is room now, or an answer must come."""
-        if self.room(now):
+        if self.available(now):
             return None
         times = [self._retry_at]
         if self._bucket is not None:

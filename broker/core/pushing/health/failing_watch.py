@@ -191,7 +191,7 @@ class FailingWatch:
     def _note(self, message_id: str, since: datetime, status: int | None, reason: str) -> _Tracked:
         tracked = self._tracked.pop(message_id, None)
         if tracked is None:
-            self._make_room()
+            self._drop_the_oldest()
             first = FailingMessage(message_id=message_id, since=since, failures=1, status=status, reason=reason)
             tracked = _Tracked(first, self._successes)
         else:
@@ -202,7 +202,7 @@ class FailingWatch:
         self._tracked[message_id] = tracked
         return tracked
 
-    def _make_room(self) -> None:
+    def _drop_the_oldest(self) -> None:
         if len(self._tracked) >= MAX_TRACKED:
             unreported = (message_id for message_id, each in self._tracked.items() if not each.is_reported)
             del self._tracked[next(unreported)]  # MAX_FAILING_MESSAGES is less

@@ -1,16 +1,16 @@
-"""Things that tenants hold, and share: places to wait in, slots, bytes (M1).
+"""Shared capacity: slots, bytes or places in a queue, which tenants hold and must share (M1).
 
 Nobody may hold more than `ALPHA` times what is free.  So one alone gets four fifths of all; the more others hold,
 the less each may have; and whoever comes finds room, because the others were stopped before it was gone.  (Dynamic
 thresholds: Choudhury and Hahne, 1998.)  The same holds within a project for what it has, of what the project may
 still get.
 
-    stock = FairStock(20_000)
-    over = stock.take(project_path)             # or several paths: all must have room
+    slots = SharedCapacity(20_000)
+    over = slots.take(project_path)             # or several paths: all must have room
     if over is not None:
         raise Unavailable(...over.path...)      # who is over which share
     ...
-    stock.give_back(project_path)               # the same paths and amount, once
+    slots.give_back(project_path)               # the same paths and amount, once
 
 A path is whoever holds, from the outside in: `(project, subscription)`.  Where projects may be invented freely,
 what may not is counted beside them: `take((project, subscription), (connection,))`.
@@ -37,8 +37,8 @@ class Over:
     most: int
 
 
-class FairStock:
-    """So many of something.  Amounts are whole numbers in one unit: pieces, or bytes."""
+class SharedCapacity:
+    """A capacity that tenants share.  Amounts are whole numbers in one unit: pieces, or bytes."""
 
     def __init__(self, capacity: int, *, alpha: float = ALPHA) -> None:
         """`capacity`: 0 or more; `alpha`: 1 or more, so that who has nothing may have all that is free."""
@@ -83,19 +83,19 @@ class FairStock:
                 if not self._held[key]:
                     del self._held[key]
 
-    def room(self, path: Path) -> int:
+    def available(self, path: Path) -> int:
         """How much may be taken now: by one call or by many, that is the same."""
-        return min(room for _, room in self._rooms(path))
+        return min(available for _, available in self._available_at_each_depth(path))
 
     def _is_plenty(self, amount: int) -> bool:
         """Whether so much is free that anybody may take it: even who held all that is held, at every depth.
 
-        `_rooms` of him falls with each depth, and never below this.
+        `_available_at_each_depth` of him falls with each depth, and never below this.
         """
         free = self._capacity - self._total
         return self._alpha * amount <= free * (self._alpha - 1) - self._total
 
-    def _rooms(self, path: Path) -> Iterator[tuple[Path, int]]:
+    def _available_at_each_depth(self, path: Path) -> Iterator[tuple[Path, int]]:
         """How much the beginnings of a path may take, from the outside in.
 
         Within the one before, `free - k * falls` is free once k more are taken.  Each may take while it holds less
@@ -109,8 +109,8 @@ class FairStock:
             yield key, max(math.ceil(free / falls), 0)
 
     def _over(self, path: Path, amount: int) -> Over | None:
-        for key, room in self._rooms(path):
-            if room < amount:
+        for key, available in self._available_at_each_depth(path):
+            if available < amount:
                 held = self._held.get(key, 0) if key else self._total
-                return Over(key, held, held + room)
+                return Over(key, held, held + available)
         return None

@@ -25,12 +25,12 @@ _MOST_KNOWN = 10_000  # topics
 @dataclass(slots=True)
 class _Look:
     at: float = float("-inf")
-    room: int = 0  # that there was
+    available: int = 0  # that there was
     left: int = 0  # of that which this process may take
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class ScheduledRoom:
+class ScheduledCapacity:
     """One for a process; `most`: that wait of a topic; `processes`: how many run."""
 
     def __init__(
@@ -64,15 +64,15 @@ class ScheduledRoom:
         return look.left >= count and self._ticks() - look.at < KNOWN_SECONDS
 
     def _is_full(self, look: _Look, count: int) -> bool:
-        return look.room < count and self._ticks() - look.at < FULL_SECONDS
+        return look.available < count and self._ticks() - look.at < FULL_SECONDS
 
     async def _count(self, topic: Topic, look: _Look) -> None:
         if len(self._known) > _MOST_KNOWN:
             self._known = {topic.topic_id: look}
         async with self._database.hot() as hot:
             waiting = await count_scheduled(hot, shard_ids=topic.shard_ids, most=self._most)
-        look.at, look.room = self._ticks(), max(self._most - waiting, 0)
-        look.left = max(look.room // (2 * max(self._processes(), 1)), min(look.room, MAX_MESSAGES))
+        look.at, look.available = self._ticks(), max(self._most - waiting, 0)
+        look.left = max(look.available // (2 * max(self._processes(), 1)), min(look.available, MAX_MESSAGES))
 
     def _refusal(self, topic: Topic) -> QuotaExceeded:
         return QuotaExceeded(

@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.features.delayed.scheduled_room import ScheduledRoom
+from broker.features.delayed.scheduled_capacity import ScheduledCapacity
 from broker.model.errors import QuotaExceeded
 from tests.fixtures.log import Log
 
 MOST = 10_000
 
 
-class Rooms:
+class Capacities:
     """Of `count` processes, at one database, whose time is in the test's hand."""
 
     def __init__(self, log: Log, count: int) -> None:
         self.log, self.now, self.waiting = log, 0.0, 0
         ticks: Callable[[], float] = lambda: self.now  # noqa: E731
-        self.all = [ScheduledRoom(log.database, MOST, lambda: count, ticks=ticks) for _ in range(count)]
+        self.all = [ScheduledCapacity(log.database, MOST, lambda: count, ticks=ticks) for _ in range(count)]
 
     async def publish(self, process: int, count: int) -> None:
         await self.all[process].take(self.log.topic, count)
@@ -37,37 +37,39 @@ class Rooms:
 
 @pytest.mark.parametrize("processes", [1, 3])
 async def test_no_more_wait_than_may_and_all_of_that(log: Log, processes: int) -> None:
-    rooms, refused, n = Rooms(log, processes), set[int](), 0
+    available, refused, n = Capacities(log, processes), set[int](), 0
     while len(refused) < processes:
         n += 1
         try:
-            await rooms.publish(n % processes, 100)
+            await available.publish(n % processes, 100)
         except QuotaExceeded:
             refused.add(n % processes)
-    assert MOST - 100 < rooms.waiting <= MOST + processes * 1_000
+    assert MOST - 100 < available.waiting <= MOST + processes * 1_000
 
 
-async def test_there_is_room_again_a_second_after_there_is_and_others_are_seen_within_a_minute(log: Log) -> None:
-    rooms = Rooms(log, 1)
-    await rooms.publish(0, 1_000)
-    await rooms.add(MOST)  # somebody else's
-    await rooms.publish(0, 1_000)  # as it was known
-    rooms.now = 60.0
+async def test_there_is_capacity_again_a_second_after_there_is_and_others_are_seen_within_a_minute(
+    log: Log,
+) -> None:
+    available = Capacities(log, 1)
+    await available.publish(0, 1_000)
+    await available.add(MOST)  # somebody else's
+    await available.publish(0, 1_000)  # as it was known
+    available.now = 60.0
     for _ in range(2):
         with pytest.raises(QuotaExceeded):
-            await rooms.publish(0, 1)
+            await available.publish(0, 1)
         await log.execute("DELETE FROM scheduled_messages")
-        rooms.now += 0.5
-    rooms.now += 0.5
-    await rooms.publish(0, 1_000)
+        available.now += 0.5
+    available.now += 0.5
+    await available.publish(0, 1_000)
 
 
-async def test_while_there_is_no_room_nothing_is_counted_more_often_than_once_a_second(log: Log) -> None:
-    rooms = Rooms(log, 1)
-    await rooms.add(MOST)
+async def test_while_there_is_no_capacity_nothing_is_counted_more_often_than_once_a_second(log: Log) -> None:
+    available = Capacities(log, 1)
+    await available.add(MOST)
     for _ in range(100):
         with pytest.raises(QuotaExceeded, match=f"max_scheduled_messages={MOST}"):
-            await rooms.publish(0, 1)
+            await available.publish(0, 1)
     await log.execute("DROP TABLE scheduled_messages")  # a look would fail
     with pytest.raises(QuotaExceeded):
-        await rooms.publish(0, 1)
+        await available.publish(0, 1)
