@@ -26,7 +26,7 @@ pytest_plugins = [
     "tests.fixtures.in_process",
     "tests.fixtures.log",
     "tests.fixtures.application",
-    "tests.fixtures.relaying",
+    "tests.fixtures.outbox",
     "tests.fixtures.push_sink",
     "tests.fixtures.push_log",
     "tests.fixtures.pusher",

@@ -69,7 +69,7 @@ def make_core(
             drop=reactions.resource_changed,
             is_alone=processes.is_alone,
             access_changed=reactions.access_changed,
-            committed=reactions.messages_staged,
+            committed=reactions.outbox_written,
             look=reactions.poll_heads,
         ),
     )

@@ -52,7 +52,7 @@ class Reactions:
         if self._guard.access is not None:
             self._guard.access.version.changed()
 
-    def messages_staged(self) -> None:
+    def outbox_written(self) -> None:
         """An application has committed a transaction with messages or acks in the outbox."""
         for feature in self._features:
             if feature.outbox_committed is not None:

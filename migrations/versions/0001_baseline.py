@@ -614,11 +614,11 @@ CATALOG = """
 """
 
 OUTBOX = """
-    CREATE TABLE staged (
+    CREATE TABLE outbox (
         n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         xid bigint NOT NULL,
         role text NOT NULL,
-        staged_at timestamptz NOT NULL,
+        written_at timestamptz NOT NULL,
         wakes boolean NOT NULL,
         name text NOT NULL,
         topic_id bigint,
@@ -630,27 +630,27 @@ OUTBOX = """
         ack_ids text[],
         nack boolean NOT NULL DEFAULT false
     );
-    CREATE INDEX staged_xid_idx ON staged (xid, n);
+    CREATE INDEX outbox_xid_idx ON outbox (xid, n);
     CREATE TABLE refused_messages (
         n bigint PRIMARY KEY,
         refused_at timestamptz NOT NULL,
         reason text NOT NULL,
         role text NOT NULL,
-        staged_at timestamptz NOT NULL,
+        written_at timestamptz NOT NULL,
         topic text NOT NULL,
         ordering_key text,
         attributes jsonb,
         data bytea NOT NULL
     );
-    CREATE TABLE relaying (
-        one boolean PRIMARY KEY DEFAULT true CONSTRAINT relaying_one_check CHECK (one),
+    CREATE TABLE outbox_progress (
+        one boolean PRIMARY KEY DEFAULT true CONSTRAINT outbox_progress_one_check CHECK (one),
         awake_until timestamptz NOT NULL,
         relayed_to bigint NOT NULL,
         -- Projects of which something is left up to relayed_to, but nothing up to behind_to.
         behind text[] NOT NULL DEFAULT '{}',
         behind_to bigint NOT NULL DEFAULT 0
     );
-    INSERT INTO relaying (awake_until, relayed_to) VALUES ('-infinity', 0);
+    INSERT INTO outbox_progress (awake_until, relayed_to) VALUES ('-infinity', 0);
     CREATE TABLE application_grants (
         role text NOT NULL,
         project text COLLATE "C" NOT NULL,
@@ -660,8 +660,8 @@ OUTBOX = """
 """
 
 TRIGGERS = """
-    CREATE CONSTRAINT TRIGGER staged_wakes AFTER INSERT ON staged DEFERRABLE INITIALLY DEFERRED
-        FOR EACH ROW WHEN (new.wakes) EXECUTE FUNCTION wake_relay();
+    CREATE CONSTRAINT TRIGGER outbox_wakes AFTER INSERT ON outbox DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (new.wakes) EXECUTE FUNCTION wake_outbox_relay();
 """
 
 

@@ -172,7 +172,7 @@ def test_the_page_of_the_architecture_has_the_layers_that_are_enforced() -> None
 
 
 def test_the_page_of_publishing_rules_has_the_table_that_the_broker_applies() -> None:
-    """Except for SQL, whose rules are in stage_message.sql."""
+    """Except for SQL, whose rules are in write_outbox_message.sql."""
     table = read_table()
     assert table.keys() - RULES.keys() == {"SQL"}
     assert [field.name for field in fields(Rules) if field.type is Rule] == list(ROWS.values())

@@ -41,7 +41,7 @@ from tests.fixtures.broker import eventually
 from tests.fixtures.citus import NEEDS_CITUS, Node, Nodes
 from tests.fixtures.database import in_schema
 from tests.fixtures.log import SECOND, Log, add_subscription, make_log
-from tests.fixtures.relaying import Relaying
+from tests.fixtures.outbox import OutboxLog
 
 pytestmark = NEEDS_CITUS
 
@@ -185,15 +185,15 @@ def _waits(node: Node, database: str) -> bool:
 
 @EACH_WAY
 async def test_what_an_application_has_committed_is_relayed_once(
-    killing: Killing, relaying: Relaying, application: Application
+    killing: Killing, outbox_log: OutboxLog, application: Application
 ) -> None:
     with application.session() as session:
-        publish(session, "once", topic=relaying.log.topic.name)
-    await killing.in_the_midst_of(relaying.relay().run_once)
-    relay = relaying.relay()
+        publish(session, "once", topic=outbox_log.log.topic.name)
+    await killing.in_the_midst_of(outbox_log.relay().run_once)
+    relay = outbox_log.relay()
     while await relay.run_once():
         pass
-    assert await relaying.came() == ["once"] * killing.way.times
+    assert await outbox_log.came() == ["once"] * killing.way.times
 
 
 @AT_A_NODE
@@ -249,7 +249,7 @@ async def test_a_topic_is_deleted_or_takes_messages(killing: Killing, log: Log) 
 
 @AT_A_NODE
 async def test_an_application_may_say_it_too_whose_own_tables_lie_on_nodes(
-    killing: Killing, relaying: Relaying, application: Application
+    killing: Killing, outbox_log: OutboxLog, application: Application
 ) -> None:
     with psycopg.connect(application.admin_url, autocommit=True) as admin:
         admin.execute("SELECT create_distributed_table('shop.orders', 'id')")
@@ -259,14 +259,14 @@ async def test_an_application_may_say_it_too_whose_own_tables_lie_on_nodes(
     def order() -> None:
         with suppress(psycopg.OperationalError), application.session() as session:
             session.execute("INSERT INTO orders (id) VALUES (1)")
-            publish(session, "ordered", topic=relaying.log.topic.name)
+            publish(session, "ordered", topic=outbox_log.log.topic.name)
             if killing.way.is_mended:
                 session.execute("UPDATE broker.two_phases SET said = true")
 
     await killing.in_the_midst_of(lambda: asyncio.to_thread(order))
-    assert not await relaying.relay().run_once()
-    orders = await _number(relaying.log.database, "SELECT count(*) FROM shop.orders")
-    assert (orders, await relaying.came()) == (0 if killing.way.is_mended else 1, [])
+    assert not await outbox_log.relay().run_once()
+    orders = await _number(outbox_log.log.database, "SELECT count(*) FROM shop.orders")
+    assert (orders, await outbox_log.came()) == (0 if killing.way.is_mended else 1, [])
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from broker.db.driver.database import Database
 from broker.db.driver.notification_seal import read_seal
 from broker.db.driver.notifications import ResourceChanged, listen, notify_resources_changed
 from broker.model.errors import NotFound, Unavailable
-from tests.fixtures.relay import Relay, relayed
+from tests.fixtures.relay import OutboxRelay, relayed
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 
@@ -26,13 +26,13 @@ _AT_ONCE_SECONDS = 3.0  # of what takes no time; psycopg alone takes ten seconds
 
 
 @pytest.fixture
-async def relay(database_url: str) -> AsyncIterator[Relay]:
+async def relay(database_url: str) -> AsyncIterator[OutboxRelay]:
     async with relayed(database_url) as relay:
         yield relay
 
 
 @asynccontextmanager
-async def _open(relay: Relay, patience_seconds: float) -> AsyncIterator[Database]:
+async def _open(relay: OutboxRelay, patience_seconds: float) -> AsyncIterator[Database]:
     database = Database(relay.url, patience_seconds=patience_seconds)
     try:
         yield database
@@ -71,7 +71,7 @@ async def _until_answered(work: Callable[[], Awaitable[object]]) -> object:
 
 
 @WAYS
-async def test_a_call_that_is_never_answered_is_refused(relay: Relay, call: Way) -> None:
+async def test_a_call_that_is_never_answered_is_refused(relay: OutboxRelay, call: Way) -> None:
     async with _open(relay, _PATIENCE_SECONDS) as database:
         await call(database)
         relay.speaking.clear()
@@ -83,7 +83,7 @@ async def test_a_call_that_is_never_answered_is_refused(relay: Relay, call: Way)
 
 
 @WAYS
-async def test_a_cancelled_call_ends_at_once_and_holds_up_nobody(relay: Relay, call: Way) -> None:
+async def test_a_cancelled_call_ends_at_once_and_holds_up_nobody(relay: OutboxRelay, call: Way) -> None:
     async with _open(relay, 60.0) as database:
         await call(database)
         relay.speaking.clear()
@@ -101,7 +101,7 @@ async def test_a_cancelled_call_ends_at_once_and_holds_up_nobody(relay: Relay, c
         await call(database)
 
 
-async def test_a_transaction_that_is_given_up_is_undone_without_an_answer(relay: Relay) -> None:
+async def test_a_transaction_that_is_given_up_is_undone_without_an_answer(relay: OutboxRelay) -> None:
     async with _open(relay, 60.0) as database:
 
         async def give_up() -> None:
@@ -141,7 +141,7 @@ async def test_what_a_cancelled_call_ran_ends_and_lets_go_of_its_locks(database:
         await connection.execute("DROP TABLE held")
 
 
-async def test_a_dedicated_connection_is_given_up_too(relay: Relay) -> None:
+async def test_a_dedicated_connection_is_given_up_too(relay: OutboxRelay) -> None:
     async with _open(relay, _PATIENCE_SECONDS) as database:
         connection = await database.dedicated_connection()
         relay.speaking.clear()
@@ -151,7 +151,7 @@ async def test_a_dedicated_connection_is_given_up_too(relay: Relay) -> None:
         assert connection.closed
 
 
-async def test_connections_that_have_gone_silent_are_replaced_before_they_are_used(relay: Relay) -> None:
+async def test_connections_that_have_gone_silent_are_replaced_before_they_are_used(relay: OutboxRelay) -> None:
     """By far sooner than each call's patience ends."""
     async with _open(relay, 600.0) as database:
         for call in (_by_connection, _by_transaction):
@@ -162,7 +162,7 @@ async def test_connections_that_have_gone_silent_are_replaced_before_they_are_us
             await _until_answered(lambda: _by_transaction(database))
 
 
-async def test_a_listener_notices_that_the_server_is_silent(relay: Relay) -> None:
+async def test_a_listener_notices_that_the_server_is_silent(relay: OutboxRelay) -> None:
     async with _open(relay, 600.0) as database:
         announcements = listen(database, silence_seconds=0.1, answer_seconds=_PATIENCE_SECONDS)
         assert await anext(announcements) is None
@@ -191,7 +191,7 @@ async def test_a_listener_hears_what_is_announced_while_it_looks_for_the_server(
     await announcements.aclose()
 
 
-async def test_a_heartbeat_that_is_not_answered_ends_while_it_is_of_use(relay: Relay) -> None:
+async def test_a_heartbeat_that_is_not_answered_ends_while_it_is_of_use(relay: OutboxRelay) -> None:
     async with _open(relay, 600.0) as database:
         clock = DatabaseClock(database)
         await clock.synchronise()
@@ -203,7 +203,7 @@ async def test_a_heartbeat_that_is_not_answered_ends_while_it_is_of_use(relay: R
                 await processes.run_once()
 
 
-async def test_resources_are_read_again_as_soon_as_another_server_answers(relay: Relay) -> None:
+async def test_resources_are_read_again_as_soon_as_another_server_answers(relay: OutboxRelay) -> None:
     """One that went silent with a read under way must not have the reads behind that refused for as long."""
     async with _open(relay, 600.0) as database:
         tasks = Tasks()

@@ -40,7 +40,13 @@ def test_what_publishes_claims_and_acks_writes_to_shards_alone() -> None:
     """Of hot statements others do not: relays, ticks, steps of operations, parts of imports, quotas."""
     hot = {statements.hot(name) for name in _NAMES if "-- parameters" in statements._read(name)}
     assert {statement.name.decode() for statement in hot if statement.parts_written & CATALOG} == {
-        *("take_staged", "take_staged_acks", "refuse_staged", "note_relaying", "record_part"),
+        *(
+            "take_outbox_messages",
+            "take_outbox_acks",
+            "refuse_outbox_messages",
+            "note_outbox_progress",
+            "record_part",
+        ),
         *("balance_quotas", "write_operation"),
         *("write_schedule", "insert_schedule_tick", "delete_old_schedule_ticks"),
     }

@@ -158,7 +158,7 @@ class RunningBroker:
         while True:
             await self._broker.workers["relay"].relay.run_once()
             async with self._database.connection() as connection:
-                cursor = await connection.execute(b"SELECT FROM staged LIMIT 1")
+                cursor = await connection.execute(b"SELECT FROM outbox LIMIT 1")
                 if await cursor.fetchone() is None:
                     return
             await asyncio.sleep(0.005)

@@ -16,7 +16,7 @@ from broker.db.schema.replica_state import ReplicaUnreachable, look_at_replica
 from broker.db.schema.schema_state import DatabaseUnfit, DatabaseUnreachable, UrlUnusable, inspect, why_not_served
 from broker.db.schema.server_settings import ServerSettings, read_server_settings
 from broker.features.outbox.application_functions import CannotGrant
-from broker.features.outbox.refused_messages import look_at_staged
+from broker.features.outbox.refused_messages import inspect_outbox
 
 Check = Callable[[], Iterator[Finding]]
 SETTINGS = (
@@ -32,7 +32,7 @@ _MUST_BE_ON = {
     "full_page_writes": "a crash may break the tables",
     "autovacuum": "tables grow without an end",
 }
-_LONG_STAGED_SECONDS = 30.0
+_LONG_IN_OUTBOX_SECONDS = 30.0
 _SMALL_BUFFERS = 16_384  # pages: 128 MB, PostgreSQL's own default
 _SKEW_SECONDS = 30.0
 _FULL = 0.8  # of max_connections
@@ -152,13 +152,13 @@ def _of_nodes(database_url: str, hot_url: str, schema: str) -> Iterator[Finding]
 
 def _of_transactions(database_url: str, schema: str) -> Iterator[Finding]:
     """Raises CannotGrant."""
-    staged = look_at_staged(database_url, schema=schema)
-    if staged.oldest_seconds > _LONG_STAGED_SECONDS:
-        found = f"{staged.rows:,} rows wait, the first for {staged.oldest_seconds:.0f} s"
+    outbox = inspect_outbox(database_url, schema=schema)
+    if outbox.oldest_seconds > _LONG_IN_OUTBOX_SECONDS:
+        found = f"{outbox.rows:,} rows wait, the first for {outbox.oldest_seconds:.0f} s"
         why = "their topic is frozen, or no broker of this version runs"
         yield Finding("transactions", WARNING, found, why, "broker topic list")
-    if staged.refused:
-        found = f"{staged.refused:,} messages are put aside"
+    if outbox.refused:
+        found = f"{outbox.refused:,} messages are put aside"
         yield Finding("transactions", WARNING, found, "they could not be published", "broker sql refused")
 
 

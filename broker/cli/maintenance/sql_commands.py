@@ -11,7 +11,7 @@ from broker.client.stop import Misuse, Stop
 from broker.db.embedded.cluster import Cluster
 from broker.features.outbox import application_functions as functions_of
 from broker.features.outbox.application_functions import CannotGrant
-from broker.features.outbox.refused_messages import list_refused, stage_again
+from broker.features.outbox.refused_messages import list_refused, return_to_outbox
 from broker.observability.log import set_up_log
 
 
@@ -51,8 +51,8 @@ def show_refused(settings: Settings, *, again: bool) -> int:
     """`again`: try them once more.  Raises Stop."""
     with _database(settings) as (url, schema):
         if again:
-            staged, left = stage_again(url, schema=schema)
-            say(f"{staged:,} are staged again; {left:,} are left, for there is no topic of their name.")
+            returned, left = return_to_outbox(url, schema=schema)
+            say(f"{returned:,} are staged again; {left:,} are left, for there is no topic of their name.")
             return 0
         for each in list_refused(url, schema=schema):
             key = f" key {each.ordering_key!r}" if each.ordering_key else ""

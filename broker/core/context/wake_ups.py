@@ -51,8 +51,8 @@ class WakeUps:
         """`wake(shard_id, subscription_id)` and `drop(name)` reach this process's pulls and caches; None: all.
 
         `is_alone()`: there is no other process.  `access_changed()`: a credential or a policy has, or may have.
-        `committed()`: a transaction of an application's has, with something staged.  `look()` looks for what others
-        have published.
+        `committed()`: a transaction of an application's has, with rows of the outbox.  `look()` looks for what
+        others have published.
         """
         self._database = database
         self._wake = wake

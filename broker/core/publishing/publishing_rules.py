@@ -117,7 +117,7 @@ EDIT = replace(_UNCHECKED, message_limits=Rule.APPLIES, storage=Rule.APPLIES)
 DEAD_LETTER = replace(_UNCHECKED, freeze=Rule.WAITS, storage=Rule.WAITS)
 EVENT = replace(_UNCHECKED, freeze=Rule.WAITS)
 
-# By the columns of the documentation, which has one more: SQL, for stage_message.sql.
+# By the columns of the documentation, which has one more: SQL, for write_outbox_message.sql.
 RULES: Mapping[str, Rules] = {
     "publish": PUBLISH,
     "replace": REPLACE,

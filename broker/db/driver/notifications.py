@@ -4,7 +4,7 @@ Each schema has its own channels. Two have payloads, which are sealed (notificat
 what may be claimed now, as words: `s12` (shard 12 has new messages), `r7` (subscription 7 has redeliveries, or
 another time for them). `broker_resources` carries the name of a topic or subscription that changed; nothing if
 that is too long, and then any may have changed. Two have none: `broker_access` means that a credential or a policy
-has changed, `broker_staged` that the transaction of an application has committed something (docs/decisions/0050).
+has changed, `broker_outbox` that the transaction of an application has committed something (docs/decisions/0050).
 Any role of the database can send these two. Each costs a process at most a query, and no query while one is under
 way.
 
@@ -24,7 +24,7 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.notification_seal import MAX_TEXT, NotificationSeal, read_seal
 from broker.db.driver.postgres_errors import translate_errors
 
-_WAKE, _RESOURCES, _STAGED, _ACCESS = "broker_wake", "broker_resources", "broker_staged", "broker_access"
+_WAKE, _RESOURCES, _OUTBOX, _ACCESS = "broker_wake", "broker_resources", "broker_outbox", "broker_access"
 _SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
 _ANSWER_SECONDS = 5.0
 
@@ -57,7 +57,7 @@ class AccessChanged:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A transaction of an application's has, and something is staged (features/outbox/rows.py)."""
+    """A transaction of an application's has, and something is in the outbox (features/outbox/rows.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ async def listen(
         try:
             connection.patience = answer_seconds
             seal = await read_seal(connection)
-            for name in (_WAKE, _RESOURCES, _STAGED, _ACCESS):
+            for name in (_WAKE, _RESOURCES, _OUTBOX, _ACCESS):
                 channel = sql.Identifier(_channel(name, database.schema))
                 await _begin_to_hear(connection, sql.SQL("LISTEN {}").format(channel))
             yield None
@@ -149,7 +149,7 @@ async def _begin_to_hear(connection: Connection, command: sql.Composed) -> None:
 
 def _announcement(notification: Notify, seal: NotificationSeal) -> Announcement:
     channel, _, _ = notification.channel.partition(".")
-    if channel == _STAGED:
+    if channel == _OUTBOX:
         return Committed()
     if channel == _ACCESS:
         return AccessChanged()

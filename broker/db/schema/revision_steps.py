@@ -15,8 +15,14 @@ _DIRECTORY = files("broker.db.schema").joinpath("functions")
 # In the order in which they can be created: `unsettled` is inlined SQL and needs the one that it calls.
 SQL_FUNCTIONS = (
     *("nth_sequence", "unsettled", "body_matches", "message_matches"),
-    *("application_role", "check_staged_message", "check_staged_delay", "check_staged_bounds", "is_first_staged"),
-    *("check_staged_wishes", "stage_message", "stage_acks", "wake_relay", "tell_brokers"),
+    *(
+        "application_role",
+        "check_outbox_message",
+        "check_outbox_delay",
+        "check_outbox_bounds",
+        "is_first_in_outbox",
+    ),
+    *("check_outbox_options", "write_outbox_message", "write_outbox_acks", "wake_outbox_relay", "tell_brokers"),
     *("try_lock", "lock_name"),
 )
 

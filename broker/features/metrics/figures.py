@@ -15,8 +15,8 @@ from broker.db.driver.replica_reads import Looks
 from broker.features.metrics.rows import (
     count_beyond,
     count_operations,
+    count_outbox,
     count_scheduled,
-    count_staged,
     list_frozen,
     read_retained,
 )
@@ -59,7 +59,7 @@ class Figures:
             unread = await count_beyond(connection, most=capacity)
             frozen = await list_frozen(connection, limit=capacity)
             operations = await count_operations(connection)
-            staged, first_staged_at = await count_staged(connection)
+            outbox, outbox_since = await count_outbox(connection)
             scheduled = await count_scheduled(connection)
         retained = await self._looks.read(partial(read_retained, max_topics=capacity), late=True)
         now = self._clock.now()
@@ -67,11 +67,11 @@ class Figures:
             project: UnderWay(count, max((now - updated_at).total_seconds(), 0.0))
             for project, (count, updated_at) in islice(operations.items(), capacity)
         }
-        standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, staged=staged)
+        standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, outbox=outbox)
         standings.scheduled = scheduled
         standings.replica_lag, standings.replica_in_use = self._looks.lag_seconds, self._looks.in_use
-        if first_staged_at is not None:
-            standings.staged_age = max((now - first_staged_at).total_seconds(), 0.0)
+        if outbox_since is not None:
+            standings.outbox_age = max((now - outbox_since).total_seconds(), 0.0)
         after = 0
         while len(standings.subscriptions) < capacity:
             async with self._database.transaction() as connection:

@@ -9,13 +9,13 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.hot_connection import HotConnection
-from broker.db.schema.tables import operations, scheduled_messages, staged, subscriptions, topics
+from broker.db.schema.tables import operations, outbox, scheduled_messages, subscriptions, topics
 
 _LIST_OLDEST_TOPICS = statements.hot("list_oldest_topics")
 _READ_RETAINED = statements.hot("read_retained")
 
 MOST_SCHEDULED = 100_000
-MOST_STAGED = 10_000
+MAX_OUTBOX_COUNTED = 10_000
 MOST_BEYOND = 100_000
 
 _PROJECTS = text("""
@@ -54,10 +54,10 @@ async def count_operations(connection: ResourceConnection) -> Mapping[str, tuple
     return {project: (count, updated_at) for project, count, updated_at in await connection.execute(counted)}
 
 
-async def count_staged(connection: ResourceConnection) -> tuple[int, datetime | None]:
-    """How much is staged and committed, up to MOST_STAGED, and since when the first of it waits."""
-    first = select(staged.c.staged_at).order_by(staged.c.n).limit(MOST_STAGED).subquery()
-    row = (await connection.execute(select(func.count(), func.min(first.c.staged_at)).select_from(first))).one()
+async def count_outbox(connection: ResourceConnection) -> tuple[int, datetime | None]:
+    """How much is in the outbox and committed, up to MAX_OUTBOX_COUNTED, and since when the first of it waits."""
+    first = select(outbox.c.written_at).order_by(outbox.c.n).limit(MAX_OUTBOX_COUNTED).subquery()
+    row = (await connection.execute(select(func.count(), func.min(first.c.written_at)).select_from(first))).one()
     return row[0], row[1]
 
 

@@ -27,10 +27,10 @@ _FUNCTIONS = (
     (
         "publish",
         "topic text, data bytea DEFAULT '', attributes jsonb DEFAULT NULL, ordering_key text DEFAULT NULL",
-        "stage_message($1, $2, $3, $4)",
+        "write_outbox_message($1, $2, $3, $4)",
     ),
-    ("acknowledge", "subscription text, ack_ids text[]", "stage_acks($1, $2, false)"),
-    ("nack", "subscription text, ack_ids text[]", "stage_acks($1, $2, true)"),
+    ("acknowledge", "subscription text, ack_ids text[]", "write_outbox_acks($1, $2, false)"),
+    ("nack", "subscription text, ack_ids text[]", "write_outbox_acks($1, $2, true)"),
 )
 _SIGNATURES = ("publish(text, bytea, jsonb, text)", "acknowledge(text, text[])", "nack(text, text[])")
 _MAKE = """
@@ -47,7 +47,7 @@ _BOUND = """
     JOIN pg_namespace AS n ON n.oid = p.pronamespace
     CROSS JOIN unnest(p.proconfig) AS setting
     CROSS JOIN substring(setting FROM 'search_path=(.*), pg_temp$') AS bound (to_schema)
-    WHERE p.proname = 'publish' AND p.prosrc LIKE '%%stage_message(%%' AND setting LIKE 'search_path=%%'
+    WHERE p.proname = 'publish' AND p.prosrc LIKE '%%write_outbox_message(%%' AND setting LIKE 'search_path=%%'
       AND p.proowner IN (
           SELECT oid FROM pg_roles WHERE rolname = current_user
           UNION ALL

@@ -14,27 +14,28 @@ _LIST = """
     FROM refused_messages ORDER BY n LIMIT %s
 """
 # For the topic of that name, whichever it is now.  `wakes`: once, of all.
-_STAGE = """
+_RETURN_TO_OUTBOX = """
     WITH again AS (
         DELETE FROM refused_messages AS r USING topics AS t WHERE t.name = r.topic RETURNING r.*, t.topic_id
     )
-    INSERT INTO staged (xid, role, staged_at, wakes, name, topic_id, size, ordering_key, attributes, data)
-    SELECT pg_current_xact_id()::text::bigint, role, staged_at, row_number() OVER (ORDER BY n) = 1, topic, topic_id,
+    INSERT INTO outbox (xid, role, written_at, wakes, name, topic_id, size, ordering_key, attributes, data)
+    SELECT pg_current_xact_id()::text::bigint, role, written_at, row_number() OVER (ORDER BY n) = 1,
+           topic, topic_id,
            octet_length(data) + coalesce(octet_length(attributes::text), 0), ordering_key, attributes, data
     FROM again ORDER BY n
 """
 
 
 _LOOK = """
-    SELECT count(*)::int, coalesce(extract(epoch FROM clock_timestamp() - min(staged_at)), 0)::float8,
+    SELECT count(*)::int, coalesce(extract(epoch FROM clock_timestamp() - min(written_at)), 0)::float8,
            (SELECT count(*)::int FROM refused_messages)
-    FROM (SELECT staged_at FROM staged ORDER BY n LIMIT 10000) AS first
+    FROM (SELECT written_at FROM outbox ORDER BY n LIMIT 10000) AS first
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """`rows` of `staged` are committed, the first for so long; so many messages are `refused`."""
+class OutboxState:
+    """`rows` of `outbox` are committed, the first for so long; so many messages are `refused`."""
 
     rows: int
     oldest_seconds: float
@@ -62,20 +63,20 @@ def list_refused(database_url: str, *, schema: str) -> Sequence[Refused]:
         return cursor.execute(_LIST, [_MOST]).fetchall()
 
 
-def look_at_staged(database_url: str, *, schema: str) -> Staged:
+def inspect_outbox(database_url: str, *, schema: str) -> OutboxState:
     """What waits.  Raises CannotGrant."""
     with session_in(database_url, schema) as connection:
         row = connection.execute(_LOOK).fetchone()
         assert row is not None
-        return Staged(*row)
+        return OutboxState(*row)
 
 
-def stage_again(database_url: str, *, schema: str) -> tuple[int, int]:
+def return_to_outbox(database_url: str, *, schema: str) -> tuple[int, int]:
     """Stage them again.  Returns how many those are, and how many have no topic.  Raises CannotGrant."""
     with session_in(database_url, schema) as connection:
         connection.execute(
             "SELECT pg_current_xact_id()"
-        )  # before any number is taken (features/outbox/find_staged.sql)
-        staged = connection.execute(_STAGE).rowcount
+        )  # before any number is taken (features/outbox/find_outbox_rows.sql)
+        outbox = connection.execute(_RETURN_TO_OUTBOX).rowcount
         [left] = connection.execute("SELECT count(*) FROM refused_messages").fetchone() or (0,)
-        return staged, left
+        return outbox, left

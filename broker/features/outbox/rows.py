@@ -1,7 +1,7 @@
-"""What applications have published and acknowledged in their own transactions, from the commit to the log (J7).
+"""Rows of the outbox: messages and acks that applications wrote in their own transactions (J7).
 
-Who deletes a row relays it: a message is appended to the log by the transaction that deletes its row, so whoever is
-killed has done both or neither.
+The transaction that deletes a row also appends its message to the log, so a process that is killed has done both
+or neither.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,12 +20,12 @@ from broker.db.driver.hot_connection import NOTHING_CHANGED, HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT, NO_WAIT, Statement
 from broker.model.message import NewMessage
 
-_READ_LAST_STAGED = statements.hot("read_last_staged")
-_FIND_STAGED = statements.hot("find_staged")
-_TAKE_STAGED = statements.hot("take_staged")
-_TAKE_STAGED_ACKS = statements.hot("take_staged_acks")
-_REFUSE_STAGED = statements.hot("refuse_staged")
-_NOTE_RELAYING = statements.hot("note_relaying")
+_READ_OUTBOX_HEAD = statements.hot("read_outbox_head")
+_FIND_OUTBOX_ROWS = statements.hot("find_outbox_rows")
+_TAKE_OUTBOX_MESSAGES = statements.hot("take_outbox_messages")
+_TAKE_OUTBOX_ACKS = statements.hot("take_outbox_acks")
+_REFUSE_OUTBOX_MESSAGES = statements.hot("refuse_outbox_messages")
+_NOTE_OUTBOX_PROGRESS = statements.hot("note_outbox_progress")
 _DELETE_REFUSED_MESSAGES = statements.load("delete_refused_messages")
 
 MAX_ROWS = 1_000  # that one look finds, and one transaction relays
@@ -38,7 +38,7 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """A look whose finds have all been taken (find_staged.sql); the first look of a process is since ever."""
+    """A look whose finds have all been taken (find_outbox_rows.sql); the first look of a process is since ever."""
 
     floor: int = 0
     xids: Sequence[int] = ()
@@ -49,13 +49,13 @@ EVER = Since()
 
 
 @dataclass(frozen=True, slots=True)
-class StagedMessage:
-    """Of the transaction `xid`, for a topic; `role` called the function."""
+class OutboxMessage:
+    """A message for a topic, written by the transaction `xid`; `role` called the function."""
 
     n: int
     xid: int
     role: str
-    staged_at: datetime
+    written_at: datetime
     topic: str
     topic_id: int
     size: int
@@ -63,12 +63,12 @@ class StagedMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedAcks:
+class OutboxAcks:
     """Acks of a subscription, or nacks."""
 
     n: int
     role: str
-    staged_at: datetime
+    written_at: datetime
     subscription: str
     subscription_id: int
     size: int
@@ -83,8 +83,8 @@ class Found:
     `complete`: that is all that can be seen; `relayed_to`: as somebody noted it.
     """
 
-    messages: Sequence[StagedMessage]
-    acks: Sequence[StagedAcks]
+    messages: Sequence[OutboxMessage]
+    acks: Sequence[OutboxAcks]
     since: Since
     complete: bool
     relayed_to: int
@@ -96,15 +96,15 @@ class Outcome(Enum):
     DONE, LEFT, KEPT = range(3)
 
 
-async def find_staged(
+async def find_outbox_rows(
     connection: HotConnection, *, since: Since, kept: Collection[str] = (), behind: Collection[str] = ()
 ) -> Found:
-    """What is staged and committed, the first of it; nothing for topics and subscriptions of the names `kept`, or
-    of the projects `behind`.
+    """Returns the first committed rows of the outbox, except those for the topics and subscriptions `kept` and of
+    the projects `behind`.
     """
     asked = {"floor": since.floor, "xids": list(since.xids), "xmax": since.xmax, "kept": list(kept)}
     asked |= {"behind": list(behind), "max_rows": MAX_ROWS, "max_bytes": MAX_BYTES}
-    [[(last, relayed_to)], rows] = await connection.run((_READ_LAST_STAGED, {}), (_FIND_STAGED, asked))
+    [[(last, relayed_to)], rows] = await connection.run((_READ_OUTBOX_HEAD, {}), (_FIND_OUTBOX_ROWS, asked))
     found = [row for row in rows if row.n is not None]
     complete = len(found) < MAX_ROWS and sum(row.size for row in found) < MAX_BYTES
     messages = [_message(row) for row in found if row.topic_id is not None]
@@ -112,29 +112,29 @@ async def find_staged(
     return Found(messages, acks, Since(last, rows[0].now_xids, rows[0].now_xmax), complete, relayed_to or 0)
 
 
-def _message(row: Any) -> StagedMessage:
+def _message(row: Any) -> OutboxMessage:
     attributes = {} if row.attributes is None else _decode_attributes(row.attributes)
     message = NewMessage(data=row.data, attributes=attributes, ordering_key=row.ordering_key or "")
-    return StagedMessage(row.n, row.xid, row.role, row.staged_at, row.name, row.topic_id, row.size, message)
+    return OutboxMessage(row.n, row.xid, row.role, row.written_at, row.name, row.topic_id, row.size, message)
 
 
-def _acks(row: Any) -> StagedAcks:
-    return StagedAcks(
-        row.n, row.role, row.staged_at, row.name, row.subscription_id, row.size, row.ack_ids, row.nack
+def _acks(row: Any) -> OutboxAcks:
+    return OutboxAcks(
+        row.n, row.role, row.written_at, row.name, row.subscription_id, row.size, row.ack_ids, row.nack
     )
 
 
-async def append_staged(
+async def append_outbox_messages(
     connection: HotConnection, *, topic_id: int, ns: Sequence[int], batches: Batches, now: datetime
 ) -> Answers | None:
-    """Append the messages with these numbers, and take them out of what is staged: both or neither.
+    """Appends the messages with these numbers to the log and deletes them from the outbox: both or neither.
 
     None: another process is at them, or has done so.  Raises ShardClosed, ShardFrozen, PartitionMissing;
     nothing has changed then.
     """
     try:
         take = {"ns": list(ns), "topic_id": topic_id}
-        *_, taken = await connection.run((BEGIN, {}), (_SHORT_WAIT, {}), (_TAKE_STAGED, take))
+        *_, taken = await connection.run((BEGIN, {}), (_SHORT_WAIT, {}), (_TAKE_OUTBOX_MESSAGES, take))
         if not taken:
             await connection.run(*NOTHING_CHANGED)
             return None
@@ -151,16 +151,18 @@ async def append_staged(
 
 async def take_acks(connection: HotConnection, *, ns: Sequence[int]) -> None:
     """Deletes the rows of acks that have been made, except those that another process is just deleting."""
-    await connection.run((_TAKE_STAGED_ACKS, {"ns": list(ns)}))
+    await connection.run((_TAKE_OUTBOX_ACKS, {"ns": list(ns)}))
 
 
-async def refuse_staged(connection: HotConnection, *, ns: Sequence[int], reason: str, now: datetime) -> int:
+async def refuse_outbox_messages(
+    connection: HotConnection, *, ns: Sequence[int], reason: str, now: datetime
+) -> int:
     """Put messages that cannot be published aside.  Returns how many were still there."""
-    [rows] = await connection.run((_REFUSE_STAGED, {"ns": list(ns), "now": now, "reason": reason}))
+    [rows] = await connection.run((_REFUSE_OUTBOX_MESSAGES, {"ns": list(ns), "now": now, "reason": reason}))
     return len(rows)
 
 
-async def note_relaying(
+async def note_outbox_progress(
     connection: HotConnection,
     *,
     awake_until: datetime,
@@ -168,11 +170,11 @@ async def note_relaying(
     behind: Collection[str] = (),
     behind_to: int = 0,
 ) -> None:
-    """For those that stage: until then somebody looks by himself, and so much has been taken; of the projects
+    """For writers of the outbox: until then somebody looks by himself, and so much has been taken; of the projects
     `behind`, all up to `behind_to`.
     """
     note = {"awake_until": awake_until, "relayed_to": relayed_to, "behind": list(behind), "behind_to": behind_to}
-    await connection.run((BEGIN, {}), (NO_WAIT, {}), (_NOTE_RELAYING, note), (COMMIT, {}))
+    await connection.run((BEGIN, {}), (NO_WAIT, {}), (_NOTE_OUTBOX_PROGRESS, note), (COMMIT, {}))
 
 
 async def delete_refused_messages(connection: Connection, *, now: datetime) -> int:

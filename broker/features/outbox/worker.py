@@ -1,20 +1,20 @@
-"""Takes up what applications have committed in their own transactions (J7)."""
+"""The job that relays the outbox (J7)."""
 
 import asyncio
 from contextlib import suppress
 
-from broker.features.outbox.relay import Relay
+from broker.features.outbox.outbox_relay import OutboxRelay
 
 _LOOK_SECONDS = 1.0  # how soon a process sees what nobody told it of
 _POLL_SECONDS = 0.004  # between two looks while something comes
 
 
-class RelayWorker:
+class OutboxWorker:
     """Every process has one."""
 
     healthy_seconds = 30.0
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: OutboxRelay) -> None:
         self.relay = relay
 
     async def run(self) -> None:

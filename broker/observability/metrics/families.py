@@ -222,19 +222,19 @@ TICK_LATENESS: Final = PROCESS.histogram(
     _SECONDS,
     scale=MICROSECONDS,
 )
-RELAYED: Final = PROCESS.counters(
+OUTBOX_DONE: Final = PROCESS.counters(
     "pubsub_relayed",
     "What applications staged in their own transactions, and this process has published or acknowledged.",
     "kind",
     ("message", "ack", "nack"),
 )
-STAGED_REFUSED: Final = PROCESS.counters(
+OUTBOX_REFUSED: Final = PROCESS.counters(
     "pubsub_staged_refused",
     "Messages of applications' transactions that could not be published, and ack ids that named nothing.",
     "kind",
     ("message", "ack"),
 )
-RELAY_SECONDS: Final = PROCESS.histogram(
+OUTBOX_SECONDS: Final = PROCESS.histogram(
     "pubsub_relay_seconds",
     "Time from when a message was staged, in a transaction that was to be committed, until it was published.",
     _SECONDS,

@@ -45,8 +45,8 @@ class Storage:
 @dataclass(slots=True)
 class Standings:
     """By full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there are more
-    than have series.  `frozen`: topics that take nothing just now; `staged`: what transactions of applications have
-    committed and no relay has taken, the first of it `staged_age` seconds ago; `scheduled`: what waits
+    than have series.  `frozen`: topics that take nothing just now; `outbox`: what transactions of applications have
+    committed and no relay has taken, the first of it `outbox_age` seconds ago; `scheduled`: what waits
     for its time.  `replica_lag`: seconds that the replica is behind; None: there is none.  `certificate`: from when
     until when that of the port is valid, as Unix times; None: there is none.
     """
@@ -56,8 +56,8 @@ class Standings:
     frozen: Sequence[str] = ()
     operations: Mapping[str, UnderWay] = field(default_factory=dict)
     unread: int = 0
-    staged: int = 0
-    staged_age: float = 0.0
+    outbox: int = 0
+    outbox_age: float = 0.0
     scheduled: int = 0
     replica_lag: float | None = None
     replica_in_use: bool = False
@@ -123,11 +123,11 @@ OPERATION_WAITS = (
 COMPLETE = ("broker_figures_read", "1 if what waits could be read from the database for this scrape.")
 UNREAD = ("broker_figures_unread_subscriptions", "Subscriptions beyond those that have series.")
 
-STAGED = (
+OUTBOX_ROWS = (
     "pubsub_staged_rows",
     "Messages, and calls with acks, that applications have committed and that wait; up to 10,000.",
 )
-STAGED_AGE = ("pubsub_staged_oldest_seconds", "Age of the oldest of these; 0 if there is none.")
+OUTBOX_AGE = ("pubsub_staged_oldest_seconds", "Age of the oldest of these; 0 if there is none.")
 SCHEDULED = ("pubsub_scheduled_messages", "Messages that wait for their time; up to 100,000.")
 REPLICA_LAG = ("broker_replica_lag_seconds", "How far the replica is behind the primary, at the most.")
 REPLICA_IN_USE = ("broker_replica_in_use", "1 while calls that look read the replica.")
@@ -179,8 +179,8 @@ def gauges(standings: Standings) -> Iterator[tuple[str, str, str, Rows]]:
     yield *OPERATION_WAITS, "project", [(project, each.waited) for project, each in standings.operations.items()]
     yield *COMPLETE, "", [("", float(standings.complete))]
     yield *UNREAD, "", [("", float(standings.unread))]
-    yield *STAGED, "", [("", float(standings.staged))]
-    yield *STAGED_AGE, "", [("", standings.staged_age)]
+    yield *OUTBOX_ROWS, "", [("", float(standings.outbox))]
+    yield *OUTBOX_AGE, "", [("", standings.outbox_age)]
     yield *SCHEDULED, "", [("", float(standings.scheduled))]
     yield *STORAGE_LOW, "", [("", float(standings.storage.paused))]
     for name, help_, size_of in _OF_STORAGE:

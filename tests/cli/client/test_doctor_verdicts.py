@@ -154,7 +154,7 @@ def test_a_primary_that_is_away_says_nothing_of_its_replica_or_nodes(database_ur
 
 
 @pytest.mark.parametrize(
-    ("table", "check"), [("staged", "transactions"), ("processes", "fleet"), ("refused_messages", "transactions")]
+    ("table", "check"), [("outbox", "transactions"), ("processes", "fleet"), ("refused_messages", "transactions")]
 )
 def test_a_table_that_cannot_be_read_leaves_the_other_checks_of_the_database(
     table: str, check: str, database_url: str

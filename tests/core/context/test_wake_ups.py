@@ -19,7 +19,7 @@ from broker.observability.state_changes import StateChanges
 from tests.fixtures.application import Application
 from tests.fixtures.broker import eventually
 
-_CHANNELS = ("broker_wake", "broker_resources", "broker_access", "broker_staged")
+_CHANNELS = ("broker_wake", "broker_resources", "broker_access", "broker_outbox")
 
 
 @pytest.fixture

@@ -641,8 +641,8 @@ EQUIVALENT: Mapping[str, Mapping[str, str]] = {
 
 # The rules that the SQL function applies by itself, and what takes them out of it.
 _IN_SQL: Mapping[str, tuple[str, str]] = {
-    "message_limits": ("PERFORM check_staged_message(body, attributes, key);", ""),
-    "reserved_attributes": ("PERFORM check_staged_message(body, attributes, key);", ""),
+    "message_limits": ("PERFORM check_outbox_message(body, attributes, key);", ""),
+    "reserved_attributes": ("PERFORM check_outbox_message(body, attributes, key);", ""),
     "schema": ("topic.schema_id IS NOT NULL", "false"),
     "transforms": ("topic.message_transforms IS NOT NULL", "false"),
     "freeze": ("topic.frozen IS NOT NULL", "false"),
@@ -652,7 +652,7 @@ _IN_SQL: Mapping[str, tuple[str, str]] = {
 @contextmanager
 def _without_in_sql(world: World, name: str) -> Iterator[None]:
     """Take a rule out of the SQL function."""
-    path = repository() / "broker" / "db" / "schema" / "functions" / "stage_message.sql"
+    path = repository() / "broker" / "db" / "schema" / "functions" / "write_outbox_message.sql"
     function, (old, new) = path.read_text(), _IN_SQL[name]
     assert old in function
     world.execute(function.replace(old, new))

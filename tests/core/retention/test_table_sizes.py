@@ -12,7 +12,7 @@ from broker.db.driver.database import Database
 from broker.db.driver.locks import MEASURING, try_lock
 from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
-from tests.fixtures.relaying import Hand
+from tests.fixtures.outbox import Hand
 
 _MINUTE = timedelta(minutes=1)
 _CAPACITY = 50_000_000

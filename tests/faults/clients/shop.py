@@ -129,7 +129,7 @@ class Shop(Actor):
     async def _end(self) -> None:
         """All that was committed is relayed; then whatever it was handed comes again, unless it was acked."""
         began = now()
-        while left := await self._staged():
+        while left := await self._in_outbox():
             assert now() < began + _END_SECONDS, left
             await asyncio.sleep(0.1)
         ack_ids = list(self._received.values())
@@ -143,11 +143,11 @@ class Shop(Actor):
         )
         await self._delete([_WORK, _ALL], [_TOPIC])
 
-    async def _staged(self) -> int:
+    async def _in_outbox(self) -> int:
         async with await psycopg.AsyncConnection.connect(self._caller.superuser_url) as session:
             like = f"{self._caller.project}/%"
             cursor = await session.execute(
-                f"SELECT count(*)::int FROM {DEFAULT_SCHEMA}.staged WHERE name LIKE %s", [like]
+                f"SELECT count(*)::int FROM {DEFAULT_SCHEMA}.outbox WHERE name LIKE %s", [like]
             )
             [count] = await cursor.fetchone() or (0,)
             return int(count)

@@ -14,7 +14,7 @@ from broker.model.message_id import FIRST_ID_SEQ, message_id
 from tests.features.delayed.test_scheduled_messages import schedule
 from tests.fixtures.core import make_core
 from tests.fixtures.log import SECOND, Log, make_log, texts
-from tests.fixtures.relaying import Hand
+from tests.fixtures.outbox import Hand
 
 
 def worker(log: Log, clock: Hand) -> DueMessages:

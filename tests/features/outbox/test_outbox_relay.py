@@ -18,11 +18,11 @@ from broker.core.log.appending import Answers, append_to_shards
 from broker.core.publishing import publishing_rules
 from broker.core.publishing.preparation import Prepared
 from broker.features.delayed.rows import append_due
-from broker.features.outbox import relay as relay_module
+from broker.features.outbox import outbox_relay as relay_module
 from broker.features.outbox import rows as store
-from broker.features.outbox.ack_relay import AckRelay
-from broker.features.outbox.message_relay import MessageRelay
-from broker.features.outbox.rows import Outcome, StagedMessage
+from broker.features.outbox.acknowledger import OutboxAcknowledger
+from broker.features.outbox.message_publisher import OutboxPublisher
+from broker.features.outbox.rows import OutboxMessage, Outcome
 from broker.features.quotas.quota import ProjectQuotas
 from broker.model.ack_id import ack_ids_of
 from broker.model.deduplication import Deduplication
@@ -31,25 +31,25 @@ from broker.model.freeze import Freeze
 from broker.model.message import NewMessage
 from broker.model.topic import Topic
 from broker.model.topic_extensions import TopicExtensions
-from broker.observability.metrics.families import PUBLISHED_MESSAGES, REPEATED_MESSAGES, STAGED_REFUSED
+from broker.observability.metrics.families import OUTBOX_REFUSED, PUBLISHED_MESSAGES, REPEATED_MESSAGES
 from tests.features.deduplication.test_identities import id_seqs
 from tests.fixtures.application import Application, publish, settle
 from tests.fixtures.broker import eventually
 from tests.fixtures.log import SECOND, Log
-from tests.fixtures.relaying import Relaying
+from tests.fixtures.outbox import OutboxLog
 
 SUBSCRIPTION = "projects/p/subscriptions/t-sub"
 SEED = 20261125
 
 
-async def left(relaying: Relaying) -> int:
-    [(count,)] = await relaying.log.rows("SELECT count(*)::int FROM staged")
+async def left(outbox_log: OutboxLog) -> int:
+    [(count,)] = await outbox_log.log.rows("SELECT count(*)::int FROM outbox")
     return int(count)
 
 
-async def refused(relaying: Relaying) -> list[tuple[Any, ...]]:
+async def refused(outbox_log: OutboxLog) -> list[tuple[Any, ...]]:
     rows = "SELECT convert_from(data, 'UTF8'), reason FROM refused_messages ORDER BY n"
-    return await relaying.log.rows(rows)
+    return await outbox_log.log.rows(rows)
 
 
 async def other_topic(log: Log) -> Topic:
@@ -62,27 +62,27 @@ async def other_topic(log: Log) -> Topic:
 
 
 async def test_what_is_committed_comes_and_what_is_rolled_back_does_not(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
-    relay = relaying.relay()
+    relay = outbox_log.relay()
     with application.session() as session:
         publish(session, "a", {"x": "1"}, "k")
         publish(session, "b")
         await relay.run_once()
-        assert await relaying.came() == []
+        assert await outbox_log.came() == []
         session.commit()
         publish(session, "gone")
         session.rollback()
     await relay.run_once()
-    rows = await relaying.log.rows("SELECT convert_from(data, 'UTF8'), attributes, ordering_key FROM messages")
+    rows = await outbox_log.log.rows("SELECT convert_from(data, 'UTF8'), attributes, ordering_key FROM messages")
     assert rows == [("a", {"x": "1"}, "k"), ("b", {}, None)]
-    assert (await relaying.came(), await left(relaying)) == (["a", "b"], 0)
+    assert (await outbox_log.came(), await left(outbox_log)) == (["a", "b"], 0)
 
 
 async def test_calls_in_the_order_in_which_they_were_made_as_far_as_they_are_seen_together(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
-    relay = relaying.relay()
+    relay = outbox_log.relay()
     with application.session() as one, application.session() as other:
         publish(one, "first call", None, "k")
         publish(other, "second call, seen first", None, "k")
@@ -92,32 +92,32 @@ async def test_calls_in_the_order_in_which_they_were_made_as_far_as_they_are_see
         one.commit()
         other.commit()
         await relay.run_once()
-    assert await relaying.came() == ["second call, seen first", "first call", "third call"]
+    assert await outbox_log.came() == ["second call, seen first", "first call", "third call"]
 
 
 async def test_an_open_transaction_holds_up_nobody_and_its_messages_come_when_it_commits(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
     """Also where looks remember what they have seen: its number is below theirs."""
-    relay = relaying.relay()
+    relay = outbox_log.relay()
     with application.session() as slow, application.session(autocommit=True) as quick:
         publish(slow, "slow")
         for text in ("a", "b", "c"):
             publish(quick, text)
             await relay.run_once()
-        assert (await relaying.came(), await left(relaying)) == (["a", "b", "c"], 0)
+        assert (await outbox_log.came(), await left(outbox_log)) == (["a", "b", "c"], 0)
         publish(slow, "slow, too")
         publish(quick, "d")
         slow.commit()
         await relay.run_once()
-    assert (await relaying.came(), await left(relaying)) == (["slow", "slow, too", "d"], 0)
+    assert (await outbox_log.came(), await left(outbox_log)) == (["slow", "slow, too", "d"], 0)
 
 
 async def test_many_are_relayed_in_bounded_transactions_in_order(
-    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch
+    outbox_log: OutboxLog, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "MAX_ROWS", 100)
-    relay = relaying.relay()
+    relay = outbox_log.relay()
     with application.session() as session:
         session.execute(
             "SELECT pubsub.publish('projects/p/topics/t', n::text::bytea) FROM generate_series(1, 350) n"
@@ -127,32 +127,34 @@ async def test_many_are_relayed_in_bounded_transactions_in_order(
         passes += 1
     assert passes == 4
     came: list[str] = []
-    while found := await relaying.came():
+    while found := await outbox_log.came():
         came += found
     assert came == [str(n) for n in range(1, 351)]
 
 
-async def test_messages_that_come_later_wait_for_their_time(relaying: Relaying, application: Application) -> None:
-    topic = replace(relaying.log.topic, extensions=TopicExtensions(delay=True))
-    async with relaying.log.database.transaction() as connection:
+async def test_messages_that_come_later_wait_for_their_time(
+    outbox_log: OutboxLog, application: Application
+) -> None:
+    topic = replace(outbox_log.log.topic, extensions=TopicExtensions(delay=True))
+    async with outbox_log.log.database.transaction() as connection:
         await topics.update_topic(connection, topic=topic)
     with application.session() as session:
         publish(session, "later", {"broker-delay": "10s"}, "k")
         publish(session, "now", None, "k")
-    await relaying.relay().run_once()
-    assert await relaying.came() == ["now"]
-    relaying.clock.moment += 10 * SECOND
-    async with relaying.log.session() as session:
-        assert await append_due(session, shard_id=relaying.log.shard_id, now=relaying.clock.moment)
-    await relaying.log.execute("DELETE FROM delivery_attempts")
-    assert await relaying.came() == ["later"]
+    await outbox_log.relay().run_once()
+    assert await outbox_log.came() == ["now"]
+    outbox_log.clock.moment += 10 * SECOND
+    async with outbox_log.log.session() as session:
+        assert await append_due(session, shard_id=outbox_log.log.shard_id, now=outbox_log.clock.moment)
+    await outbox_log.log.execute("DELETE FROM delivery_attempts")
+    assert await outbox_log.came() == ["later"]
 
 
 async def test_repeats_are_not_stored_whichever_way_the_first_one_came(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
-    """Also within one look, and across keys' shards; what was staged before and is no id is put aside."""
-    log, relay = relaying.log, relaying.relay()
+    """Also within one look, and across keys' shards; what was in the outbox before and is no id is put aside."""
+    log, relay = outbox_log.log, outbox_log.relay()
     extensions = TopicExtensions(deduplication=Deduplication(timedelta(minutes=10)))
     with application.session() as session:
         publish(session, "c", {"broker-dedup-id": ""})
@@ -166,50 +168,50 @@ async def test_repeats_are_not_stored_whichever_way_the_first_one_came(
     with application.session() as session:
         publish(session, "again, later", {"broker-dedup-id": "2"})
         publish(session, "no id, too")
-    relaying.clock.moment += SECOND
+    outbox_log.clock.moment += SECOND
     await relay.run_once()
-    assert sorted(await relaying.came()) == ["a", "b", "d", "no id", "no id, too"]
-    [(text, why)] = await refused(relaying)
+    assert sorted(await outbox_log.came()) == ["a", "b", "d", "no id", "no id, too"]
+    [(text, why)] = await refused(outbox_log)
     assert (text, why.split(":")[0]) == ("c", "INVALID_ARGUMENT")
-    counts = relaying.counters.topic(log.topic.name)
-    assert (counts[PUBLISHED_MESSAGES], counts[REPEATED_MESSAGES], await left(relaying)) == (5, 2, 0)
-    assert await id_seqs(log, "1 over HTTP", "3 over HTTP", now=relaying.clock.moment) == [1, 6]
+    counts = outbox_log.counters.topic(log.topic.name)
+    assert (counts[PUBLISHED_MESSAGES], counts[REPEATED_MESSAGES], await left(outbox_log)) == (5, 2, 0)
+    assert await id_seqs(log, "1 over HTTP", "3 over HTTP", now=outbox_log.clock.moment) == [1, 6]
     with application.session() as session:
         publish(session, "was over HTTP", {"broker-dedup-id": "3"})
     await relay.run_once()
-    assert (await relaying.came(), await left(relaying)) == (["3 over HTTP"], 0)
+    assert (await outbox_log.came(), await left(outbox_log)) == (["3 over HTTP"], 0)
 
 
 # --- what has changed since -------------------------------------------------------------------------------------
 
 
 async def test_a_frozen_topic_keeps_what_is_staged_until_it_takes_it(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
-    relay, log = relaying.relay(), relaying.log
+    relay, log = outbox_log.relay(), outbox_log.log
     with application.session() as session:
         publish(session, "waits", None, "k")
         publish(session, "waits, too", None, "k")
         async with log.database.transaction() as connection:
             await topics.freeze_topic(connection, topic=log.topic, freeze=Freeze("", log.start))
     await relay.run_once()
-    assert (await left(relaying), relay.is_awake) == (2, False)
+    assert (await left(outbox_log), relay.is_awake) == (2, False)
     async with log.database.transaction() as connection:
         await topics.freeze_topic(connection, topic=log.topic, freeze=None)
     relay._messages._resources.drop(log.topic.name)  # as it is told to
-    relaying.seconds += 1.1
+    outbox_log.seconds += 1.1
     await relay.run_once()
-    assert (await relaying.came(), await left(relaying)) == (["waits", "waits, too"], 0)
-    assert await refused(relaying) == []
+    assert (await outbox_log.came(), await left(outbox_log)) == (["waits", "waits, too"], 0)
+    assert await refused(outbox_log) == []
 
 
 @pytest.mark.parametrize("how", ["frozen", "locked"])
 async def test_a_topic_that_takes_nothing_holds_up_no_other_however_much_is_staged_for_it(
-    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch, how: str
+    outbox_log: OutboxLog, application: Application, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Neither what is staged for others behind it, nor how much they may stage."""
+    """Neither what is in the outbox for others behind it, nor how much they may write to the outbox."""
     monkeypatch.setattr(store, "MAX_ROWS", 10)
-    relay, log = relaying.relay(), relaying.log
+    relay, log = outbox_log.relay(), outbox_log.log
     other = await other_topic(log)
     with application.session() as session, psycopg.connect(application.admin_url) as locking:
         for n in range(25):
@@ -225,27 +227,27 @@ async def test_a_topic_that_takes_nothing_holds_up_no_other_however_much_is_stag
         await relay.run_once()
         counted = f"SELECT count(*)::int FROM messages WHERE shard_id = {other.shard_ids[0]}"
         assert await log.rows(counted) == [(1,)]
-        relaying.seconds += 0.6
+        outbox_log.seconds += 0.6
         publish(session, "nor does this", topic=other.name)
         session.commit()
         await relay.run_once()
         assert await log.rows(counted) == [(2,)]
-        assert await log.rows("SELECT relayed_to FROM relaying") == [(last + 1,)]
+        assert await log.rows("SELECT relayed_to FROM outbox_progress") == [(last + 1,)]
     async with log.database.transaction() as connection:
         await topics.freeze_topic(connection, topic=log.topic, freeze=None)
     relay._messages._resources.drop(log.topic.name)
-    relaying.seconds += 0.6
-    while await left(relaying):
+    outbox_log.seconds += 0.6
+    while await left(outbox_log):
         await relay.run_once()
-    assert await relaying.came() == [f"{n}" for n in range(25)]
+    assert await outbox_log.came() == [f"{n}" for n in range(25)]
 
 
 async def test_a_project_with_very_much_staged_delays_no_other(
-    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch
+    outbox_log: OutboxLog, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither its messages, nor how much it may stage; and the order of the first one is kept."""
+    """Neither its messages, nor how much it may write to the outbox; and the order of the first one is kept."""
     monkeypatch.setattr(store, "MAX_ROWS", 10)
-    relay, log = relaying.relay(), relaying.log
+    relay, log = outbox_log.relay(), outbox_log.log
     application.grant("projects/other")
     async with log.database.transaction() as connection:
         other = await topics.insert_topic(
@@ -260,24 +262,24 @@ async def test_a_project_with_very_much_staged_delays_no_other(
         session.commit()
         assert await relay.run_once()
         assert await log.rows(counted) == [(0,)], "nobody is known to be behind"
-        relaying.seconds += 0.6
+        outbox_log.seconds += 0.6
         assert await relay.run_once()
         assert await log.rows(counted) == [(1,)]
-        noted = "SELECT behind, behind_to < relayed_to, relayed_to FROM relaying"
+        noted = "SELECT behind, behind_to < relayed_to, relayed_to FROM outbox_progress"
         assert await log.rows(noted) == [(["projects/p"], True, last)]
     while await relay.run_once():
-        relaying.seconds += 0.6
-    assert await log.rows("SELECT behind, relayed_to FROM relaying") == [([], last)]
+        outbox_log.seconds += 0.6
+    assert await log.rows("SELECT behind, relayed_to FROM outbox_progress") == [([], last)]
     came: list[str] = []
-    while found := await relaying.came():
+    while found := await outbox_log.came():
         came += found
     assert came == [f"{n}" for n in range(95)]
 
 
 async def test_what_a_deleted_topic_was_to_get_is_put_aside_even_if_there_is_another_of_its_name(
-    relaying: Relaying, application: Application, caplog: pytest.LogCaptureFixture
+    outbox_log: OutboxLog, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = relaying.log
+    log = outbox_log.log
     with application.session() as session:
         publish(session, "too late")
     async with log.database.transaction() as connection:
@@ -286,82 +288,84 @@ async def test_what_a_deleted_topic_was_to_get_is_put_aside_even_if_there_is_ano
     with application.session() as session:
         publish(session, "for the new one")
     with caplog.at_level(logging.WARNING):
-        await relaying.relay().run_once()
+        await outbox_log.relay().run_once()
     assert await log.rows("SELECT convert_from(data, 'UTF8') FROM messages") == [("for the new one",)]
-    [(text, why)] = await refused(relaying)
+    [(text, why)] = await refused(outbox_log)
     assert (text, why) == ("too late", "NOT_FOUND: Topic not found: it was deleted (resource=t).")
     assert "are put aside" in caplog.text
-    assert relaying.counters.process[STAGED_REFUSED["message"]] == 1
+    assert outbox_log.counters.process[OUTBOX_REFUSED["message"]] == 1
     async with log.database.connection() as connection:
         assert await store.delete_refused_messages(connection, now=log.start + timedelta(days=6)) == 0
         assert await store.delete_refused_messages(connection, now=log.start + timedelta(days=8)) == 1
 
 
 async def test_a_topic_that_got_a_schema_takes_nothing_that_was_staged_before(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
     with application.session() as session:
         publish(session, "unchecked")
-    await relaying.log.execute("UPDATE topics SET schema_id = 7, schema_encoding = 'JSON'")
-    await relaying.relay().run_once()
-    [(_, why)] = await refused(relaying)
+    await outbox_log.log.execute("UPDATE topics SET schema_id = 7, schema_encoding = 'JSON'")
+    await outbox_log.relay().run_once()
+    [(_, why)] = await refused(outbox_log)
     assert why == "FAILED_PRECONDITION: Topic has a schema, which SQL cannot check (resource=t)."
-    assert await left(relaying) == 0
+    assert await left(outbox_log) == 0
 
 
 async def test_one_that_the_database_does_not_take_is_put_aside_and_the_others_come(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
-    log = relaying.log
+    log = outbox_log.log
     with application.session() as session:
         for n in range(20):
             publish(session, f"{n}")
     await log.refuse("7")
-    relay = relaying.relay()
-    while await left(relaying):
+    relay = outbox_log.relay()
+    while await left(outbox_log):
         await relay.run_once()
-    assert sorted(await relaying.came(), key=int) == [f"{n}" for n in range(20) if n != 7]
-    [(text, why)] = await refused(relaying)
+    assert sorted(await outbox_log.came(), key=int) == [f"{n}" for n in range(20) if n != 7]
+    [(text, why)] = await refused(outbox_log)
     assert (text, why.split(":")[0]) == ("7", "INTERNAL")
 
 
-async def test_a_log_that_is_locked_does_not_hold_up_others(relaying: Relaying, application: Application) -> None:
-    log = relaying.log
+async def test_a_log_that_is_locked_does_not_hold_up_others(
+    outbox_log: OutboxLog, application: Application
+) -> None:
+    log = outbox_log.log
     other = await other_topic(log)
     with application.session() as session:
         publish(session, "a")
         publish(session, "b", topic="projects/p/topics/other")
-    relay = relaying.relay()
+    relay = outbox_log.relay()
     with psycopg.connect(application.admin_url) as locking:
         locking.execute("SELECT FROM broker.shards WHERE shard_id = %s FOR UPDATE", [log.shard_id])
         await relay.run_once()
         assert await log.rows(f"SELECT count(*)::int FROM messages WHERE shard_id = {other.shard_ids[0]}") == [(1,)]
-    relaying.seconds += 1.1
+    outbox_log.seconds += 1.1
     await relay.run_once()
-    assert await relaying.came() == ["a"]
+    assert await outbox_log.came() == ["a"]
 
 
 @pytest.mark.parametrize("error", [Unavailable("The server cannot be reached."), ValueError("a defect")])
 async def test_a_topic_that_fails_holds_up_no_other_and_is_reported_once(
-    relaying: Relaying, application: Application, caplog: pytest.LogCaptureFixture, error: Exception
+    outbox_log: OutboxLog, application: Application, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     """A defect used to end the relay, which began with the same topic again."""
-    log = relaying.log
+    log = outbox_log.log
     other = await other_topic(log)
 
-    class Failing(MessageRelay):
-        async def relay(self, found: Sequence[StagedMessage]) -> Outcome:
+    class Failing(OutboxPublisher):
+        async def relay(self, found: Sequence[OutboxMessage]) -> Outcome:
             if found[0].topic == log.topic.name:
                 raise error
             return await super().relay(found)
 
-    relay = relaying.relay(messages=Failing)
+    relay = outbox_log.relay(messages=Failing)
     with caplog.at_level(logging.WARNING):
         for seconds, body in enumerate("abc"):
             with application.session() as session:
                 publish(session, f"failing {body}")
                 publish(session, body, topic="projects/p/topics/other")
-            relaying.seconds = 1.1 * seconds
+            outbox_log.seconds = 1.1 * seconds
             await relay.run_once()
             found = await log.rows(f"SELECT count(*)::int FROM messages WHERE shard_id = {other.shard_ids[0]}")
             assert found == [(seconds + 1,)]
@@ -369,11 +373,11 @@ async def test_a_topic_that_fails_holds_up_no_other_and_is_reported_once(
     assert reported.startswith(
         f"what is staged for {log.topic.name} is not taken up, and is tried again and again: "
     )
-    assert await left(relaying) == 3
+    assert await left(outbox_log) == 3
 
 
 async def test_one_that_cannot_be_encoded_is_put_aside_and_the_others_come(
-    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch
+    outbox_log: OutboxLog, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a defect of ours, which would hold up its topic for ever."""
     with application.session() as session:
@@ -387,19 +391,19 @@ async def test_one_that_cannot_be_encoded_is_put_aside_and_the_others_come(
         real(messages)
 
     monkeypatch.setattr(publishing_rules, "check_messages", defective)
-    await relaying.relay().run_once()
-    assert await relaying.came() == ["a", "c"]
-    assert await refused(relaying) == [("b", "INTERNAL: ValueError: a defect")]
+    await outbox_log.relay().run_once()
+    assert await outbox_log.came() == ["a", "c"]
+    assert await refused(outbox_log) == [("b", "INTERNAL: ValueError: a defect")]
 
 
 async def test_where_nothing_could_be_taken_up_in_time_it_says_of_what(
-    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch
+    outbox_log: OutboxLog, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As while the database stands still: the worker's log has a sentence, and no stack of calls."""
-    log = relaying.log
+    log = outbox_log.log
     with application.session() as session:
         publish(session, "a")
-    relay = relaying.relay()
+    relay = outbox_log.relay()
     with psycopg.connect(application.admin_url) as locking:
         locking.execute("SELECT FROM broker.topics FOR UPDATE")
         locking.execute("LOCK broker.message_batches, broker.shards IN ACCESS EXCLUSIVE MODE")
@@ -407,11 +411,11 @@ async def test_where_nothing_could_be_taken_up_in_time_it_says_of_what(
             patch.setattr(relay_module, "_PATIENCE_SECONDS", 0.2)
             with pytest.raises(Unavailable, match=f"What is staged for {log.topic.name} was not taken up in"):
                 await relay.run_once()
-    relaying.seconds += 1.1
+    outbox_log.seconds += 1.1
 
     async def came() -> list[str]:
         await relay.run_once()  # which passes what a session that ends just now has locked
-        return await relaying.came()
+        return await outbox_log.came()
 
     assert await eventually(came) == ["a"]
 
@@ -420,9 +424,9 @@ async def test_where_nothing_could_be_taken_up_in_time_it_says_of_what(
 
 
 async def test_acks_and_nacks_count_once_their_transaction_has_committed(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
-    relay, log = relaying.relay(), relaying.log
+    relay, log = outbox_log.relay(), outbox_log.log
     await log.publish("a", "b", "c")
     [delivery] = await log.pull()
     ids = ack_ids_of(log.subscription.subscription_id, delivery)
@@ -434,13 +438,13 @@ async def test_acks_and_nacks_count_once_their_transaction_has_committed(
         settle(session, SUBSCRIPTION, ids[0])
         settle(session, SUBSCRIPTION, ids[1], how="nack")
     await relay.run_once()
-    assert await left(relaying) == 0
+    assert await left(outbox_log) == 0
     assert await log.pull_texts() == ["b"]
     assert await log.pull_texts(now=log.start + 11 * SECOND) == ["b", "c"]
 
 
-async def test_an_ack_that_comes_too_late_does_nothing(relaying: Relaying, application: Application) -> None:
-    relay, log = relaying.relay(), relaying.log
+async def test_an_ack_that_comes_too_late_does_nothing(outbox_log: OutboxLog, application: Application) -> None:
+    relay, log = outbox_log.relay(), outbox_log.log
     await log.publish("a")
     [delivery] = await log.pull()
     [again] = await log.pull(now=log.start + 11 * SECOND)
@@ -452,10 +456,10 @@ async def test_an_ack_that_comes_too_late_does_nothing(relaying: Relaying, appli
 
 
 async def test_what_names_nothing_is_dropped_and_told_and_the_others_count(
-    relaying: Relaying, application: Application, caplog: pytest.LogCaptureFixture
+    outbox_log: OutboxLog, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An id that somebody has made up passes SQL, which has no checksum."""
-    relay, log = relaying.relay(), relaying.log
+    relay, log = outbox_log.relay(), outbox_log.log
     await log.publish("a")
     [delivery] = await log.pull()
     [good] = ack_ids_of(log.subscription.subscription_id, delivery)
@@ -465,13 +469,13 @@ async def test_what_names_nothing_is_dropped_and_told_and_the_others_count(
     with caplog.at_level(logging.WARNING):
         await relay.run_once()
     assert f"acknowledgements of transactions for {SUBSCRIPTION} are dropped" in caplog.text
-    assert (await log.attempts(), await left(relaying)) == ([], 0)
+    assert (await log.attempts(), await left(outbox_log)) == ([], 0)
 
 
 async def test_acks_of_a_subscription_that_was_deleted_are_dropped(
-    relaying: Relaying, application: Application, caplog: pytest.LogCaptureFixture
+    outbox_log: OutboxLog, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = relaying.log
+    log = outbox_log.log
     await log.publish("a")
     [delivery] = await log.pull()
     with application.session() as session:
@@ -479,34 +483,34 @@ async def test_acks_of_a_subscription_that_was_deleted_are_dropped(
     async with log.database.transaction() as connection:
         await subscriptions.delete_subscription(connection, subscription_id=log.subscription.subscription_id)
     with caplog.at_level(logging.WARNING):
-        await relaying.relay().run_once()
+        await outbox_log.relay().run_once()
     assert "it was deleted" in caplog.text
-    assert await left(relaying) == 0
+    assert await left(outbox_log) == 0
 
 
 # --- quotas, notes, deaths --------------------------------------------------------------------------------------
 
 
 async def test_what_is_relayed_is_taken_from_the_projects_quota_and_never_refused(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
-    relaying.quotas = ProjectQuotas(limits={"publishMessages": 10})
-    relay = relaying.relay()
+    outbox_log.quotas = ProjectQuotas(limits={"publishMessages": 10})
+    relay = outbox_log.relay()
     with application.session() as session:
         for n in range(30):
             publish(session, f"{n}")
     await relay.run_once()
-    assert len(await relaying.came()) == 30
-    gauge = relaying.measured.publishing("projects/p", "")
+    assert len(await outbox_log.came()) == 30
+    gauge = outbox_log.measured.publishing("projects/p", "")
     with pytest.raises(Exception, match="publishMessages"):
-        gauge.check(relaying.measured.ticks())
+        gauge.check(outbox_log.measured.ticks())
 
 
 async def test_numbers_that_were_rolled_back_do_not_count_against_the_bound(
-    relaying: Relaying, application: Application
+    outbox_log: OutboxLog, application: Application
 ) -> None:
-    relay = relaying.relay()
-    await relaying.log.execute("SELECT setval('staged_n_seq', 300000)")
+    relay = outbox_log.relay()
+    await outbox_log.log.execute("SELECT setval('outbox_n_seq', 300000)")
     with application.session(autocommit=True) as session:
         with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
             publish(session, "x")
@@ -514,13 +518,13 @@ async def test_numbers_that_were_rolled_back_do_not_count_against_the_bound(
         publish(session, "x")
 
 
-class Dying(MessageRelay):
+class Dying(OutboxPublisher):
     """Its process dies now and then: before the messages are appended, before the commit, or after it."""
 
     dice = random.Random(SEED)
     deaths = 0
 
-    def _tell(self, prepared: Prepared, found: Sequence[StagedMessage], answers: Answers) -> None:
+    def _tell(self, prepared: Prepared, found: Sequence[OutboxMessage], answers: Answers) -> None:
         self._die()
         super()._tell(prepared, found, answers)
 
@@ -531,7 +535,7 @@ class Dying(MessageRelay):
             raise Unavailable("killed")
 
 
-class DyingAcks(AckRelay):
+class DyingAcks(OutboxAcknowledger):
     """So does its process: between what it does and its end."""
 
     async def _settle(self, *what: Any, **how: Any) -> None:
@@ -541,10 +545,10 @@ class DyingAcks(AckRelay):
 
 @pytest.mark.parametrize("ruled", [True, False])
 async def test_each_comes_once_whoever_dies_and_acks_may_be_made_twice(
-    relaying: Relaying, application: Application, monkeypatch: pytest.MonkeyPatch, ruled: bool
+    outbox_log: OutboxLog, application: Application, monkeypatch: pytest.MonkeyPatch, ruled: bool
 ) -> None:
     """Without the rule (who appends deletes, in one transaction) some come twice."""
-    real = store.append_staged
+    real = store.append_outbox_messages
     if not ruled:
 
         async def careless(connection: Any, **what: Any) -> Any:
@@ -553,9 +557,9 @@ async def test_each_comes_once_whoever_dies_and_acks_may_be_made_twice(
             deleted = await real(connection, **what | {"batches": {}})
             return None if deleted is None else answers
 
-        monkeypatch.setattr("broker.features.outbox.message_relay.append_staged", careless)
-    relays = [relaying.relay(messages=Dying, acks=DyingAcks) for _ in range(2)]
-    log, came = relaying.log, Counter[str]()
+        monkeypatch.setattr("broker.features.outbox.message_publisher.append_outbox_messages", careless)
+    relays = [outbox_log.relay(messages=Dying, acks=DyingAcks) for _ in range(2)]
+    log, came = outbox_log.log, Counter[str]()
     await log.publish(*(f"given {n}" for n in range(10)))
     [delivery] = await log.pull()
     ids = ack_ids_of(log.subscription.subscription_id, delivery)
@@ -573,11 +577,11 @@ async def test_each_comes_once_whoever_dies_and_acks_may_be_made_twice(
             relay.forget()  # or a topic that has failed is passed by for a second
             with suppress(Unavailable):
                 await relay.run_once()
-    came.update(await relaying.came())
+    came.update(await outbox_log.came())
     assert Dying.deaths > 2
     twice = [text for text, count in came.items() if count > 1]
     assert bool(twice) is not ruled
     assert set(came) == {f"{n}" for n in range(10) if n % 3}
-    assert await left(relaying) == 0
+    assert await left(outbox_log) == 0
     again = await log.pull_texts(now=log.start + 11 * SECOND)
     assert [text for text in again if text.startswith("given")] == [f"given {n}" for n in range(10) if not n % 3]

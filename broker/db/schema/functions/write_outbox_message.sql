@@ -1,10 +1,10 @@
 -- Stages a message in the caller's transaction. Returns the number of its row.
-CREATE OR REPLACE FUNCTION stage_message(of_topic text, of_body bytea, of_attributes jsonb, of_key text)
+CREATE OR REPLACE FUNCTION write_outbox_message(of_topic text, of_body bytea, of_attributes jsonb, of_key text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     project text;
     caller text;
-    -- First of all: a number is taken only by a transaction that has an id (features/outbox/find_staged.sql).
+    -- First of all: a number is taken only by a transaction that has an id (features/outbox/find_outbox_rows.sql).
     of_xid bigint := pg_current_xact_id()::text::bigint;
     moment timestamptz := clock_timestamp();
     body bytea := coalesce(of_body, '');
@@ -38,24 +38,24 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format(
             'Topic has transforms, which SQL cannot run (resource=%s).', split_part(of_topic, '/', 4));
     END IF;
-    PERFORM check_staged_message(body, attributes, key);
+    PERFORM check_outbox_message(body, attributes, key);
     IF (topic.extensions -> 'delay')::boolean AND attributes ?| array['broker-deliver-at', 'broker-delay'] THEN
-        PERFORM check_staged_delay(attributes, moment);
+        PERFORM check_outbox_delay(attributes, moment);
     END IF;
     IF attributes ?| array['broker-ttl', 'broker-priority', 'broker-dedup-id'] THEN
         -- Priorities are the number of their levels, or an object that has it.
-        PERFORM check_staged_wishes(
+        PERFORM check_outbox_options(
             attributes, key, coalesce((topic.extensions -> 'expiry')::boolean, false),
             coalesce(topic.extensions #>> '{priorities,levels}', topic.extensions ->> 'priorities')::integer,
             coalesce(topic.extensions ? 'deduplication', false));
     END IF;
     bytes := octet_length(body) + octet_length(attributes::text) + octet_length(key);
-    INSERT INTO staged (xid, role, staged_at, wakes, name, topic_id, size, ordering_key, attributes, data)
-    VALUES (of_xid, caller, moment, is_first_staged(of_xid), of_topic, topic.topic_id, bytes, nullif(key, ''),
+    INSERT INTO outbox (xid, role, written_at, wakes, name, topic_id, size, ordering_key, attributes, data)
+    VALUES (of_xid, caller, moment, is_first_in_outbox(of_xid), of_topic, topic.topic_id, bytes, nullif(key, ''),
             nullif(attributes, '{}'), body)
     RETURNING n INTO number;
-    PERFORM check_staged_bounds(number, bytes, project);
+    PERFORM check_outbox_bounds(number, bytes, project);
     RETURN number;
 END $$;
 
-REVOKE EXECUTE ON FUNCTION stage_message FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION write_outbox_message FROM PUBLIC;

@@ -1,6 +1,6 @@
 """Acks and nacks of applications' transactions (J7).
 
-They are made first and taken out of what is staged afterwards: whoever is killed in between makes them once more,
+They are made first and taken out of the outbox afterwards: whoever is killed in between makes them once more,
 which does no harm.  One that comes too late, for its deadline has passed, does nothing: the message comes again.
 """
 
@@ -11,7 +11,7 @@ from itertools import groupby
 from broker.core.acking.ack_batch import NewDeadline
 from broker.core.acking.ack_coalescer import AckCoalescer
 from broker.core.context.core import Core
-from broker.features.outbox.rows import Outcome, StagedAcks, take_acks
+from broker.features.outbox.rows import OutboxAcks, Outcome, take_acks
 from broker.model.ack_id import group_ack_ids
 from broker.model.dead_letter import NACK
 from broker.model.errors import Aborted, BrokerError, NotFound, Unavailable
@@ -19,10 +19,10 @@ from broker.model.journal import Author, Told
 from broker.model.names import project_of
 from broker.model.subscription import Subscription
 from broker.observability.log import reason
-from broker.observability.metrics.families import RELAYED, STAGED_REFUSED
+from broker.observability.metrics.families import OUTBOX_DONE, OUTBOX_REFUSED
 
 
-class AckRelay:
+class OutboxAcknowledger:
     """One for a process."""
 
     def __init__(self, core: Core, coalescer: AckCoalescer) -> None:
@@ -32,7 +32,7 @@ class AckRelay:
         self._states = core.states
         self._counts = core.counters.process
 
-    async def relay(self, found: Sequence[StagedAcks]) -> Outcome:
+    async def relay(self, found: Sequence[OutboxAcks]) -> Outcome:
         """Make acks and nacks of one subscription, in the order of their numbers.
 
         Raises Unavailable, Aborted; what is not made is found again then.
@@ -50,7 +50,7 @@ class AckRelay:
         return Outcome.DONE
 
     async def _settle(
-        self, subscription: Subscription, found: Sequence[StagedAcks], *, is_nack: bool, role: str
+        self, subscription: Subscription, found: Sequence[OutboxAcks], *, is_nack: bool, role: str
     ) -> None:
         ack_ids = [ack_id for each in found for ack_id in each.ack_ids]
         try:
@@ -64,7 +64,7 @@ class AckRelay:
             for each in found:
                 await self._settle(subscription, [each], is_nack=is_nack, role=role)
             return
-        self._counts[RELAYED["nack" if is_nack else "ack"]] += len(ack_ids)
+        self._counts[OUTBOX_DONE["nack" if is_nack else "ack"]] += len(ack_ids)
 
     async def _made(
         self, subscription: Subscription, ack_ids: Sequence[str], *, is_nack: bool, author: Author
@@ -80,9 +80,9 @@ class AckRelay:
         else:
             await self._coalescer.acknowledge(messages, project=project, exactly_once=exactly_once, told=told)
 
-    def _refused(self, found: Sequence[StagedAcks], why: str) -> None:
+    def _refused(self, found: Sequence[OutboxAcks], why: str) -> None:
         """They name nothing that is out: nobody can make up for it; the messages come again if there are any."""
-        self._counts[STAGED_REFUSED["ack"]] += sum(len(each.ack_ids) for each in found)
+        self._counts[OUTBOX_REFUSED["ack"]] += sum(len(each.ack_ids) for each in found)
         name = found[0].subscription
         what = f"acknowledgements of transactions for {name} are dropped"
         self._states.happens("staged acknowledgements", name, what, why, level=logging.WARNING)

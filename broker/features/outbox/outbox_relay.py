@@ -1,9 +1,9 @@
-"""What applications publish and acknowledge in their own transactions is taken up when they have committed (J7).
+"""The outbox relay: publishes and acknowledges what applications wrote in committed transactions (J7).
 
-What can be seen goes first and never waits for what cannot: a transaction that is open for an hour holds up nobody.
+It takes the rows that it can see and never waits for others: a transaction that is open for an hour delays nobody.
 
-A look takes what is staged by number.  A project whose rows do not fit into a look is *behind*: while there is one,
-half of the time goes to looks that pass by its rows, so that the other projects do not wait for it.
+A pass reads the outbox by number.  A project whose rows do not fit into a pass is *behind*: while there is one,
+half of the time goes to passes that skip its rows, so that the other projects do not wait for it.
 """
 
 import asyncio
@@ -13,9 +13,17 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 
 from broker.core.context.core import Core
-from broker.features.outbox.ack_relay import AckRelay
-from broker.features.outbox.message_relay import MessageRelay
-from broker.features.outbox.rows import EVER, Found, Outcome, StagedAcks, StagedMessage, find_staged, note_relaying
+from broker.features.outbox.acknowledger import OutboxAcknowledger
+from broker.features.outbox.message_publisher import OutboxPublisher
+from broker.features.outbox.rows import (
+    EVER,
+    Found,
+    OutboxAcks,
+    OutboxMessage,
+    Outcome,
+    find_outbox_rows,
+    note_outbox_progress,
+)
 from broker.model.errors import BrokerError, Unavailable
 from broker.model.names import project_of
 from broker.observability.log import reason
@@ -26,7 +34,7 @@ _FAR = 10_000  # numbers that were taken and never seen (rolled back), until tha
 # A look remembers what earlier ones saw; it must not where a server that knew less has taken another one's place.
 _FORGET_SECONDS = 60.0
 # What takes nothing just now, a frozen topic or a log that somebody has locked, is passed by for so long: thousands
-# that are staged for it stand before nobody else's.
+# of its rows do not delay anybody else's.
 _KEPT_SECONDS = 1.0
 _AT_ONCE = 3  # topics and subscriptions, each on a connection
 _PATIENCE_SECONDS = 2.0  # with one of them, while what has come of others waits for the next look
@@ -39,11 +47,16 @@ _OTHERS_SECONDS = 0.1
 Outcomes = dict[str, Outcome]
 
 
-class Relay:
-    """One for a process; of a topic or subscription one of them relays, while the others pass it by."""
+class OutboxRelay:
+    """Relays rows of the outbox.  At any time one process relays for a topic or subscription; others skip it."""
 
     def __init__(
-        self, core: Core, messages: MessageRelay, acks: AckRelay, *, ticks: Callable[[], float] = time.monotonic
+        self,
+        core: Core,
+        messages: OutboxPublisher,
+        acks: OutboxAcknowledger,
+        *,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = core.database
         self._clock = core.clock
@@ -85,7 +98,7 @@ class Relay:
             self.forget()
         is_done = bool(self._behind) and now >= self._others_at and await self._relay_others()
         async with self._database.hot() as connection:
-            found = await find_staged(connection, since=self._since, kept=self._kept)
+            found = await find_outbox_rows(connection, since=self._since, kept=self._kept)
         if found.since.floor < self._since.floor:
             self.forget()
             return True
@@ -112,10 +125,12 @@ class Relay:
         return behind | {p: now for p in rows if rows[p] >= least_rows or (sizes[p] and sizes[p] >= least_size)}
 
     async def _relay_others(self) -> bool:
-        """A look at what is staged for the projects that are not behind.  Returns whether some of it was taken."""
+        """A look at what is in the outbox for the projects that are not behind.  Returns whether some of it was
+        taken.
+        """
         begun_at = self._ticks()
         async with self._database.hot() as connection:
-            found = await find_staged(connection, since=self._since, kept=self._kept, behind=self._behind)
+            found = await find_outbox_rows(connection, since=self._since, kept=self._kept, behind=self._behind)
         outcomes = await self._relay_kept(found)
         if is_done := Outcome.DONE in outcomes.values():
             self._found_at = self._ticks()
@@ -138,8 +153,8 @@ class Relay:
 
     async def _relay(self, found: Found) -> Outcomes:
         at_once = asyncio.Semaphore(_AT_ONCE)
-        topics: dict[int, list[StagedMessage]] = {}
-        subscriptions: dict[int, list[StagedAcks]] = {}
+        topics: dict[int, list[OutboxMessage]] = {}
+        subscriptions: dict[int, list[OutboxAcks]] = {}
         for message in found.messages:
             topics.setdefault(message.topic_id, []).append(message)
         for acks in found.acks:
@@ -189,7 +204,7 @@ class Relay:
         self._noted_at = now
         awake = self._clock.now() + timedelta(seconds=AWAKE_SECONDS if is_done else 0.0)
         async with self._database.hot() as connection:
-            await note_relaying(
+            await note_outbox_progress(
                 connection,
                 awake_until=awake,
                 relayed_to=relayed_to,
@@ -205,7 +220,9 @@ def _projects(found: Found) -> Iterator[tuple[str, int]]:
 
 
 def _relayed_to(found: Found, left: set[str]) -> int:
-    """Up to which number nothing is staged that can be seen, but for what is kept: that bounds nobody else."""
+    """Up to which number nothing is in the outbox that can be seen, but for what is kept: that bounds nobody
+    else.
+    """
     numbers = [(each.n, each.topic) for each in found.messages] + [
         (each.n, each.subscription) for each in found.acks
     ]

@@ -1,7 +1,7 @@
--- Raises an error unless time to live, priority and deduplication id are as features/expiry/expiry.py, features/priorities/priority.py
--- and features/deduplication/identity.py define them: once the transaction has committed nobody is left to report an error
--- to.
-CREATE OR REPLACE FUNCTION check_staged_wishes(
+-- Raises an error unless time to live, priority and deduplication id are as features/expiry/expiry.py,
+-- features/priorities/priority.py and features/deduplication/identity.py define them: once the transaction has
+-- committed nobody is left to report an error to.
+CREATE OR REPLACE FUNCTION check_outbox_options(
     of_attributes jsonb, of_key text, expires boolean, levels integer, is_deduplicated boolean
 ) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -31,4 +31,4 @@ BEGIN
     END IF;
 END $$;
 
-REVOKE EXECUTE ON FUNCTION check_staged_wishes FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION check_outbox_options FROM PUBLIC;

@@ -1,4 +1,4 @@
-"""What a staged message may ask of its topic's extensions: as the API has it, and told at the call (J7)."""
+"""What a message of the outbox may ask of its topic's extensions: as the API has it, and told at the call (J7)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -59,7 +59,7 @@ async def test_what_cannot_be_is_an_error_of_the_call_and_nothing_is_staged(
     with application.session(autocommit=True) as session:
         for name, value, key in BAD:
             publish(session, "without extensions it is an attribute like any", {name: value}, key)
-        await log.execute("DELETE FROM staged")
+        await log.execute("DELETE FROM outbox")
         await extended(log)
         for name, value, key in BAD:
             with pytest.raises(errors.InvalidParameterValue, match=name) as raised:
@@ -68,7 +68,7 @@ async def test_what_cannot_be_is_an_error_of_the_call_and_nothing_is_staged(
             assert (value[:60] in told, len(told) < 300) == (True, True), told
             with pytest.raises(BrokerError):
                 _OF[name](NewMessage(b"x", {name: value}, ordering_key=key))
-    assert await log.rows("SELECT n FROM staged") == []
+    assert await log.rows("SELECT n FROM outbox") == []
 
 
 async def test_what_can_be_is_taken(log: Log, application: Application) -> None:
@@ -78,7 +78,7 @@ async def test_what_can_be_is_taken(log: Log, application: Application) -> None:
             publish(session, "x", {name: value}, key)
             assert _OF[name](NewMessage(b"x", {name: value}, ordering_key=key)) or value == "2"
         publish(session, "x", {"broker-ttl": "60s", "broker-priority": "0", "broker-dedup-id": "1"})
-    assert len(await log.rows("SELECT n FROM staged")) == len(GOOD) + 1
+    assert len(await log.rows("SELECT n FROM outbox")) == len(GOOD) + 1
 
 
 async def test_an_error_leaves_the_transaction_to_the_application(log: Log, application: Application) -> None:
@@ -91,4 +91,4 @@ async def test_an_error_leaves_the_transaction_to_the_application(log: Log, appl
             publish(session, "x", {"broker-ttl": "never"})
         session.execute("ROLLBACK TO before")
         publish(session, "y", {"broker-ttl": "60s"})
-    assert await log.rows("SELECT convert_from(data, 'UTF8') FROM staged") == [("y",)]
+    assert await log.rows("SELECT convert_from(data, 'UTF8') FROM outbox") == [("y",)]

@@ -1,4 +1,4 @@
-"""What an application may stage in its own transaction, and what its role may see (J7)."""
+"""What an application may write to the outbox in its own transaction, and what its role may see (J7)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,8 +26,8 @@ from tests.fixtures.log import SECOND, Log
 TOPIC, SUBSCRIPTION = "projects/p/topics/t", "projects/p/subscriptions/t-sub"
 
 
-async def staged(log: Log) -> list[tuple[Any, ...]]:
-    return await log.rows("SELECT convert_from(data, 'UTF8'), attributes, ordering_key FROM staged ORDER BY n")
+async def outbox(log: Log) -> list[tuple[Any, ...]]:
+    return await log.rows("SELECT convert_from(data, 'UTF8'), attributes, ordering_key FROM outbox ORDER BY n")
 
 
 async def test_it_is_staged_with_the_row_change_or_not_at_all(log: Log, application: Application) -> None:
@@ -44,7 +44,7 @@ async def test_it_is_staged_with_the_row_change_or_not_at_all(log: Log, applicat
         session.execute("SAVEPOINT before")
         publish(session, "undone")
         session.execute("ROLLBACK TO before")
-    assert await staged(log) == [("placed", {"order": "1"}, "k"), ("paid", None, None), ("kept", None, None)]
+    assert await outbox(log) == [("placed", {"order": "1"}, "k"), ("paid", None, None), ("kept", None, None)]
     with application.session() as session:
         assert session.execute("SELECT id FROM orders").fetchall() == [(1,)]
 
@@ -80,7 +80,7 @@ async def test_what_the_api_would_refuse_is_refused_and_stages_nothing(
     if isinstance(attributes, dict | None) and all(isinstance(v, str) for v in (attributes or {}).values()):
         with pytest.raises(BrokerError):
             _check(NewMessage(data=data or b"", attributes=attributes or {}, ordering_key=key or ""))
-    assert await staged(log) == []
+    assert await outbox(log) == []
 
 
 async def test_what_is_just_within_the_limits_is_taken(log: Log, application: Application) -> None:
@@ -88,7 +88,7 @@ async def test_what_is_just_within_the_limits_is_taken(log: Log, application: Ap
     with application.session() as session:
         publish(session, b"", most, "k" * 1024)
         publish(session, b"x" * 9_990_000)
-    rows = await log.rows("SELECT n FROM staged")
+    rows = await log.rows("SELECT n FROM outbox")
     assert len(rows) == 2
 
 
@@ -130,7 +130,7 @@ async def test_topics_that_take_nothing_or_ask_for_more_than_sql_can_check_are_r
             publish(session, "x")
         await log.execute(f"UPDATE topics SET message_transforms = '{done % 'true'}'")
         publish(session, "x")
-    assert len(await staged(log)) == 1
+    assert len(await outbox(log)) == 1
 
 
 async def delaying(log: Log) -> None:
@@ -162,7 +162,7 @@ async def test_times_that_cannot_be_read_are_refused_on_topics_that_delay(
         await delaying(log)
         with pytest.raises(errors.InvalidParameterValue, match=rf"attributes.*{value[:4]}"):
             publish(session, "x", {attribute: value})
-    assert len(await staged(log)) == 1
+    assert len(await outbox(log)) == 1
 
 
 async def test_times_that_can_be_read_are_taken(log: Log, application: Application) -> None:
@@ -204,7 +204,7 @@ async def test_acks_are_staged_if_they_are_the_subscriptions(log: Log, applicati
             settle(session, "projects/other/subscriptions/t-sub", *mine)
         settle(session, SUBSCRIPTION, *mine)
         settle(session, SUBSCRIPTION, mine[0], how="nack")
-    assert await log.rows("SELECT ack_ids, nack FROM staged ORDER BY n") == [(mine, False), (mine[:1], True)]
+    assert await log.rows("SELECT ack_ids, nack FROM outbox ORDER BY n") == [(mine, False), (mine[:1], True)]
 
 
 # --- roles ------------------------------------------------------------------------------------------------------
@@ -214,10 +214,10 @@ async def test_the_role_sees_nothing_of_the_brokers(log: Log, application: Appli
     with application.session(autocommit=True) as session:
         publish(session, "x")
         for statement in (
-            "SELECT FROM broker.staged",
+            "SELECT FROM broker.outbox",
             "SELECT FROM broker.topics",
             "DELETE FROM broker.application_grants",
-            "SELECT broker.stage_message('projects/p/topics/t', 'x', NULL, NULL)",
+            "SELECT broker.write_outbox_message('projects/p/topics/t', 'x', NULL, NULL)",
             "SELECT broker.application_role('projects/p')",
             "CREATE TABLE broker.x ()",
             "CREATE FUNCTION pubsub.x() RETURNS int LANGUAGE sql AS 'SELECT 1'",
@@ -232,12 +232,12 @@ async def test_nothing_that_the_role_makes_is_taken_for_the_brokers(log: Log, ap
     with application.session() as session:
         session.execute("CREATE TABLE topics (topic_id int, name text, delay bool)")
         session.execute("CREATE TEMP TABLE topics (topic_id int, name text, delay bool)")
-        session.execute("CREATE TEMP TABLE staged (n int)")
+        session.execute("CREATE TEMP TABLE outbox (n int)")
         session.execute("CREATE FUNCTION shop.cardinality(text[]) RETURNS int LANGUAGE sql AS 'SELECT 1/0'")
         session.execute("SET standard_conforming_strings = off")
         session.execute("SET backslash_quote = off")
         publish(session, "x", {"a": "b\\'"})
-    assert len(await staged(log)) == 1
+    assert len(await outbox(log)) == 1
 
 
 def _role(application: Application, name: str, statement: str) -> str:
@@ -258,8 +258,8 @@ _STAGES_FOR_OTHERS = """
     CREATE FUNCTION shop.staging(id int, role text) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
     BEGIN
         IF session_user <> role THEN
-            PERFORM set_config('broker.staged_' || (
-                SELECT oid FROM pg_class WHERE relname = 'staged' AND relnamespace = 'broker'::regnamespace
+            PERFORM set_config('broker.outbox_' || (
+                SELECT oid FROM pg_class WHERE relname = 'outbox' AND relnamespace = 'broker'::regnamespace
             ), pg_current_xact_id()::text, true);
             PERFORM pubsub.publish('projects/other/topics/t', convert_to(session_user, 'UTF8'));
         END IF;
@@ -273,7 +273,7 @@ _STAGES_FOR_OTHERS = """
 
 @pytest.fixture
 def other_role(application: Application) -> Any:
-    """Which may stage for another project."""
+    """Which may write to the outbox for another project."""
     role = _role(application, "other", "CREATE ROLE {role}")
     grant(application.admin_url, schema=DEFAULT_SCHEMA, role=role, project="projects/other")
     yield role
@@ -293,7 +293,7 @@ async def test_a_maintenance_command_lends_nobody_the_grants_of_its_session(
         with pytest.raises(errors.InsufficientPrivilege, match="security-restricted operation"):
             admin.execute("ANALYZE shop.bait")
         publish(admin, "of a superuser", topic=topic.name)
-    assert await staged(log) == [("of a superuser", None, None)]
+    assert await outbox(log) == [("of a superuser", None, None)]
 
 
 async def test_members_have_the_rights_of_the_role_and_who_sets_another_has_not(
@@ -316,7 +316,7 @@ async def test_members_have_the_rights_of_the_role_and_who_sets_another_has_not(
                 publish(session, "x")
     finally:
         _role(application, "other", "DROP OWNED BY {role}; DROP ROLE {role}")
-    assert await log.rows("SELECT role FROM staged ORDER BY n") == [(member,), (application.role,)]
+    assert await log.rows("SELECT role FROM outbox ORDER BY n") == [(member,), (application.role,)]
 
 
 async def test_a_grant_is_of_a_project_is_listed_and_is_taken_back(log: Log, application: Application) -> None:
@@ -357,7 +357,7 @@ async def test_what_a_role_makes_in_its_own_schema_does_not_keep_its_grant(
     with application.session(autocommit=True) as session:
         session.execute("""
             CREATE FUNCTION shop.publish(text) RETURNS text LANGUAGE sql SET search_path = broker, pg_temp
-            AS $$ SELECT 'stage_message(' $$
+            AS $$ SELECT 'write_outbox_message(' $$
         """)
     assert [each.functions for each in list_grants(url, schema="broker")] == [("pubsub",)]
     assert revoke(url, schema="broker", role=role, project=PROJECT)
@@ -395,7 +395,7 @@ async def test_functions_of_another_installation_or_program_are_left_alone(
     application.grant(functions="Second One")
     with application.session() as session:
         publish(session, "x", functions='"Second One"')
-    assert len(await staged(log)) == 1
+    assert len(await outbox(log)) == 1
 
 
 # --- bounds and wakes -------------------------------------------------------------------------------------------
@@ -404,12 +404,12 @@ async def test_functions_of_another_installation_or_program_are_left_alone(
 async def test_what_is_staged_is_bounded(log: Log, application: Application) -> None:
     with application.session(autocommit=True) as session:
         n = publish(session, "x")
-        await log.execute(f"UPDATE relaying SET relayed_to = {n} - 250000")
+        await log.execute(f"UPDATE outbox_progress SET relayed_to = {n} - 250000")
         with pytest.raises(errors.ConfigurationLimitExceeded, match="Too much is staged that no broker has taken"):
             publish(session, "x")
-        await log.execute(f"UPDATE relaying SET relayed_to = {n}")
+        await log.execute(f"UPDATE outbox_progress SET relayed_to = {n}")
         publish(session, "x")
-    assert len(await staged(log)) == 2
+    assert len(await outbox(log)) == 2
 
 
 async def test_a_project_that_is_behind_uses_up_the_bound_of_no_other(log: Log, application: Application) -> None:
@@ -419,22 +419,23 @@ async def test_a_project_that_is_behind_uses_up_the_bound_of_no_other(log: Log, 
     with application.session(autocommit=True) as session:
         n = publish(session, "x")
         await log.execute(
-            f"UPDATE relaying SET relayed_to = {n}, behind = ARRAY['projects/other'], behind_to = {n} - 250000"
+            f"UPDATE outbox_progress SET relayed_to = {n},"
+            f" behind = ARRAY['projects/other'], behind_to = {n} - 250000"
         )
         publish(session, "not behind")
-        await log.execute("UPDATE relaying SET behind = ARRAY['projects/other', 'projects/p']")
+        await log.execute("UPDATE outbox_progress SET behind = ARRAY['projects/other', 'projects/p']")
         with pytest.raises(errors.ConfigurationLimitExceeded):
             publish(session, "behind")
         with pytest.raises(errors.ConfigurationLimitExceeded):
             settle(session, SUBSCRIPTION, *ack_ids)
-    assert len(await staged(log)) == 2
+    assert len(await outbox(log)) == 2
 
 
 @pytest.fixture
 def notified(application: Application) -> Any:
     """How many notifications came since it was asked last."""
     with psycopg.connect(application.admin_url, autocommit=True) as listener:
-        listener.execute('LISTEN "broker_staged.broker"')
+        listener.execute('LISTEN "broker_outbox.broker"')
 
         def count() -> int:
             return len(list(listener.notifies(timeout=0.05)))
@@ -457,11 +458,11 @@ async def test_a_commit_wakes_brokers_once_unless_one_is_awake(
             session.execute("ROLLBACK TO before")
             publish(session, "still the first")
         assert notified() == 1
-        await log.execute("UPDATE relaying SET awake_until = clock_timestamp() + interval '1 min'")
+        await log.execute("UPDATE outbox_progress SET awake_until = clock_timestamp() + interval '1 min'")
         publish(session, "c")
         session.commit()
         assert notified() == 0
-        await log.execute("UPDATE relaying SET awake_until = '-infinity'")
+        await log.execute("UPDATE outbox_progress SET awake_until = '-infinity'")
         publish(session, "d")
         session.rollback()
         assert notified() == 0

@@ -1,6 +1,6 @@
 -- Raises an error unless a message is within the limits of model/publish_limits.py. It checks exactly those, so a
 -- message that passes is never refused later because of its size.
-CREATE OR REPLACE FUNCTION check_staged_message(body bytea, of_attributes jsonb, of_key text) RETURNS void
+CREATE OR REPLACE FUNCTION check_outbox_message(body bytea, of_attributes jsonb, of_key text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     total int8 := octet_length(body) + octet_length(of_key) + 1000;
@@ -49,4 +49,4 @@ BEGIN
     END IF;
 END $$;
 
-REVOKE EXECUTE ON FUNCTION check_staged_message FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION check_outbox_message FROM PUBLIC;

@@ -15,27 +15,27 @@ from broker.core.log.partitions import with_partitions
 from broker.core.process.next_due import NextDue
 from broker.core.publishing.preparation import Preparation, Prepared, batches_of, first_due_at, published_of
 from broker.core.publishing.publishing_rules import OUTBOX
-from broker.features.outbox.rows import Outcome, StagedMessage, append_staged, refuse_staged
+from broker.features.outbox.rows import OutboxMessage, Outcome, append_outbox_messages, refuse_outbox_messages
 from broker.model.errors import Aborted, BrokerError, FailedPrecondition, Held, NotFound, Unavailable
 from broker.model.names import leaf
 from broker.model.topic import Topic
 from broker.observability.log import reason
 from broker.observability.metrics.families import (
     MESSAGE_SIZES,
+    OUTBOX_DONE,
+    OUTBOX_REFUSED,
+    OUTBOX_SECONDS,
     PUBLISHED_BYTES,
     PUBLISHED_MESSAGES,
-    RELAY_SECONDS,
-    RELAYED,
     REPEATED_MESSAGES,
-    STAGED_REFUSED,
 )
 
 _TRIES = 3  # while the topic changes
 _LONGEST_REASON = 500  # characters
 
 
-class MessageRelay:
-    """Publishes staged messages.  A process has one."""
+class OutboxPublisher:
+    """Publishes messages of the outbox.  A process has one."""
 
     def __init__(self, core: Core, preparation: Preparation, next_due: NextDue) -> None:
         self._database = core.database
@@ -47,8 +47,8 @@ class MessageRelay:
         self._states = core.states
         self._counters = core.counters
 
-    async def relay(self, found: Sequence[StagedMessage]) -> Outcome:
-        """Publish staged messages of one topic, in the order of their numbers.
+    async def relay(self, found: Sequence[OutboxMessage]) -> Outcome:
+        """Publish messages of the outbox for one topic, in the order of their numbers.
 
         Raises Unavailable, Aborted; messages that are not published are found again later.
         """
@@ -72,7 +72,7 @@ class MessageRelay:
                 self._resources.drop(name)  # the cached topic is out of date
         return Outcome.LEFT
 
-    async def _publish(self, topic: Topic, found: Sequence[StagedMessage]) -> bool:
+    async def _publish(self, topic: Topic, found: Sequence[OutboxMessage]) -> bool:
         """Publish the messages that are valid, and put the others aside.
 
         Returns False if another process is publishing them.
@@ -86,7 +86,7 @@ class MessageRelay:
         await self._preparation.admit(prepared, OUTBOX)
         return await self._append(prepared, [found[index] for index in good])
 
-    async def _append(self, prepared: Prepared, found: Sequence[StagedMessage]) -> bool:
+    async def _append(self, prepared: Prepared, found: Sequence[OutboxMessage]) -> bool:
         """Append the messages; if the database refuses one, find it by halves, and append the others.
 
         Returns False if another process is publishing them.
@@ -109,9 +109,9 @@ class MessageRelay:
         self._appended(prepared, found, answers)
         return True
 
-    async def _append_once(self, prepared: Prepared, found: Sequence[StagedMessage]) -> Answers | None:
+    async def _append_once(self, prepared: Prepared, found: Sequence[OutboxMessage]) -> Answers | None:
         async with self._database.hot() as connection:
-            return await append_staged(
+            return await append_outbox_messages(
                 connection,
                 topic_id=prepared.topic.topic_id,
                 ns=[each.n for each in found],
@@ -119,7 +119,7 @@ class MessageRelay:
                 now=self._clock.now(),
             )
 
-    def _appended(self, prepared: Prepared, found: Sequence[StagedMessage], answers: Answers) -> None:
+    def _appended(self, prepared: Prepared, found: Sequence[OutboxMessage], answers: Answers) -> None:
         """Wake subscriptions, charge the quotas, and count the messages."""
         for shard_id in {part.shard_id for part in prepared.parts if part.batch.count}:
             self._wake_ups.published(shard_id)
@@ -134,17 +134,17 @@ class MessageRelay:
         counts[REPEATED_MESSAGES] += repeats
         counts[PUBLISHED_BYTES] += sum(sizes)
         MESSAGE_SIZES.observe_all(counts, sizes)
-        process[RELAYED["message"]] += len(found)
-        delays = [max(int((now - each.staged_at).total_seconds() * 1e6), 0) for each in found]
-        RELAY_SECONDS.observe_all(process, delays)
+        process[OUTBOX_DONE["message"]] += len(found)
+        delays = [max(int((now - each.written_at).total_seconds() * 1e6), 0) for each in found]
+        OUTBOX_SECONDS.observe_all(process, delays)
 
-    async def _refuse(self, found: Sequence[StagedMessage], error: BrokerError) -> None:
+    async def _refuse(self, found: Sequence[OutboxMessage], error: BrokerError) -> None:
         """Put messages aside."""
         why = f"{error.code}: {error.message}"[:_LONGEST_REASON]
         async with self._database.hot() as connection:
             ns = [each.n for each in found]
-            count = await refuse_staged(connection, ns=ns, reason=why, now=self._clock.now())
+            count = await refuse_outbox_messages(connection, ns=ns, reason=why, now=self._clock.now())
         if count:
-            self._counters.process[STAGED_REFUSED["message"]] += count
+            self._counters.process[OUTBOX_REFUSED["message"]] += count
             what = f"messages of transactions cannot be published on {found[0].topic} and are put aside"
             self._states.happens("staged messages", found[0].topic, what, reason(error), level=logging.WARNING)

@@ -1,6 +1,6 @@
 -- Stages acks or nacks in the caller's transaction. Returns the number of the row. Bytes 2 to 7 of an ack id are
 -- the lower six bytes of its subscription's id (model/ack_id.py).
-CREATE OR REPLACE FUNCTION stage_acks(of_subscription text, of_ack_ids text[], is_nack boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION write_outbox_acks(of_subscription text, of_ack_ids text[], is_nack boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     project text;
@@ -42,12 +42,12 @@ BEGIN
             'ack_ids has an id that is none of this subscription''s (ack_id=%s).', wrong);
     END IF;
     bytes := 40 * cardinality(of_ack_ids);
-    INSERT INTO staged (xid, role, staged_at, wakes, name, subscription_id, size, ack_ids, nack)
-    VALUES (of_xid, caller, clock_timestamp(), is_first_staged(of_xid), of_subscription, id,
+    INSERT INTO outbox (xid, role, written_at, wakes, name, subscription_id, size, ack_ids, nack)
+    VALUES (of_xid, caller, clock_timestamp(), is_first_in_outbox(of_xid), of_subscription, id,
             bytes, of_ack_ids, coalesce(is_nack, false))
     RETURNING n INTO number;
-    PERFORM check_staged_bounds(number, bytes, project);
+    PERFORM check_outbox_bounds(number, bytes, project);
     RETURN number;
 END $$;
 
-REVOKE EXECUTE ON FUNCTION stage_acks FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION write_outbox_acks FROM PUBLIC;

@@ -1,5 +1,5 @@
 -- Raises an error unless the attributes name a delivery time as features/delayed/delay.py defines it.
-CREATE OR REPLACE FUNCTION check_staged_delay(of_attributes jsonb, at_time timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION check_outbox_delay(of_attributes jsonb, at_time timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     deliver_at text := of_attributes ->> 'broker-deliver-at';
     delay text := of_attributes ->> 'broker-delay';
@@ -38,4 +38,4 @@ BEGIN
     END IF;
 END $$;
 
-REVOKE EXECUTE ON FUNCTION check_staged_delay FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION check_outbox_delay FROM PUBLIC;

@@ -23,5 +23,5 @@ async def test_the_sample_with_sqlalchemy_stages_a_message_and_an_ack(log: Log, 
         session.execute(PUBLISH, asked | {"attributes": json.dumps({"kind": "paid"})})
         session.execute(ACKNOWLEDGE, {"subscription": log.subscription.name, "ack_ids": ids})
     engine.dispose()
-    rows = await log.rows("SELECT data, attributes, ordering_key, ack_ids FROM staged ORDER BY n")
+    rows = await log.rows("SELECT data, attributes, ordering_key, ack_ids FROM outbox ORDER BY n")
     assert rows == [(b'{"id": 17}', {"kind": "paid"}, "order-17", None), (None, None, None, ids)]
