@@ -30,7 +30,7 @@ def redrive(bench: Bench) -> list[Row]:
     beside = Row(measure="publish (100) and drain at once, beside a redrive", unit=UNIT)
     try:
         bench.use(broker)
-        with _letters(broker, count) as (name, pile):
+        with _dead_letters(broker, count) as (name, pile):
             rows[0].ours = count / _redrive(broker, name)
             _give_up(broker, name, pile, count)
             with fresh_place(broker) as place:
@@ -49,7 +49,7 @@ def redrive(bench: Bench) -> list[Row]:
 
 
 @contextmanager
-def _letters(server: Server, count: int) -> Iterator[tuple[str, str]]:
+def _dead_letters(server: Server, count: int) -> Iterator[tuple[str, str]]:
     """A subscription that has given up so many messages, which lie in a subscription of the dead-letter topic."""
     with fresh_place(server) as pile, fresh_place(server, 0) as source:
         name = source.topic.replace("/topics/", "/subscriptions/")

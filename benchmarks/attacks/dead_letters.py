@@ -10,14 +10,14 @@ _SUBSCRIPTIONS = 8
 _MESSAGES = 1_000  # of a response
 _BATCHES = 5  # at a time
 _PROJECT = "projects/greedy"
-_LETTERS = f"{_PROJECT}/topics/dead-letters"
+_DEAD_LETTERS = f"{_PROJECT}/topics/dead-letters"
 
 
 async def dead_letter_storm(host: str, port: int, ready: Callable[[], None]) -> None:
     callers = [Caller(host, port) for _ in range(_SUBSCRIPTIONS)]
-    await callers[0].call("PUT", _LETTERS)
-    await callers[0].call("PUT", f"{_PROJECT}/subscriptions/dead-letters", {"topic": _LETTERS})
-    policy = {"deadLetterTopic": _LETTERS, "maxDeliveryAttempts": 5}
+    await callers[0].call("PUT", _DEAD_LETTERS)
+    await callers[0].call("PUT", f"{_PROJECT}/subscriptions/dead-letters", {"topic": _DEAD_LETTERS})
+    policy = {"deadLetterTopic": _DEAD_LETTERS, "maxDeliveryAttempts": 5}
     for number, caller in enumerate(callers):
         topic = f"{_PROJECT}/topics/storm-{number}"
         await caller.call("PUT", topic)

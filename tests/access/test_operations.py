@@ -14,7 +14,7 @@ async def _subscriber(broker: Guarded, name: str, *subscriptions: str) -> Json:
     return {"headers": broker.bearer(await broker.key(account))}
 
 
-async def test_letters_stay_where_the_caller_may_not_consume_and_operations_are_their_target_s(
+async def test_dead_letters_stay_where_the_caller_may_not_consume_and_operations_are_their_target_s(
     database_url: str,
 ) -> None:
     settings = {"min_delivery_attempts": 1, "dead_letter_interval_seconds": 0.05}

@@ -114,7 +114,7 @@ async def test_dead_letters_come_back_to_who_gave_them_up(rest: Rest, distribute
     assert await rest.drain("dead-sub") == await rest.drain("bystander") == []
 
 
-async def test_messages_that_the_log_has_no_more_are_made_of_their_letters(
+async def test_messages_that_the_log_has_no_more_are_made_of_their_dead_letters(
     rest: Rest, distributed_url: str
 ) -> None:
     """Which lie on the other node, some of them."""

@@ -15,8 +15,8 @@ from broker.db.driver import statements
 from broker.db.driver.by_shard import of_one_shard
 from broker.db.driver.database import Database
 from broker.db.driver.statements import Statement
-from broker.features.dead_letters import read_letters_citus
-from broker.features.dead_letters.redriving import copy_letters_citus
+from broker.features.dead_letters import read_dead_letters_citus
+from broker.features.dead_letters.redriving import copy_dead_letters_citus
 from broker.features.retraction import removal as retraction
 from broker.features.retraction import rows as retracted
 from tests.fixtures.citus import NEEDS_CITUS
@@ -150,8 +150,8 @@ _SOME = {
     [
         lock_backlogs_citus._LOCK_BACKLOGS_OF_SHARD,
         lock_backlogs_citus._READ_BACKLOGS_OF_SHARD,
-        copy_letters_citus._PUT_BACK_LETTERS,
-        of_one_shard(read_letters_citus._MATCH_LETTERS),
+        copy_dead_letters_citus._PUT_BACK_DEAD_LETTERS,
+        of_one_shard(read_dead_letters_citus._MATCH_DEAD_LETTERS),
         *(of_one_shard(each) for each in (retraction._TAKE_SCHEDULED_MESSAGES, retraction._READ_SEQUENCES)),
         of_one_shard(retracted._READ_RETRACTIONS),
         retraction._LOCK_HEADS,

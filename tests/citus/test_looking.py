@@ -52,7 +52,7 @@ async def _report(rest: Rest, message_id: str) -> Json:
     return dict(report)
 
 
-async def test_what_became_of_messages_and_the_letters_among_them(rest: Rest) -> None:
+async def test_what_became_of_messages_and_the_dead_letters_among_them(rest: Rest) -> None:
     await rest.create_topic(extensions=_SHARDS)
     await rest.create_topic("letters", extensions=_SHARDS)
     await rest.create_subscription("pile", "letters")
@@ -79,7 +79,7 @@ async def test_what_became_of_messages_and_the_letters_among_them(rest: Rest) ->
         if not page.get("nextPageToken"):
             break
         params["pageToken"] = page["nextPageToken"]
-    assert sorted(_data(letter) for letter in pages) == sorted(text(each) for each in given_up)
+    assert sorted(_data(dead_letter) for dead_letter in pages) == sorted(text(each) for each in given_up)
     by_id = {each["message"]["messageId"]: each for each in received}
     states = {id_: (await _report(rest, id_))["state"] for id_ in by_id}
     assert sorted(states.values()) == ["ACKNOWLEDGED"] * 2 + ["DEAD_LETTERED"] * 6
@@ -88,8 +88,8 @@ async def test_what_became_of_messages_and_the_letters_among_them(rest: Rest) ->
     assert (answer.get("deadLetterCount", 0), answer["settledDeadLetterCount"]) == (0, 6)
 
 
-def _data(letter: Any) -> str:
-    return text({"message": letter["message"]} if "message" in letter else {"message": letter})
+def _data(dead_letter: Any) -> str:
+    return text({"message": dead_letter["message"]} if "message" in dead_letter else {"message": dead_letter})
 
 
 async def _all(rest: Rest, count: int, name: str = "sub") -> list[Json]:

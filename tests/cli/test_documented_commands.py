@@ -94,10 +94,10 @@ def _dead_letter(url: str) -> str:
     received = _call("POST", f"{billing}:pull", {"maxMessages": 1})["receivedMessages"]
     _call("POST", f"{billing}:reject", {"ackIds": [received[0]["ackId"]]})
     deadline = time.monotonic() + 60
-    while not (letters := _call("GET", f"{billing}/deadLetters").get("deadLetters")):
+    while not (dead_letters := _call("GET", f"{billing}/deadLetters").get("deadLetters")):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    found: str = letters[0]["sourceMessageId"]
+    found: str = dead_letters[0]["sourceMessageId"]
     return found
 
 

@@ -194,20 +194,20 @@ def test_a_filtered_subscription_streams_what_matches(google: Google) -> None:
 
 def test_a_message_that_is_nacked_too_often_comes_out_of_the_dead_letter_topic(google: Google) -> None:
     """D2, A5: after exactly five attempts, with its attributes and where it came from."""
-    dead, letters = f"{google.project}/topics/dead", f"{google.project}/subscriptions/letters"
+    dead, dead_letters = f"{google.project}/topics/dead", f"{google.project}/subscriptions/letters"
     google.publisher.create_topic(name=dead)
-    google.subscriber.create_subscription(name=letters, topic=dead)
+    google.subscriber.create_subscription(name=dead_letters, topic=dead)
     google.create(dead_letter_policy=types.DeadLetterPolicy(dead_letter_topic=dead, max_delivery_attempts=5))
     [message_id] = google.publish("poison")
     handler, undertaker = Handler(Message.nack), Handler()
-    with google.subscribed(handler), google.subscribed(undertaker, letters):
-        [letter] = undertaker.wait_for(1)
+    with google.subscribed(handler), google.subscribed(undertaker, dead_letters):
+        [dead_letter] = undertaker.wait_for(1)
     assert [m.delivery_attempt for m in handler.received] == [1, 2, 3, 4, 5]
     assert {m.message_id for m in handler.received} == {message_id}
-    assert letter.data == b"poison"
-    assert letter.attributes["source"] == "test"
-    assert letter.attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
-    assert letter.attributes["CloudPubSubDeadLetterSourceSubscription"] == "sub"
+    assert dead_letter.data == b"poison"
+    assert dead_letter.attributes["source"] == "test"
+    assert dead_letter.attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
+    assert dead_letter.attributes["CloudPubSubDeadLetterSourceSubscription"] == "sub"
 
 
 def test_a_seek_to_a_snapshot_brings_acked_messages_to_a_running_handler(google: Google) -> None:

@@ -231,8 +231,8 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_topic(google: Go
     google.subscriber.create_subscription(
         request=types.Subscription(name=google.subscription, topic=google.topic, dead_letter_policy=policy)
     )
-    letters = f"{google.project}/subscriptions/letters"
-    google.subscriber.create_subscription(name=letters, topic=dead)
+    dead_letters = f"{google.project}/subscriptions/letters"
+    google.subscriber.create_subscription(name=dead_letters, topic=dead)
     google.publish("poison")
     attempts = []
     for _ in range(5):
@@ -243,9 +243,9 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letter_topic(google: Go
         )
     assert attempts == [1, 2, 3, 4, 5]
     assert google.pull_at_once() == []  # the claim that finds it used up
-    [letter] = google.subscriber.pull(subscription=letters, max_messages=1).received_messages
-    assert letter.message.data == b"poison"
-    assert letter.message.attributes["CloudPubSubDeadLetterSourceSubscription"] == "sub"
+    [dead_letter] = google.subscriber.pull(subscription=dead_letters, max_messages=1).received_messages
+    assert dead_letter.message.data == b"poison"
+    assert dead_letter.message.attributes["CloudPubSubDeadLetterSourceSubscription"] == "sub"
 
 
 def test_a_filter_chooses_messages_and_a_wrong_one_is_refused(google: Google) -> None:

@@ -229,11 +229,11 @@ async def test_a_message_that_a_transform_fails_for_is_nacked_and_others_are_not
     await rest.publish("11", "13", "15")
     assert sorted(texts(await rest.pull())) == ["11", "15"]
 
-    async def letter() -> list[Json]:
+    async def dead_letter() -> list[Json]:
         assert await rest.pull() == []
         return await rest.pull("letters")
 
-    [dead] = await eventually(letter)
+    [dead] = await eventually(dead_letter)
     assert text(dead) == "13"
     assert dead["message"]["attributes"]["broker-dead-letter-reason"] == "transform"
 

@@ -16,7 +16,7 @@ KINESIS = {"streamArn": "a", "consumerArn": "b", "awsRoleArn": "c"}
 
 
 def _camel(path: str) -> str:
-    return re.sub("_([a-z])", lambda letter: letter[1].upper(), path)
+    return re.sub("_([a-z])", lambda dead_letter: dead_letter[1].upper(), path)
 
 
 # What there is, the mask, what is given, and what comes of it; all of it in the mask's first field.

@@ -26,9 +26,9 @@ from broker.core.retention import (
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT, Statement
 from broker.features.dead_letters import dead_letter_groups
-from broker.features.dead_letters import rows as dead_letters
-from broker.features.dead_letters.dead_letter_groups import read_letters
-from broker.features.dead_letters.dead_letter_list import LetterPage
+from broker.features.dead_letters import rows as dead_letter_rows
+from broker.features.dead_letters.dead_letter_groups import read_dead_letters
+from broker.features.dead_letters.dead_letter_list import DeadLetterPage
 from broker.features.dead_letters.forwarding import dead_letter_work
 from broker.features.dead_letters.redriving.rows import _asked as asked_of
 from broker.features.dead_letters.redriving.rows import redrive
@@ -38,7 +38,7 @@ from broker.features.retraction.removal import Asked, retract
 from broker.model.journal import NOBODY
 from broker.model.message import NewMessage
 from broker.model.message_id import FIRST_ID_SEQ
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, make_log, texts
 from tests.interleavings.steps import open_transaction, until_waiting
 from tests.query_plans.recorder import Recorder
@@ -372,14 +372,14 @@ async def test_which_cursors_are_locked(log: Log) -> None:
         assert [*found[0]] == sorted(found[0])
 
 
-async def test_which_letters_are_chosen_and_what_becomes_of_them(log: Log) -> None:
-    letters = await make_letters(log)
-    await letters.give_up(*"abcd")
-    await letters.give_up("e", key="k")
+async def test_which_dead_letters_are_chosen_and_what_becomes_of_them(log: Log) -> None:
+    dead_letters = await make_dead_letters(log)
+    await dead_letters.give_up(*"abcd")
+    await dead_letters.give_up("e", key="k")
     await log.execute(f"DELETE FROM message_batches WHERE shard_id = {log.shard_id}")
-    await log.execute(f"DELETE FROM message_batches WHERE shard_id = {letters.dead.shard_id} AND last_seq = 5")
+    await log.execute(f"DELETE FROM message_batches WHERE shard_id = {dead_letters.dead.shard_id} AND last_seq = 5")
     source = '$."CloudPubSubDeadLetterSourceDeliveryCount" == "1"'
-    asked = asked_of(letters.wanted())
+    asked = asked_of(dead_letters.wanted())
     for choice in (
         {},
         {"filter_path": source},
@@ -387,17 +387,17 @@ async def test_which_letters_are_chosen_and_what_becomes_of_them(log: Log) -> No
         {"max_scanned": 2},
         {"from_seq": 4},
         {"reasons": ["nack"]},
-        {"id_shards": [log.shard_id, letters.dead.shard_id], "id_seqs": [2, 3]},
+        {"id_shards": [log.shard_id, dead_letters.dead.shard_id], "id_seqs": [2, 3]},
     ):
         found = []
         for on_nodes in (True, False):
             async with undone(log, on_nodes) as session:
-                found.append(await read_letters(session, asked | choice))
+                found.append(await read_dead_letters(session, asked | choice))
         assert found[0] == found[1], choice
     done, stragglers = [], []
     for on_nodes in (True, False):
         async with undone(log, on_nodes) as session:
-            done.append(await redrive(session, letters.wanted(), log.attempt_ids))
+            done.append(await redrive(session, dead_letters.wanted(), log.attempt_ids))
             look = Statement(b"look", b"SELECT * FROM straggler_batches ORDER BY last_seq")
             stragglers.append((await session.run((look, {})))[0])
     assert done[0] == done[1]
@@ -410,14 +410,14 @@ async def test_messages_that_are_put_back_are_read_as_many_at_a_time_as_fit(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letter_groups, "_MAX_BYTES", 1)
-    letters = await make_letters(log)
-    await letters.give_up("a", "b")
+    dead_letters = await make_dead_letters(log)
+    await dead_letters.give_up("a", "b")
     await log.execute(f"DELETE FROM message_batches WHERE shard_id = {log.shard_id}")
     async with as_on_nodes(log) as session:
         recorder = Recorder(session)
-        done = await letters.step(0, connection=recorder)  # type: ignore[arg-type]
+        done = await dead_letters.step(0, connection=recorder)  # type: ignore[arg-type]
     assert [*done.outcomes.values()] == [Outcome.REDRIVEN] * 2
-    assert [statement.name for statement, _ in recorder.every].count(b"put_back_letters") == 2
+    assert [statement.name for statement, _ in recorder.every].count(b"put_back_dead_letters") == 2
     assert sorted(await log.pull_texts()) == ["a", "b"]
 
 
@@ -506,23 +506,23 @@ async def test_what_projects_keep(log: Log) -> None:
     assert len(seen) > 5, seen
 
 
-async def test_letters_of_several_shards_share_a_page(log: Log) -> None:
-    letters = await make_letters(log)
+async def test_dead_letters_of_several_shards_share_a_page(log: Log) -> None:
+    dead_letters = await make_dead_letters(log)
     for text in "abc":
-        await letters.give_up(text)
-    asked = dead_letters.AskedLetters(
+        await dead_letters.give_up(text)
+    asked = dead_letter_rows.AskedDeadLetters(
         subscription_id=log.subscription.subscription_id,
         shard_ids=[log.shard_id],
         filter_path=None,
         body_path=None,
-        page=LetterPage(10),
+        page=DeadLetterPage(10),
         now=log.start,
     )
     async with as_on_nodes(log) as session:
-        alike = await dead_letters.list_dead_letters(session, asked)
+        alike = await dead_letter_rows.list_dead_letters(session, asked)
         session.is_distributed = False
-        assert alike == await dead_letters.list_dead_letters(session, asked)
-    assert [letter.data for letter in alike.found] == [b"a", b"b", b"c"]
+        assert alike == await dead_letter_rows.list_dead_letters(session, asked)
+    assert [dead_letter.data for dead_letter in alike.found] == [b"a", b"b", b"c"]
 
 
 async def test_what_is_appended_in_a_transaction_is_committed_with_it(log: Log) -> None:

@@ -30,7 +30,7 @@ from broker.model.message import NewMessage
 from tests.features.import_export.test_copying import Office
 from tests.fixtures.apart import Apart, Cut, apart
 from tests.fixtures.broker import eventually
-from tests.fixtures.dead_letters import Letters, make_letters
+from tests.fixtures.dead_letters import DeadLetters, make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.interleavings.test_publish_rules import until_waiting_or_done
 
@@ -165,38 +165,38 @@ async def _acking_with_a_journal(log: Log) -> Act:
     return acknowledge
 
 
-async def _letters(log: Log) -> Letters:
-    letters = await make_letters(log)
-    await letters.give_up("a", "b")
-    return letters
+async def _dead_letters(log: Log) -> DeadLetters:
+    dead_letters = await make_dead_letters(log)
+    await dead_letters.give_up("a", "b")
+    return dead_letters
 
 
 async def _forwarding(log: Log) -> Act:
-    letters = await make_letters(log)
+    dead_letters = await make_dead_letters(log)
     await log.publish("a", "b")
     for delivery in await log.pull(max_attempts=1):
         await log.nack(delivery)
-    return lambda log: replace(letters, log=log).forward(log.start)
+    return lambda log: replace(dead_letters, log=log).forward(log.start)
 
 
 async def _redriving(log: Log) -> Act:
-    letters = await _letters(log)
-    return lambda log: replace(letters, log=log).step()
+    dead_letters = await _dead_letters(log)
+    return lambda log: replace(dead_letters, log=log).step()
 
 
-def _asked(letters: Letters) -> Discard:
+def _asked(dead_letters: DeadLetters) -> Discard:
     return Discard(
-        subscription_id=letters.log.subscription.subscription_id,
-        shard_ids=[letters.log.shard_id],
-        ids=[(letters.log.shard_id, 1)],
-        consumable={letters.dead.subscription.subscription_id},
+        subscription_id=dead_letters.log.subscription.subscription_id,
+        shard_ids=[dead_letters.log.shard_id],
+        ids=[(dead_letters.log.shard_id, 1)],
+        consumable={dead_letters.dead.subscription.subscription_id},
         author=NOBODY,
-        now=letters.log.start,
+        now=dead_letters.log.start,
     )
 
 
 async def _discarding(log: Log) -> Act:
-    asked = _asked(await _letters(log))
+    asked = _asked(await _dead_letters(log))
 
     async def drop(log: Log) -> None:
         async with log.session() as session:
@@ -208,7 +208,7 @@ async def _discarding(log: Log) -> Act:
 
 
 async def _editing(log: Log) -> Act:
-    asked = _asked(await _letters(log))
+    asked = _asked(await _dead_letters(log))
     mended = edits.Replacement(
         asked=asked, batch=encode_messages([NewMessage(data=b"mended")]), shard_id=log.shard_id
     )
@@ -216,7 +216,7 @@ async def _editing(log: Log) -> Act:
     async def edit(log: Log) -> None:
         async with log.session() as session:
             await session.run((BEGIN, {}))
-            await edits.replace_letter(session, mended, log.attempt_ids)
+            await edits.replace_dead_letter(session, mended, log.attempt_ids)
             await session.run((COMMIT, {}))
 
     return edit

@@ -8,7 +8,7 @@ from broker.db.schema.after_restore import go_on_after_restore
 from broker.db.schema.backup_state import look_at_backup
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import BrokerProcess
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, Log
 
 _SHARD = "messages past the head of their shard"
@@ -43,8 +43,8 @@ async def test_what_does_not_belong_together_is_found(log: Log, damage: str, fla
 
 
 async def test_dead_letters_a_gap_and_deadlines_of_the_past_are_no_flaws(log: Log) -> None:
-    letters = await make_letters(log)
-    await letters.give_up("a")
+    dead_letters = await make_dead_letters(log)
+    await dead_letters.give_up("a")
     await log.publish("b", key="k")
     await log.pull(1, ordered=True)
     url = log.database.url

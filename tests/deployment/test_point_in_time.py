@@ -17,7 +17,7 @@ from broker.db.schema import migrations
 from broker.db.schema.after_restore import go_on_after_restore
 from broker.db.schema.backup_state import look_at_backup
 from tests.fixtures.database import begin
-from tests.fixtures.dead_letters import Letters, make_letters
+from tests.fixtures.dead_letters import DeadLetters, make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, Log, make_log, texts
 from tests.fixtures.standby import Server
 
@@ -81,18 +81,23 @@ async def _ids(log: Log) -> dict[str, tuple[int, int]]:
     return {text: (shard_id, seq) for shard_id, seq, text in rows}
 
 
-async def _history(database: Database) -> tuple[Log, Letters]:
+async def _history(database: Database) -> tuple[Log, DeadLetters]:
     """A key of whose messages the first is out, and a dead letter of another topic."""
     now = await begin(database)
-    log, letters = await make_log(database, now), await make_letters(await make_log(database, now, "failing"))
+    log, dead_letters = (
+        await make_log(database, now),
+        await make_dead_letters(await make_log(database, now, "failing")),
+    )
     await log.publish("a", "b", "c", key="k")
     assert texts(await log.pull(1, ordered=True, max_run=1)) == ["a"]
-    await letters.give_up("letter")
-    return log, letters
+    await dead_letters.give_up("letter")
+    return log, dead_letters
 
 
-async def _goes_on(database: Database, before: Log, letters: Letters, lost: dict[str, tuple[int, int]]) -> None:
-    log, failing, dead = (replace(one, database=database) for one in (before, letters.log, letters.dead))
+async def _goes_on(
+    database: Database, before: Log, dead_letters: DeadLetters, lost: dict[str, tuple[int, int]]
+) -> None:
+    log, failing, dead = (replace(one, database=database) for one in (before, dead_letters.log, dead_letters.dead))
     state = look_at_backup(database.url, schema="broker")
     assert (state.flaws, state.out) == ({}, 1)
     gap = go_on_after_restore(database.url, schema="broker")
@@ -105,7 +110,7 @@ async def _goes_on(database: Database, before: Log, letters: Letters, lost: dict
     assert new[1] == kept["after the backup"][1] + gap.sequences + 1  # the gap is there to be seen
     assert look_at_backup(database.url, schema="broker").flaws == {}
     assert await _delivered(log) == ["a", "b", "c", "after the backup", "new"]
-    assert len(await Letters(failing, dead).redrive()) == 1
+    assert len(await DeadLetters(failing, dead).redrive()) == 1
     assert await failing.pull_texts(max_attempts=1) == ["letter"]
 
 
@@ -128,18 +133,18 @@ async def test_a_recovery_to_a_point_in_time_gives_no_id_twice(directory: Path) 
     try:
         migrations.upgrade(_url(server))
         async with _opened(server) as database:
-            log, letters = await _history(database)
+            log, dead_letters = await _history(database)
             copy = _back_up(server, directory)
             await log.publish("after the backup", key="k")
             [[until]] = server.ask(b"SELECT clock_timestamp()::text")
             await log.publish("lost", "lost too", key="k")
-            await letters.give_up("lost letter")
+            await dead_letters.give_up("lost letter")
             lost = await _ids(log)
             server.ask(b"SELECT pg_switch_wal()")
         server.run("pg_ctl", "-w", "-m", "fast", "stop")  # archives the rest
         _recover(copy, directory, until)
         async with _opened(copy) as database:
-            await _goes_on(database, log, letters, lost)
+            await _goes_on(database, log, dead_letters, lost)
     finally:
         for each in filter(None, (server, copy)):
             if (each.data / "postmaster.pid").exists():

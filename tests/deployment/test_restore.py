@@ -15,7 +15,7 @@ from broker.model.message_id import FIRST_ID_SEQ, message_id, parse_message_id
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import BrokerProcess
 from tests.fixtures.database import begin, temporary_database
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, Log, make_log, texts
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -112,12 +112,14 @@ async def test_the_gap_grows_with_what_may_have_been_given_out(log: Log) -> None
 
 
 async def test_a_frozen_topic_stays_frozen_and_dead_letters_can_come_back(log: Log) -> None:
-    letters = await make_letters(log)
-    await letters.give_up("a")
-    await letters.dead.execute(f"UPDATE shards SET frozen_at = head WHERE shard_id = {letters.dead.shard_id}")
+    dead_letters = await make_dead_letters(log)
+    await dead_letters.give_up("a")
+    await dead_letters.dead.execute(
+        f"UPDATE shards SET frozen_at = head WHERE shard_id = {dead_letters.dead.shard_id}"
+    )
     go_on_after_restore(log.database.url, schema="broker")
     assert await log.rows("SELECT head = frozen_at FROM shards WHERE frozen_at IS NOT NULL") == [(True,)]
-    assert len(await letters.redrive()) == 1
+    assert len(await dead_letters.redrive()) == 1
     assert await log.pull_texts(max_attempts=1) == ["a"]
 
 

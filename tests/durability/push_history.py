@@ -144,7 +144,7 @@ class PushHistory:
         ids = self._answered()
         expected = {text for text in ids if subscription.wants(publishes[text])}
         delivered = {sent.text for sent in subscription.sent if sent.succeeded}
-        lost = expected - delivered - {letter.text for letter in subscription.dead_letters}
+        lost = expected - delivered - {dead_letter.text for dead_letter in subscription.dead_letters}
         assert not lost, f"{subscription.name}: {len(lost)} never delivered: {sorted(lost)[:10]}"
         for sent in subscription.sent:
             publish = publishes.get(sent.text)
@@ -168,16 +168,20 @@ class PushHistory:
         requests = subscription.by_text()
         twice = [text for text, n in Counter(d.text for d in subscription.dead_letters).items() if n > 1]
         assert not twice, f"{subscription.name}: more than one dead letter of {twice}"
-        for letter in subscription.dead_letters:
-            assert letter.text in publishes, f"{subscription.name}: nobody published {letter}"
-            assert subscription.wants(publishes[letter.text]), f"{subscription.name}: not its own: {letter}"
-            assert letter.deliveries == subscription.max_attempts, f"{subscription.name}: {letter}"
-            tried = requests.get(letter.text, [])
+        for dead_letter in subscription.dead_letters:
+            assert dead_letter.text in publishes, f"{subscription.name}: nobody published {dead_letter}"
+            assert subscription.wants(publishes[dead_letter.text]), (
+                f"{subscription.name}: not its own: {dead_letter}"
+            )
+            assert dead_letter.deliveries == subscription.max_attempts, f"{subscription.name}: {dead_letter}"
+            tried = requests.get(dead_letter.text, [])
             numbers = {sent.delivery_attempt for sent in tried}
-            assert self.faults or len(numbers) == letter.deliveries, f"{subscription.name}: {letter} after {tried}"
+            assert self.faults or len(numbers) == dead_letter.deliveries, (
+                f"{subscription.name}: {dead_letter} after {tried}"
+            )
             for sent in tried:
                 assert self._may_come_again(subscription, sent, float("inf")), (
-                    f"{subscription.name}: {letter}, {sent}"
+                    f"{subscription.name}: {dead_letter}, {sent}"
                 )
 
     def check_repeats(self, subscription: Subscription) -> None:
@@ -248,7 +252,7 @@ class PushHistory:
         """A message is sent only when every earlier one of its key was delivered or is a dead letter; and no
         earlier one is sent after it.
         """
-        dead = {letter.text for letter in subscription.dead_letters}
+        dead = {dead_letter.text for dead_letter in subscription.dead_letters}
         answered = self._answered()
         messages: dict[str, set[tuple[int, str]]] = defaultdict(set)
         for publish in self.publishes:

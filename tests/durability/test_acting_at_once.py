@@ -55,8 +55,8 @@ class Acting:
 
     async def edit(self, name: str) -> None:
         found = await self.rest.ok("GET", f"{self.rest.subscription(name)}/deadLetters", params={"pageSize": 5})
-        for letter in found.get("deadLetters", []):
-            body = {"messageId": letter["sourceMessageId"], "setAttributes": {"mended": "yes"}}
+        for dead_letter in found.get("deadLetters", []):
+            body = {"messageId": dead_letter["sourceMessageId"], "setAttributes": {"mended": "yes"}}
             await self.call(name, "editDeadLetter", body)
 
     async def resend(self, name: str) -> None:

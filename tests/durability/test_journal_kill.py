@@ -169,7 +169,7 @@ class Scene:
         )
         return await self.rows(query, rest.subscription())
 
-    async def letters(self) -> int:
+    async def dead_letters(self) -> int:
         """That were published."""
         [[count]] = await self.rows(
             "SELECT coalesce(sum(head), 0)::int FROM shards JOIN topics USING (topic_id) WHERE name = %s",
@@ -208,7 +208,7 @@ async def _both_or_neither(scene: Scene, *, happened: bool) -> None:
         "nacked" if happened else "delivering"
     ]
     assert await scene.told(scene.nacked, "NACKED") == happened
-    assert await scene.letters() == happened
+    assert await scene.dead_letters() == happened
     assert await scene.told(scene.dead, "DEAD_LETTERED") == happened
 
 
@@ -231,10 +231,10 @@ async def _told_once(scene: Scene, *, was_made: bool) -> None:
     assert await scene.told(scene.nacked, "NACKED") >= 1
 
     async def forwarded() -> bool:
-        return await scene.letters() > 0
+        return await scene.dead_letters() > 0
 
     await eventually(forwarded, seconds=30)
-    assert (await scene.letters(), await scene.told(scene.dead, "DEAD_LETTERED")) == (1, 1)
+    assert (await scene.dead_letters(), await scene.told(scene.dead, "DEAD_LETTERED")) == (1, 1)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -256,7 +256,7 @@ async def test_a_journal_that_is_written_in_a_transaction_of_its_own_is_found_ou
                 await _both_or_neither(begun, happened=happened)
         for rest, event in ((begun.handed, "HANDED_OUT"), (begun.acked, "ACKED"), (begun.nacked, "NACKED")):
             assert await begun.told(rest, event) == 0
-        assert (await begun.letters(), await begun.told(begun.dead, "DEAD_LETTERED")) == (1, 0)
+        assert (await begun.dead_letters(), await begun.told(begun.dead, "DEAD_LETTERED")) == (1, 0)
         assert len(await begun.attempts(begun.handed)) == 1
         assert not any(left for _, _, left in await begun.attempts(begun.acked))
         assert [status for _, status, _ in await begun.attempts(begun.nacked)] == ["nacked"]

@@ -213,7 +213,7 @@ class Bought(Operation, tag="bought", kw_only=True, omit_defaults=True):
     """What a pull of those brought; at the end (`final`) all that are dead letters."""
 
     came: list[Came] = []
-    letters: list[Came] = []
+    dead_letters: list[Came] = []
     final: bool = False
 
 

@@ -213,10 +213,10 @@ def skip_an_attempt(view: View, dice: random.Random) -> bool:
 
 
 def dead_letter_twice(view: View, dice: random.Random) -> bool:
-    letters = _receipts(view, "letters")
-    if not letters:
+    dead_letters = _receipts(view, "letters")
+    if not dead_letters:
         return False
-    _, receipt = dice.choice(letters)
+    _, receipt = dice.choice(dead_letters)
     _again(receipt, view, 10_000.0, id=receipt.delivery.id + 10**9)
     return True
 

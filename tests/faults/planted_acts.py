@@ -108,7 +108,7 @@ def count_fewer_than_came(view: View, dice: random.Random) -> bool:
 
 
 def count_what_nobody_did(view: View, dice: random.Random) -> bool:
-    """Letters of a pile that nobody consumes are said to be out."""
+    """Dead letters of a pile that nobody consumes are said to be out."""
     redrives = _redrives(view, _ORDERED)
     if redrives:
         redrive = dice.choice(redrives)

@@ -39,9 +39,9 @@ class Acts:
         for name in ("redriven", "ordered-redriven"):
             self._redrive(name, whole=True)
 
-    def _letters(self, name: str) -> list[Message]:
-        letters = self._broker.states[PILE].messages
-        return [letter for letter in letters if letter.attributes[DEAD_LETTER_SOURCE] == name]
+    def _dead_letters(self, name: str) -> list[Message]:
+        dead_letters = self._broker.states[PILE].messages
+        return [dead_letter for dead_letter in dead_letters if dead_letter.attributes[DEAD_LETTER_SOURCE] == name]
 
     def _redrive(self, name: str = "", *, whole: bool = False) -> None:
         name = name or self._dice.choice(("redriven", "ordered-redriven"))
@@ -49,12 +49,12 @@ class Acts:
             return  # it is not found afterwards
         times = self._broker.times()
         by_id = {message.id: message for message in self._broker.states[name].messages}
-        letters, counts = self._letters(name), Counter[str]()
+        dead_letters, counts = self._dead_letters(name), Counter[str]()
         early = not whole and self._dice.random() < _ENDED_EARLY
-        for letter in letters[: len(letters) // 2] if early else letters:
-            message = by_id[int(letter.attributes[DEAD_LETTER_ID])]
+        for dead_letter in dead_letters[: len(dead_letters) // 2] if early else dead_letters:
+            message = by_id[int(dead_letter.attributes[DEAD_LETTER_ID])]
             if (name, message.id) not in self._discarded:
-                self._bring_back(message, letter)
+                self._bring_back(message, dead_letter)
                 counts["redriven"] += 1
         self._count += 1
         self._broker.history.add(
@@ -70,21 +70,21 @@ class Acts:
         )
         self._broker.now = times["ended"]  # which is when others look again
 
-    def _bring_back(self, message: Message, letter: Message) -> None:
-        self._broker.states[PILE].messages.remove(letter)
+    def _bring_back(self, message: Message, dead_letter: Message) -> None:
+        self._broker.states[PILE].messages.remove(dead_letter)
         message.acked, message.attempts = False, 0
         message.tell(self._broker.now, "REDRIVEN")
 
     def _discard(self) -> None:
         name = self._dice.choice(("redriven", "ordered-redriven"))
-        letters = self._letters(name)
-        if not letters:
+        dead_letters = self._dead_letters(name)
+        if not dead_letters:
             return
         outcome, happens = self._broker.answer()
-        letter = self._dice.choice(letters)
-        message_id = int(letter.attributes[DEAD_LETTER_ID])
+        dead_letter = self._dice.choice(dead_letters)
+        message_id = int(dead_letter.attributes[DEAD_LETTER_ID])
         if happens:
-            letter.acked = True
+            dead_letter.acked = True
             self._discarded.add((name, message_id))
         outcomes = {str(message_id): "discarded"} if outcome == "ok" else {}
         self._broker.history.add(

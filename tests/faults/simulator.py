@@ -69,7 +69,7 @@ class Simulator:
         self._next |= {"shaped": [10 * 10**15], "events": [11 * 10**15], "pile": [12 * 10**15]}
         self._next["copies"] = [13 * 10**15, 14 * 10**15]
         self._count = self._events = 0
-        self._letters: Counter[str] = Counter()  # by the subscription that gave them up
+        self._dead_letters: Counter[str] = Counter()  # by the subscription that gave them up
         self._held: list[tuple[float, float, str, list[Delivery]]] = []  # until when, since when, and whose
         self._acts = Acts(self)
         self._free_at = dict.fromkeys(("publisher-1", "publisher-2"), 0.0)
@@ -367,8 +367,8 @@ class Simulator:
 
     def _tell_operators(self, name: str) -> None:
         """Of the first dead letter, the tenth, and so on."""
-        before = self._letters[name]
-        self._letters[name] = count = before + 1
+        before = self._dead_letters[name]
+        self._dead_letters[name] = count = before + 1
         if before and len(str(before)) == len(str(count)):
             return
         self._events += 1

@@ -17,7 +17,7 @@ from tests.faults.history import (
     Subscription,
 )
 
-LETTERS = Subscription("letters", "letters")
+DEAD_LETTERS = Subscription("letters", "letters")
 
 
 class Story:
@@ -58,7 +58,7 @@ class Story:
     def fault(self, at: float, until: float, **fields: Any) -> None:
         self._add(Fault(who="f", began=at, ended=until, name="kill a worker", **fields))
 
-    def letter(self, at: float, message_id: int, **told: str) -> None:
+    def dead_letter(self, at: float, message_id: int, **told: str) -> None:
         """As "letters" received it; the id of its publish is `message_id` % 1000."""
         attributes = {DEAD_LETTER_SOURCE: "sub", DEAD_LETTER_COUNT: "5"} | told
         self.receive(at, message_id, name="letters", attributes=attributes)

@@ -16,7 +16,7 @@ from tests.faults.planted import PLANTS
 from tests.faults.planted_acts import PLANTS_ACTS
 from tests.faults.planted_told import PLANTS_TOLD
 from tests.faults.simulator import Simulator
-from tests.faults.story import LETTERS, Story, told
+from tests.faults.story import DEAD_LETTERS, Story, told
 
 SEEDS = st.integers(0, 10**9)
 _TOLD_OR_DONE = {**PLANTS_TOLD, **PLANTS_ACTS}
@@ -222,7 +222,7 @@ def test_after_a_nack_the_later_ones_come_again_behind_it() -> None:
 
 def test_a_dead_letter_lets_the_next_of_its_key_go() -> None:
     story = keyed(max_attempts=1, dead_letter_topic="letters")
-    story.history.subscriptions.append(LETTERS)
+    story.history.subscriptions.append(DEAD_LETTERS)
     story.receive(2, 1, key="k", attempt=1)
     story.nack(3, "1@2")
     story.receive(5, 2, key="k", attempt=1)

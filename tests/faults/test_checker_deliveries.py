@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_ID, DEAD_LETTER_REASON
 from tests.faults.history import Delivery, Receive
-from tests.faults.story import LETTERS, Story, told
+from tests.faults.story import DEAD_LETTERS, Story, told
 
 # --- acks and leases ---------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ def test_what_an_endpoint_took_is_pushed_again_only_after_a_fault() -> None:
 def tried(*numbers: int) -> Story:
     """Attempts of message 1 with these numbers, 11 seconds apart, from 1 on."""
     story = Story(max_attempts=5, dead_letter_topic="letters")
-    story.history.subscriptions.append(LETTERS)
+    story.history.subscriptions.append(DEAD_LETTERS)
     story.publish(0, 1)
     for place, number in enumerate(numbers):
         story.receive(1 + 11 * place, 1, attempt=number)
@@ -242,19 +242,19 @@ def test_nor_does_a_fault_excuse_one_that_excuses_nothing() -> None:
 def test_used_up_attempts_make_one_dead_letter() -> None:
     story = tried(1, 2, 3, 4, 5)
     assert story.rules() == ["dead letters"]
-    story.letter(70, 5001)
-    story.letter(82, 5001)  # the same, delivered again
+    story.dead_letter(70, 5001)
+    story.dead_letter(82, 5001)  # the same, delivered again
     assert story.rules() == []
-    story.letter(90, 6001)
+    story.dead_letter(90, 6001)
     assert story.rules() == ["dead letters"]
 
 
 def test_a_dead_letter_before_its_time_or_with_a_wrong_count_is_found() -> None:
     story = tried(1, 2)
-    story.letter(70, 5001)
+    story.dead_letter(70, 5001)
     assert story.rules() == ["dead letters"]
     story = tried(1, 2, 3, 4, 5)
-    story.letter(70, 5001, **{DEAD_LETTER_COUNT: "4"})
+    story.dead_letter(70, 5001, **{DEAD_LETTER_COUNT: "4"})
     assert story.rules() == ["dead letters"]
 
 
@@ -265,7 +265,7 @@ def test_a_dead_letter_that_tells_a_wrong_origin_or_reason_is_found() -> None:
         ({DEAD_LETTER_REASON: "it was late"}, ["changed"]),
     ):
         story = tried(1, 2, 3, 4, 5)
-        story.letter(70, 5001, **attributes)
+        story.dead_letter(70, 5001, **attributes)
         assert story.rules() == broken
 
 
@@ -273,7 +273,7 @@ def test_a_message_that_was_acked_is_no_dead_letter() -> None:
     story = tried(1, 2, 3, 4, 5)
     story.ack(46, "1@45")
     assert story.rules() == []
-    story.letter(70, 5001)
+    story.dead_letter(70, 5001)
     assert story.rules() == ["dead letters"]
 
 

@@ -464,7 +464,7 @@ class Model:
         """Publish a dead letter; unless `sure` it may have been dropped, or kept, instead."""
         message = standing.message
         assert subscription.dead_letter_topic is not None
-        letter = Message(
+        dead_letter = Message(
             message.text,
             {
                 **message.attributes,
@@ -486,4 +486,4 @@ class Model:
             standing.settle()
         else:
             standing.sure = False
-        self.publish(self.topics[subscription.dead_letter_topic], letter)
+        self.publish(self.topics[subscription.dead_letter_topic], dead_letter)

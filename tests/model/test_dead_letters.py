@@ -25,7 +25,7 @@ STEPS = 25
 
 
 @dataclass
-class Letter:
+class DeadLetter:
     """`readers`: how each subscription of its topic has it: held, out or acked."""
 
     topic: str
@@ -50,7 +50,7 @@ class History:
     broker: Broker
     rest: Rest
     dice: Random
-    letters: dict[str, Letter] = field(default_factory=dict)  # by the message's id
+    dead_letters: dict[str, DeadLetter] = field(default_factory=dict)  # by the message's id
     attributes: dict[str, Json] = field(default_factory=dict)
     filters: dict[str, str] = field(default_factory=dict)  # of readers: the attribute that they want ("": any)
     topic: str = "dead"
@@ -63,12 +63,12 @@ class History:
     def open(self, reason: str = "") -> list[str]:
         return [
             id_
-            for id_, letter in self.letters.items()
-            if letter.is_open(self.now) and reason in ("", letter.reason)
+            for id_, dead_letter in self.dead_letters.items()
+            if dead_letter.is_open(self.now) and reason in ("", dead_letter.reason)
         ]
 
     def out(self, ids: Iterable[str]) -> set[str]:
-        return {id_ for id_ in ids if "out" in self.letters[id_].readers.values()}
+        return {id_ for id_ in ids if "out" in self.dead_letters[id_].readers.values()}
 
     def some(self, ids: list[str], most: int) -> list[str]:
         return self.dice.sample(ids, min(len(ids), self.dice.randint(1, most)))
@@ -114,7 +114,7 @@ class History:
                     for name, wanted in self.filters.items()
                     if name.startswith(self.topic) and (not wanted or wanted in attributes)
                 ]
-                self.letters[id_] = Letter(self.topic, reason, self.now, dict.fromkeys(readers, "held"))
+                self.dead_letters[id_] = DeadLetter(self.topic, reason, self.now, dict.fromkeys(readers, "held"))
 
     async def subscribe(self) -> None:
         self.made += 1
@@ -129,8 +129,8 @@ class History:
             verb, path = self.dice.choice((("DELETE", ""), ("POST", ":detach")))
             await self.rest.ok(verb, f"{self.rest.subscription(name)}{path}")
             wanted = self.filters.pop(name)
-            for letter in self.letters.values():
-                letter.resolved |= letter.readers.pop(name, "") == "acked"
+            for dead_letter in self.dead_letters.values():
+                dead_letter.resolved |= dead_letter.readers.pop(name, "") == "acked"
             assert wanted in ("", "odd")
 
     async def read(self) -> None:
@@ -147,9 +147,9 @@ class History:
         elif how == "held":
             await self.rest.modify_ack_deadline(received, 0, name)
         for each in received:
-            letter = self.letters[each["message"]["attributes"][FIRST_ID]]
-            assert letter.readers[name] == "held"
-            letter.readers[name] = how
+            dead_letter = self.dead_letters[each["message"]["attributes"][FIRST_ID]]
+            assert dead_letter.readers[name] == "held"
+            dead_letter.readers[name] = how
 
     async def switch(self) -> None:
         self.topic = self.dice.choice(TOPICS)
@@ -170,7 +170,7 @@ class History:
         assert counts == {name: str(count) for name, count in expected.items() if count}
         assert done == len(chosen)
         for id_ in {*chosen} - stay:
-            del self.letters[id_]
+            del self.dead_letters[id_]
 
     async def _redrive(self, body: Json) -> tuple[Json, int]:
         started = await self.rest.ok("POST", f"{self.rest.subscription()}:redrive", body)
@@ -181,8 +181,8 @@ class History:
     async def discard(self) -> None:
         if self.dice.random() < 0.3:
             ids, body = self.open("reject"), {"reasons": ["reject"]}
-        elif self.letters:
-            ids = self.some(sorted(self.letters), 5)
+        elif self.dead_letters:
+            ids = self.some(sorted(self.dead_letters), 5)
             body = {"messageIds": ids}
         else:
             return
@@ -193,8 +193,8 @@ class History:
         expected = {id_: "discarded" if id_ in was_open else "alreadySettled" for id_ in ids if id_ not in gone}
         assert {id_: outcome for id_, outcome in outcomes.items() if id_ not in gone} == expected
         for id_ in {*ids} & was_open:
-            self.letters[id_].resolved = True
-            self.letters[id_].readers = dict.fromkeys(self.letters[id_].readers, "acked")
+            self.dead_letters[id_].resolved = True
+            self.dead_letters[id_].readers = dict.fromkeys(self.dead_letters[id_].readers, "acked")
 
     async def _discard(self, body: Json) -> list[Json]:
         """All pages."""
@@ -212,28 +212,32 @@ class History:
             path = f"{self.rest.subscription()}:editDeadLetter"
             edited = await self.rest.ok("POST", path, {"messageId": id_, "setAttributes": {"e": "1"}})
             assert edited["replaces"] == [id_]
-            self.letters[id_].edited = True
+            self.dead_letters[id_].edited = True
             refused = await self.rest.error("POST", path, {"messageId": id_})
             assert (refused[0], edited["messageId"] in refused[1]) == ("FAILED_PRECONDITION", True)
 
     async def purge(self) -> None:
         topic = self.dice.choice(TOPICS)
         await self.rest.ok("POST", f"{self.rest.topic(topic)}:purge", {})
-        self.letters = {id_: letter for id_, letter in self.letters.items() if letter.topic != topic}
+        self.dead_letters = {
+            id_: dead_letter for id_, dead_letter in self.dead_letters.items() if dead_letter.topic != topic
+        }
 
     async def wait(self) -> None:
         """Hours or days go by; the janitor tidies up."""
         await self.broker.jobs.janitor.run_once()
         StoppedClock.ahead += self.dice.choice((timedelta(hours=1), timedelta(days=2), timedelta(days=3)))
         await self.broker.jobs.janitor.run_once()
-        for letter in self.letters.values():
-            letter.readers = {name: "held" if how == "out" else how for name, how in letter.readers.items()}
+        for dead_letter in self.dead_letters.values():
+            dead_letter.readers = {
+                name: "held" if how == "out" else how for name, how in dead_letter.readers.items()
+            }
 
     # --- what is compared ---------------------------------------------------------------------------------------
 
     async def compare(self) -> None:
         expected = {*self.open()}
-        assert {*await self._listed()} == expected, self.letters
+        assert {*await self._listed()} == expected, self.dead_letters
         path = f"{self.rest.subscription()}/deadLetters"
         summary = await self.rest.ok("GET", path, params={"groupBy": "reason"})
         groups = {group["key"]: group["count"] for group in summary["groups"]}
@@ -308,10 +312,10 @@ async def test_summary_list_plan_and_run_agree_after_each_step(
                 raise AssertionError(f"after {' '.join(done)}: {error}") from error
 
 
-async def test_what_many_do_at_once_to_the_same_letters_is_counted_once(
+async def test_what_many_do_at_once_to_the_same_dead_letters_is_counted_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody subscribes: nothing but the records of the letters can keep them apart."""
+    """Nobody subscribes: nothing but the records of the dead letters can keep them apart."""
     async with _history(database_url, monkeypatch, 0) as history:
         for _ in range(4):
             await history.publish()

@@ -33,14 +33,14 @@ from broker.core.records import journal
 from broker.db.driver.database import Database
 from broker.db.driver.statements import BEGIN, COMMIT, Statement
 from broker.features.dead_letters import dead_letter_groups
-from broker.features.dead_letters import rows as dead_letters
+from broker.features.dead_letters import rows as dead_letter_rows
 from broker.features.dead_letters.chosen import Chosen
-from broker.features.dead_letters.dead_letter_list import LetterPage
+from broker.features.dead_letters.dead_letter_list import DeadLetterPage
 from broker.features.dead_letters.discarding import rows as discard
 from broker.features.dead_letters.editing import rows as edits
 from broker.features.dead_letters.recovery import rows as push_replay
 from broker.features.dead_letters.recovery.push_replay import Meant, Missed
-from broker.features.dead_letters.redriving import lost_letters
+from broker.features.dead_letters.redriving import lost_dead_letters
 from broker.features.dead_letters.redriving import rows as redrive
 from broker.features.filters import trial_rows as filters
 from broker.features.inspect import backlog_rows as backlog_messages
@@ -60,7 +60,7 @@ from broker.model.message import NewMessage
 from broker.model.retry_policy import RetryPolicy
 from broker.model.timestamps import END_OF_TIME, EVER
 from tests.fixtures.database import begin
-from tests.fixtures.dead_letters import Letters, make_letters
+from tests.fixtures.dead_letters import DeadLetters, make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.fixtures.push_log import PushLog
 from tests.query_plans.recorder import Recorder
@@ -88,7 +88,7 @@ MODULES = {
     "filters": filters,
     "journal": journal,
     "lag": lag,
-    "dead_letters": dead_letters,
+    "dead_letters": dead_letter_rows,
     "append_messages_citus": append_messages_citus,
     "acknowledge_citus": acknowledge_citus,
     "lock_due_attempts_citus": lock_due_attempts_citus,
@@ -105,7 +105,7 @@ MODULES = {
     "purging": purging,
     "redrive": redrive,
     "dead_letter_groups": dead_letter_groups,
-    "lost_letters": lost_letters,
+    "lost_dead_letters": lost_dead_letters,
     "resend": resend,
     "discard": discard,
     "edits": edits,
@@ -276,17 +276,19 @@ async def _list_dead_letters(log: Log, session: Any, now: datetime) -> None:
         f" {log.subscription.subscription_id}, 's', 5, 'nack' FROM generate_series(1, 20000) AS n"
     )
     await log.execute("ANALYZE dead_letters")
-    asked = dead_letters.AskedLetters(
+    asked = dead_letter_rows.AskedDeadLetters(
         subscription_id=log.subscription.subscription_id,
         shard_ids=[log.shard_id],
         filter_path=None,
         body_path=None,
-        page=LetterPage(10),
+        page=DeadLetterPage(10),
         now=now,
     )
-    await dead_letters.list_dead_letters(session, asked)
+    await dead_letter_rows.list_dead_letters(session, asked)
     where = {"shard_ids": [log.shard_id], "publish_times": [log.start], "seqs": [1]}
-    await session.run((locked_backlog._MATCH_LETTERS, where | {"filter_path": '$.a == "b"', "body_path": None}))
+    await session.run(
+        (locked_backlog._MATCH_DEAD_LETTERS, where | {"filter_path": '$.a == "b"', "body_path": None})
+    )
 
 
 async def _list_messages(log: Log, session: Any, later: datetime) -> None:
@@ -342,25 +344,25 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
     """Of plain messages and of a key, some of which the log has no more."""
     for in_order in (False, True):
         source = await make_log(database, log.start, f"source-{in_order}")
-        letters = await make_letters(source, ordered=in_order)
+        dead_letters = await make_dead_letters(source, ordered=in_order)
         for text in ("a", "b", "c", "d"):
-            await letters.give_up(text, key="k" if in_order else "")
-        [delivery] = await letters.dead.pull(2, ordered=in_order)
-        await letters.dead.nack(delivery)
+            await dead_letters.give_up(text, key="k" if in_order else "")
+        [delivery] = await dead_letters.dead.pull(2, ordered=in_order)
+        await dead_letters.dead.nack(delivery)
         await source.execute(f"DELETE FROM message_batches WHERE shard_id = {source.shard_id} AND last_seq < 3")
-        chosen = letters.wanted().chosen
+        chosen = dead_letters.wanted().chosen
         await dead_letter_groups.count_chosen(
             session, chosen, shard_ids=[source.shard_id], consumable=(), now=source.start
         )
-        await dead_letter_groups.count_letters(session, chosen=chosen, shard_ids=[source.shard_id])
+        await dead_letter_groups.count_dead_letters(session, chosen=chosen, shard_ids=[source.shard_id])
         await redrive.list_dead_letter_subscriptions(
             session, subscription_id=chosen.subscription_id, shard_ids=[source.shard_id]
         )
-        groups = [dead_letter_groups.Group(1, await letters.read(connection=session))]
+        groups = [dead_letter_groups.Group(1, await dead_letters.read(connection=session))]
         await dead_letter_groups.read_messages(session, source.shard_id, groups, groups)
-        await letters.step(connection=session, max_messages=3)
+        await dead_letters.step(connection=session, max_messages=3)
         await source.pull(connection=session, ordered=in_order)
-        await _discard(letters, session, chosen)
+        await _discard(dead_letters, session, chosen)
         await _purge(source, session)
         await _resend(source, session)
         await _replay_pushes(source, session)
@@ -410,16 +412,16 @@ async def _replay_pushes(log: Log, session: Any) -> None:
         await session.run((COMMIT, {}))
 
 
-async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
-    source = letters.log
-    await discard.choose_letters(
+async def _discard(dead_letters: DeadLetters, session: Any, chosen: Chosen) -> None:
+    source = dead_letters.log
+    await discard.choose_dead_letters(
         session, chosen=chosen, shard_id=source.shard_id, from_seq=1, most=9, now=source.start
     )
     asked = discard.Discard(
         subscription_id=chosen.subscription_id,
         shard_ids=[source.shard_id],
         ids=[(source.shard_id, seq) for seq in range(1, 5)],
-        consumable={letters.dead.subscription.subscription_id},
+        consumable={dead_letters.dead.subscription.subscription_id},
         author=NOBODY,
         now=source.start,
     )
@@ -428,7 +430,7 @@ async def _discard(letters: Letters, session: Any, chosen: Chosen) -> None:
     mended = edits.Replacement(
         asked=asked, batch=messages.encode_messages([NewMessage(data=b"mended")]), shard_id=source.shard_id
     )
-    await edits.replace_letter(session, mended, source.attempt_ids)
+    await edits.replace_dead_letter(session, mended, source.attempt_ids)
     await session.run((COMMIT, {}))
 
 

@@ -8,9 +8,9 @@ import pytest
 from broker.db.driver import statements
 from broker.db.driver.database import Connection
 from broker.db.driver.statements import Statement
-from broker.features.dead_letters.dead_letter_groups import _READ_LETTERS
+from broker.features.dead_letters.dead_letter_groups import _READ_DEAD_LETTERS
 from broker.features.dead_letters.forwarding.forwarding import _INSERT_DEAD_LETTERS
-from broker.features.dead_letters.redriving.rows import _READ_LETTER_SHARDS
+from broker.features.dead_letters.redriving.rows import _READ_DEAD_LETTER_SHARDS
 from tests.fixtures.log import Log
 from tests.interleavings.steps import execute
 from tests.query_plans.every_statement import literal
@@ -41,7 +41,7 @@ async def plan_of(connection: Connection, statement: str, parameters: dict[str, 
     return "\n".join(row[0] for row in rows)
 
 
-async def test_rows_of_letters_that_are_gone_are_found_by_their_time(crowded: Log) -> None:
+async def test_rows_of_dead_letters_that_are_gone_are_found_by_their_time(crowded: Log) -> None:
     since = crowded.start - timedelta(hours=10)
     parameters: dict[str, object] = {"since": since, "until": since + timedelta(minutes=10), "limit": 1_000}
     parameters["kept_since"] = since
@@ -79,11 +79,11 @@ async def test_what_became_of_a_message_is_found_by_where_it_was(crowded: Log) -
     assert "dead_letters_source_idx" in plan, plan
 
 
-@pytest.mark.parametrize("statement", [_READ_LETTERS, _READ_LETTER_SHARDS])
-async def test_a_step_of_a_redrive_reads_its_letters_alone_however_many_there_are(
+@pytest.mark.parametrize("statement", [_READ_DEAD_LETTERS, _READ_DEAD_LETTER_SHARDS])
+async def test_a_step_of_a_redrive_reads_its_dead_letters_alone_however_many_there_are(
     log: Log, statement: Statement
 ) -> None:
-    """By a generic plan, as it is sent.  With the range of times looked up each step sorted all letters, and a
+    """By a generic plan, as it is sent.  With the range of times looked up each step sorted all dead letters, and a
     redrive of a million took ten minutes.
     """
     await log.execute(

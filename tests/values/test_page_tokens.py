@@ -54,7 +54,7 @@ def test_a_token_that_its_list_cannot_have_given_is_refused_with_its_text(token:
 
 
 def test_a_list_of_names_continues_behind_the_last_one_given() -> None:
-    names = [f"projects/p/topics/{letter}" for letter in "abc"]
+    names = [f"projects/p/topics/{dead_letter}" for dead_letter in "abc"]
     given, token = cut_page(names, 2, str)
     assert given == names[:2]
     assert parse_page(2, token) == Page(2, names[1])

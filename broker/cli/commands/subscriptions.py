@@ -99,13 +99,17 @@ def _change_lines(name: str, answer: Json) -> list[str]:
 
 def make_body(session: Session, *, labels: tuple[str, ...], assigned: tuple[str, ...], **options: Any) -> Json:
     """The fields of a subscription that the options give.  Raises Misuse."""
-    endpoint, letters, expires = options["push_endpoint"], options["dead_letter_topic"], options["expires"]
+    endpoint, dead_letter_topic, expires = (
+        options["push_endpoint"],
+        options["dead_letter_topic"],
+        options["expires"],
+    )
     deadline = options["ack_deadline"]
     fields: Json = {
         "ackDeadlineSeconds": whole_seconds(deadline, "--ack-deadline") if deadline else None,
         "retainAckedMessages": options["retain_acked"],
         "enableExactlyOnceDelivery": options["exactly_once"],
-        "deadLetterPolicy.deadLetterTopic": session.topic(letters) if letters else None,
+        "deadLetterPolicy.deadLetterTopic": session.topic(dead_letter_topic) if dead_letter_topic else None,
         "deadLetterPolicy.maxDeliveryAttempts": options["max_attempts"],
         "labels": pairs(labels, "--label"),
     }

@@ -25,7 +25,7 @@ from broker.model.sequences import from_bits, from_multirange, to_bits, to_multi
 
 _LOCK_BACKLOGS = statements.hot("lock_backlogs")
 _READ_BACKLOGS = statements.hot_unlocked("lock_backlogs")
-_MATCH_LETTERS = statements.hot("match_letters")
+_MATCH_DEAD_LETTERS = statements.hot("match_dead_letters")
 _ACKNOWLEDGE = statements.hot("acknowledge")
 _LOCK_HOLDING_ATTEMPTS = statements.hot("lock_holding_attempts")
 _READ_HOLDING_ATTEMPTS = statements.hot_unlocked("lock_holding_attempts")
@@ -157,7 +157,7 @@ class LockedBacklog:
             "filter_path": self.cursor.filter_path,
             "body_path": self.cursor.body_path,
         }
-        rows = await run_by_shard(connection, _MATCH_LETTERS, asked)
+        rows = await run_by_shard(connection, _MATCH_DEAD_LETTERS, asked)
         self.note_matching({row.seq for row in rows if row.matches})
 
     def note_matching(self, seqs: Collection[int]) -> None:

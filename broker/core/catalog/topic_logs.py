@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.core.catalog.cursor_locks import lock_cursors
 from broker.core.catalog.shard_levels import insert_shards, made_shards
-from broker.core.log.dead_letter_retention import Lost, delete_letters_of_shards, resolve_in_shards
+from broker.core.log.dead_letter_retention import Lost, delete_dead_letters_of_shards, resolve_in_shards
 from broker.db.driver.database import driver_of
 from broker.db.schema.tables import (
     cursors,
@@ -43,7 +43,7 @@ async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: dateti
         closed = update(shards).where(shards.c.shard_id == shard_id).values(open=False, topic_id=_NOBODY)
         await connection.execute(closed)
         await connection.execute(delete(known_shards).where(known_shards.c.shard_id == shard_id))
-    lost = await delete_letters_of_shards(await driver_of(connection), topic.shard_ids)
+    lost = await delete_dead_letters_of_shards(await driver_of(connection), topic.shard_ids)
     # Nothing of a key is left that what is published from now on could overtake: keys may spread.
     count, known = len(topic.plain_shard_ids), topic.extensions.priorities
     await _keep_keys(connection, topic, None if known is None else count)

@@ -1,8 +1,8 @@
 """Dead letters are kept for a while, whether or not anybody subscribes to their topic (G2).
 
 What a subscription of the topic has acknowledged only its cursor and its attempts tell; before these go, or the
-letters do, it is written into the records of the letters.  So from then on a record that is not resolved says that
-its letter is to be kept, and was lost if it is gone.
+letters do, it is written into the records of the dead letters.  So from then on a record that is not resolved says
+that its dead letter is to be kept, and was lost if it is gone.
 """
 
 from collections import Counter
@@ -42,20 +42,20 @@ Lost = Mapping[str, int]  # dead letters, by the subscription that gave them up
 
 
 async def read_kept_since(connection: Connection, *, now: datetime) -> datetime:
-    """No letter that is older is kept unless a subscription of its topic has it."""
+    """No dead letter that is older is kept unless a subscription of its topic has it."""
     row = await (await connection.execute(_READ_LONGEST)).fetchone()
     assert row is not None
     return kept_since(row[0], now)
 
 
 async def resolve_acknowledged(connection: Connection, *, before: datetime) -> None:
-    """Write down of which letters, published before a time, somebody is done with."""
+    """Write down of which dead letters, published before a time, somebody is done with."""
     found = await (await connection.execute(_FIND_SHARDS, [before])).fetchall()
     await _resolve(connection, found, before)
 
 
 async def resolve_in_shards(connection: Connection, shard_ids: Sequence[int]) -> None:
-    """The same of all letters of some shards: before cursors go, in the transaction that has locked them."""
+    """The same of all dead letters of some shards: before cursors go, in the transaction that has locked them."""
     if shard_ids:
         found = await (await connection.execute(_FIND_OF_SHARDS, [list(shard_ids)])).fetchall()
         await _resolve(connection, found, _NEVER)
@@ -82,12 +82,12 @@ async def _existing(connection: Connection, owners: Collection[int]) -> set[int]
     return {id_ for (id_,) in rows}
 
 
-async def delete_letter_records(
+async def delete_dead_letter_records(
     connection: Connection, *, since: datetime, until: datetime, now: datetime, limit: int
 ) -> tuple[int, Lost]:
-    """Delete up to so many records of letters published within a time of which the log has nothing any more.
+    """Delete up to so many records of dead letters published within a time of which the log has nothing any more.
 
-    Returns how many, and of which letters nobody had dealt with them.
+    Returns how many, and of which dead letters nobody had dealt with them.
     """
     bounds = {"since": since, "until": until, "limit": limit}
     bounds["kept_since"] = await read_kept_since(connection, now=now)
@@ -95,10 +95,10 @@ async def delete_letter_records(
     return len(rows), await _lost(connection, rows)
 
 
-async def delete_letters_of_shards(connection: Connection, shard_ids: Sequence[int]) -> Lost:
-    """Delete the records of all letters in some shards, which are to be dropped; returns what is lost by it.
+async def delete_dead_letters_of_shards(connection: Connection, shard_ids: Sequence[int]) -> Lost:
+    """Delete the records of all dead letters in some shards, which are to be dropped; returns what is lost by it.
 
-    Letters elsewhere of messages in these shards come back to nobody, and need not be kept.
+    Dead letters elsewhere of messages in these shards come back to nobody, and need not be kept.
     """
     await connection.execute(_RESOLVE_OF_SOURCES, [list(shard_ids)])
     rows = await (await connection.execute(_DELETE_OF_SHARDS, [list(shard_ids)])).fetchall()

@@ -1,5 +1,5 @@
--- What is known of letters that are in the log no more: no partition has their publish times, and they are not among the
--- messages that outlived theirs.  What an operator did with one is known until nothing so old is kept.
+-- What is known of dead letters that are in the log no more: no partition has their publish times, and they are not
+-- among the messages that outlived theirs.  What an operator did with one is known until nothing so old is kept.
 DELETE FROM dead_letters
 WHERE publish_time >= %(since)s  -- stands here too, or older PostgreSQL reads the whole table to find what it deletes
   AND publish_time < %(until)s

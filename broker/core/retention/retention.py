@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from broker.core.log.dead_letter_retention import delete_letter_records, read_kept_since, resolve_acknowledged
+from broker.core.log.dead_letter_retention import delete_dead_letter_records, read_kept_since, resolve_acknowledged
 from broker.core.log.deleting import BATCH
 from broker.core.log.partitions import Partition, drop_detached_leftovers, drop_partition, list_partitions
 from broker.core.records.journal import journal_parameters
@@ -19,15 +19,15 @@ from broker.db.driver.locks import CLEANING_UP, DROPPING, Held, held
 from broker.model.dead_letter import KEPT
 from broker.model.journal import Event, Row, ranges_of, rows_of
 from broker.model.sequences import from_bits, from_multirange
-from broker.observability.lost_letters import LostLetters
+from broker.observability.lost_dead_letters import LostDeadLetters
 from broker.observability.state_changes import StateChanges
 
 _COUNT_STRAGGLERS = statements.load("count_stragglers")
 _COPY_STRAGGLERS = statements.load("copy_stragglers")
 _DELETE_UNWANTED_STRAGGLERS = statements.load("delete_unwanted_stragglers")
 _INSERT_JOURNAL = statements.load("insert_journal")
-_COUNT_KEPT_LETTERS = statements.load("count_kept_letters")
-_COPY_KEPT_LETTERS = statements.load("copy_kept_letters")
+_COUNT_KEPT_DEAD_LETTERS = statements.load("count_kept_dead_letters")
+_COPY_KEPT_DEAD_LETTERS = statements.load("copy_kept_dead_letters")
 _DELETE_CLOSED_SHARDS = statements.load("delete_closed_shards")
 
 # No publish can be on its way into a partition that ended so long ago: its statement would have timed out.
@@ -101,19 +101,19 @@ async def _move_stragglers(
     they are split into or redelivered as, hold the same sequences.
     """
     bounds = {"start": partition.start, "end": partition.end}
-    of_letters = bounds | {"kept_since": await read_kept_since(connection, now=now)}
+    of_dead_letters = bounds | {"kept_since": await read_kept_since(connection, now=now)}
     outstanding = await _count(connection, _COUNT_STRAGGLERS, bounds) if has_attempts else 0
-    letters = await _count(connection, _COUNT_KEPT_LETTERS, of_letters)
-    if outstanding + letters > MAX_STRAGGLERS:
+    dead_letters = await _count(connection, _COUNT_KEPT_DEAD_LETTERS, of_dead_letters)
+    if outstanding + dead_letters > MAX_STRAGGLERS:
         counts = [f"{outstanding:,} are delivered and not acknowledged"] if outstanding else []
-        counts += [f"{letters:,} are dead letters that nobody has dealt with"] if letters else []
+        counts += [f"{dead_letters:,} are dead letters that nobody has dealt with"] if dead_letters else []
         why = f"{', '.join(counts)}; up to {MAX_STRAGGLERS:,} would be moved aside"
         states.begins(_KEPT, partition.name, f"{_described(partition)} keep their space", why)
         return False
     if outstanding:
         await connection.execute(_COPY_STRAGGLERS, bounds)
-    if letters:
-        await connection.execute(_COPY_KEPT_LETTERS, of_letters)
+    if dead_letters:
+        await connection.execute(_COPY_KEPT_DEAD_LETTERS, of_dead_letters)
     return True
 
 
@@ -146,7 +146,7 @@ async def delete_unwanted(connection: Connection, *, database: Database, now: da
 async def _delete_stragglers(connection: Connection, now: datetime) -> None:
     """Those that nobody wants any more."""
     partitions = await list_partitions(connection)
-    if partitions:  # letters that are among them are older than all partitions, but for gaps
+    if partitions:  # dead letters that are among them are older than all partitions, but for gaps
         await resolve_acknowledged(connection, before=partitions[0].start)
     kept_since = await read_kept_since(connection, now=now)
     await connection.execute(_DELETE_UNWANTED_STRAGGLERS, {"kept_since": kept_since})
@@ -164,7 +164,7 @@ async def _tell_expired(connection: Connection, attempts: Sequence[tuple[Any, ..
             await connection.execute(_INSERT_JOURNAL, journal_parameters(shard_id, rows, now))
 
 
-async def delete_dead_letters(connection: Connection, *, now: datetime, lost: LostLetters | None = None) -> int:
+async def delete_dead_letters(connection: Connection, *, now: datetime, lost: LostDeadLetters | None = None) -> int:
     """Delete what is known of dead letters that are in the log no more, and tell `lost` of those that nobody had
     dealt with.  Returns how many were deleted.
     """
@@ -174,7 +174,7 @@ async def delete_dead_letters(connection: Connection, *, now: datetime, lost: Lo
     for partition in await list_partitions(connection):
         more = since < partition.start
         while more:
-            count, of_subscriptions = await delete_letter_records(
+            count, of_subscriptions = await delete_dead_letter_records(
                 connection, since=since, until=partition.start, now=now, limit=BATCH
             )
             gone.update(of_subscriptions)

@@ -23,7 +23,7 @@ from broker.db.driver.database import Connection
 from broker.db.driver.in_doubt import tell_of_doubts
 from broker.db.driver.postgres_errors import translate_errors
 from broker.model.errors import BrokerError
-from broker.observability.lost_letters import LostLetters
+from broker.observability.lost_dead_letters import LostDeadLetters
 
 
 class CleanUp(Protocol):
@@ -53,7 +53,7 @@ class RetentionJanitor:
         self._delivery_record_hours = delivery_record_hours
         self._audit_days, self._audit_entries = audit_days, audit_entries
         self._states = core.states
-        self._lost = LostLetters(self._states, core.counters)
+        self._lost = LostDeadLetters(self._states, core.counters)
         self._database = core.database
         self._clock = core.clock
 

@@ -23,14 +23,14 @@ MAX_IDS = 1_000
 MAX_REASONS = 100
 MAX_REASON = 100  # characters
 
-# The letter has gone.
+# The dead letter has gone.
 DONE = frozenset({Outcome.REDRIVEN, Outcome.ALREADY_THERE, Outcome.SENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """Which dead letters of a subscription: those that were made from `since` to `until`, for one of the `reasons`
-    (none: any), with one of the `ids` (shard and sequence, of the letter or of the message; none: any), whose
+    (none: any), with one of the `ids` (shard and sequence, of the dead letter or of the message; none: any), whose
     attributes and body a filter matches.
     """
 
@@ -82,7 +82,7 @@ def check_redrive(request: RedriveOptions) -> None:
 def chosen_by(
     request: RedriveOptions, *, subscription_id: int, paths: tuple[str | None, str | None], now: datetime
 ) -> Chosen:
-    """What the request means now: letters that are made later are not meant, or one could redrive for ever.
+    """What the request means now: dead letters that are made later are not meant, or one could redrive for ever.
 
     `paths`: its filter, of attributes and of bodies.
     """

@@ -241,9 +241,9 @@ def _chosen(**chosen: object) -> Json:
 _TELLS = ("CloudPubSubDeadLetter", "broker-dead-letter-", "broker-source-message-id")
 
 
-def _as_it_was(letter: Json) -> Json:
+def _as_it_was(dead_letter: Json) -> Json:
     """Without the attributes that tell of its being a dead letter."""
-    message: Json = letter["message"]
+    message: Json = dead_letter["message"]
     attributes = message.get("attributes", {})
     return message | {
         "attributes": {name: text for name, text in attributes.items() if not name.startswith(_TELLS)}

@@ -18,14 +18,14 @@ from broker.db.driver import statements
 from broker.db.driver.by_shard import read_sharing
 from broker.db.driver.hot_connection import HotConnection
 from broker.features.dead_letters.chosen import ADDED, DONE, Chosen
-from broker.features.dead_letters.dead_letter_list import MAX_LETTERS
+from broker.features.dead_letters.dead_letter_list import MAX_DEAD_LETTERS
 from broker.features.dead_letters.dead_letter_state import DeadLetterState, Resolution, Resolved, can_be_acted_on
 from broker.model.dead_letter import kept_since
 from broker.model.message import NewMessage
 
-_READ_LETTERS = statements.hot("read_letters")
-_READ_LETTER_TOPICS = statements.hot("read_letter_topics")
-_COUNT_LETTERS = statements.hot("count_letters")
+_READ_DEAD_LETTERS = statements.hot("read_dead_letters")
+_READ_DEAD_LETTER_TOPICS = statements.hot("read_dead_letter_topics")
+_COUNT_DEAD_LETTERS = statements.hot("count_dead_letters")
 _READ_BODIES = statements.hot("read_bodies")
 
 _MAX_BYTES = 4_000_000  # that a step sends, or one message that is larger
@@ -60,10 +60,10 @@ class Group:
     """
 
     seq: int
-    letters: Sequence[Any]
+    dead_letters: Sequence[Any]
     is_open: bool = False
     is_outstanding: bool = False
-    letter_count: int = 0  # with those that were edited, which `letters` are without once that is known
+    dead_letter_count: int = 0  # with those that were edited, which `dead_letters` are without once that is known
     outcome: Outcome | None = None
     ordering_key: str | None = None  # known once it is decided what becomes of it
     again: Any = None  # the message in its subscription's backlog, from which it is removed before it comes back
@@ -71,7 +71,7 @@ class Group:
 
     def is_chosen(self, chosen: Chosen) -> bool:
         """Whether a redrive handles the message: one that is named also if its dead letter was dealt with."""
-        return self.is_open or (chosen.takes_resolved and bool(self.letters))
+        return self.is_open or (chosen.takes_resolved and bool(self.dead_letters))
 
     @property
     def goes(self) -> bool:
@@ -95,14 +95,14 @@ class ChosenGroups:
     @property
     def left_out(self) -> int:
         """How many dead letters were read of messages that the filter leaves out."""
-        return self.scanned - sum(group.letter_count for group in self.groups)
+        return self.scanned - sum(group.dead_letter_count for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
-class LetterCount:
+class DeadLetterCount:
     """How many messages can be redriven, and how many of these are `outstanding`: a redrive leaves them alone.
 
-    `is_at_most`: only the first MAX_LETTERS dead letters were read, and all later ones are counted.
+    `is_at_most`: only the first MAX_DEAD_LETTERS dead letters were read, and all later ones are counted.
     """
 
     messages: int
@@ -123,7 +123,7 @@ def choice(chosen: Chosen) -> dict[str, Any]:
 
 
 def asked_of(chosen: Chosen, *, shard_id: int, from_seq: int, max_scanned: int) -> dict[str, Any]:
-    """Returns the parameters of read_letters.sql."""
+    """Returns the parameters of read_dead_letters.sql."""
     return {
         **choice(chosen),
         "source_shard_id": shard_id,
@@ -134,53 +134,57 @@ def asked_of(chosen: Chosen, *, shard_id: int, from_seq: int, max_scanned: int) 
     }
 
 
-async def read_letters(connection: HotConnection, asked: Mapping[str, Any]) -> list[Any]:
-    """Returns the rows of read_letters.sql."""
-    [rows] = await connection.run((_READ_LETTERS, dict(asked)))
+async def read_dead_letters(connection: HotConnection, asked: Mapping[str, Any]) -> list[Any]:
+    """Returns the rows of read_dead_letters.sql."""
+    [rows] = await connection.run((_READ_DEAD_LETTERS, dict(asked)))
     return rows
 
 
 async def read_groups(connection: HotConnection, asked: Mapping[str, Any]) -> tuple[list[Group], int | None]:
     """Reads the next messages with their dead letters, and where to go on (None: there are no more)."""
-    return grouped(await read_letters(connection, asked), asked["max_scanned"])
+    return grouped(await read_dead_letters(connection, asked), asked["max_scanned"])
 
 
-def grouped(letters: Sequence[Any], max_scanned: int) -> tuple[list[Group], int | None]:
+def grouped(dead_letters: Sequence[Any], max_scanned: int) -> tuple[list[Group], int | None]:
     """Groups dead letters by message.  Returns where to go on, too (None: there are no more)."""
-    groups = [Group(seq, list(some)) for seq, some in groupby(letters, lambda letter: letter.source_seq)]
-    is_all = len(letters) < max_scanned
+    groups = [
+        Group(seq, list(some)) for seq, some in groupby(dead_letters, lambda dead_letter: dead_letter.source_seq)
+    ]
+    is_all = len(dead_letters) < max_scanned
     if not is_all and len(groups) > 1:
-        groups.pop()  # it may have more letters
+        groups.pop()  # it may have more dead letters
     next_seq = None if is_all else groups[-1].seq + 1
-    return [group for group in groups if any(letter.matches for letter in group.letters)], next_seq
+    return [group for group in groups if any(dead_letter.matches for dead_letter in group.dead_letters)], next_seq
 
 
-async def read_letter_topics(connection: HotConnection, shard_ids: Sequence[int]) -> dict[int, Any]:
+async def read_dead_letter_topics(connection: HotConnection, shard_ids: Sequence[int]) -> dict[int, Any]:
     """Returns the topics of shards, as far as they exist."""
-    [rows] = await connection.run((_READ_LETTER_TOPICS, {"shard_ids": list(shard_ids)}))
+    [rows] = await connection.run((_READ_DEAD_LETTER_TOPICS, {"shard_ids": list(shard_ids)}))
     return {row.shard_id: row for row in rows}
 
 
-def resolved_of(letter: Any) -> Resolved | None:
+def resolved_of(dead_letter: Any) -> Resolved | None:
     """Returns how a dead letter was resolved, according to its record (None: it was not)."""
-    if letter.resolution is None:
+    if dead_letter.resolution is None:
         return None
-    successor = None if letter.successor_shard is None else (letter.successor_shard, letter.successor_seq)
+    successor = (
+        None if dead_letter.successor_shard is None else (dead_letter.successor_shard, dead_letter.successor_seq)
+    )
     return Resolved(
-        resolution=Resolution(letter.resolution),
-        at=letter.resolved_at,
-        by=letter.resolved_by or "",
+        resolution=Resolution(dead_letter.resolution),
+        at=dead_letter.resolved_at,
+        by=dead_letter.resolved_by or "",
         successor=successor,
     )
 
 
 def dead_letter_state(
-    letter: Any, backlogs: LockedBacklogs, topics: Mapping[int, Any], now: datetime
+    dead_letter: Any, backlogs: LockedBacklogs, topics: Mapping[int, Any], now: datetime
 ) -> DeadLetterState:
-    topic = topics.get(letter.shard_id)
+    topic = topics.get(dead_letter.shard_id)
     since = kept_since(None if topic is None else topic.retention, now)
-    states = [backlog.state(letter, now) for backlog in backlogs.get(letter.shard_id, ())]
-    return DeadLetterState(letter.resolution, letter.publish_time >= since, states)
+    states = [backlog.state(dead_letter, now) for backlog in backlogs.get(dead_letter.shard_id, ())]
+    return DeadLetterState(dead_letter.resolution, dead_letter.publish_time >= since, states)
 
 
 async def judge(
@@ -197,25 +201,32 @@ async def judge(
     From then on a group is without the dead letters that were edited.  Not `locked`: only to read.
     """
     for shard_id, of_shard in backlogs.items():
-        letters = [letter for group in groups for letter in group.letters if letter.shard_id == shard_id]
+        dead_letters = [
+            dead_letter
+            for group in groups
+            for dead_letter in group.dead_letters
+            if dead_letter.shard_id == shard_id
+        ]
         for backlog in of_shard:
             if locked and backlog.may_consume:
-                await backlog.look_ahead(connection, letters)
-        await lock_delivery_rows(connection, of_shard, letters, locked=locked)
+                await backlog.look_ahead(connection, dead_letters)
+        await lock_delivery_rows(connection, of_shard, dead_letters, locked=locked)
         for backlog in of_shard:
-            await backlog.ask_filter(connection, letters)
-    shard_ids = sorted({letter.shard_id for group in groups for letter in group.letters})
-    topics = await read_letter_topics(connection, shard_ids)
+            await backlog.ask_filter(connection, dead_letters)
+    shard_ids = sorted({dead_letter.shard_id for group in groups for dead_letter in group.dead_letters})
+    topics = await read_dead_letter_topics(connection, shard_ids)
     for group in groups:
-        newest_first = sorted(group.letters, key=lambda letter: letter.publish_time, reverse=True)
-        states = [dead_letter_state(letter, backlogs, topics, now) for letter in newest_first]
+        newest_first = sorted(group.dead_letters, key=lambda dead_letter: dead_letter.publish_time, reverse=True)
+        states = [dead_letter_state(dead_letter, backlogs, topics, now) for dead_letter in newest_first]
         group.is_open = can_be_acted_on(states)
-        group.letter_count = len(group.letters)
-        group.letters = [letter for letter in group.letters if letter.resolution != Resolution.EDITED]
+        group.dead_letter_count = len(group.dead_letters)
+        group.dead_letters = [
+            dead_letter for dead_letter in group.dead_letters if dead_letter.resolution != Resolution.EDITED
+        ]
         group.is_outstanding = any(
-            backlog.may_consume and backlog.has(letter, now) and not backlog.is_free(letter, now)
-            for letter in group.letters
-            for backlog in backlogs.get(letter.shard_id, ())
+            backlog.may_consume and backlog.has(dead_letter, now) and not backlog.is_free(dead_letter, now)
+            for dead_letter in group.dead_letters
+            for backlog in backlogs.get(dead_letter.shard_id, ())
         )
     return topics
 
@@ -235,14 +246,18 @@ async def read_chosen(
     `consumable`: the subscriptions from which dead letters may be removed.
     """
     asked = asked_of(chosen, shard_id=shard_id, from_seq=from_seq, max_scanned=max_scanned)
-    letters = await read_letters(connection, asked)
-    groups, next_seq = grouped(letters, max_scanned)
-    shard_ids = sorted({letter.shard_id for group in groups for letter in group.letters})
+    dead_letters = await read_dead_letters(connection, asked)
+    groups, next_seq = grouped(dead_letters, max_scanned)
+    shard_ids = sorted({dead_letter.shard_id for group in groups for dead_letter in group.dead_letters})
     if not shard_ids:
-        return ChosenGroups(groups, next_seq, len(letters), {}, {})
+        return ChosenGroups(groups, next_seq, len(dead_letters), {}, {})
     backlogs = await lock_backlogs(connection, shard_ids=shard_ids, consumable=consumable, now=now, locked=False)
     topics = await judge(connection, groups, backlogs, now, locked=False)
-    scanned = len(letters) if next_seq is None else sum(letter.source_seq < next_seq for letter in letters)
+    scanned = (
+        len(dead_letters)
+        if next_seq is None
+        else sum(dead_letter.source_seq < next_seq for dead_letter in dead_letters)
+    )
     return ChosenGroups(groups, next_seq, scanned, backlogs, topics)
 
 
@@ -253,32 +268,34 @@ async def count_chosen(
     shard_ids: Sequence[int],
     consumable: Collection[int],
     now: datetime,
-) -> LetterCount:
+) -> DeadLetterCount:
     """Counts the chosen messages that can be acted on."""
     messages = outstanding = scanned = 0
     read = partial(read_chosen, connection, chosen, now=now, consumable=consumable)
     for number, shard_id in enumerate(sorted(shard_ids)):
         next_seq: int | None = 0
         while next_seq is not None:
-            if scanned >= MAX_LETTERS:
-                rest = await count_letters(connection, chosen=chosen, shard_ids=[shard_id], from_seq=next_seq)
-                later = await count_letters(connection, chosen=chosen, shard_ids=sorted(shard_ids)[number + 1 :])
+            if scanned >= MAX_DEAD_LETTERS:
+                rest = await count_dead_letters(connection, chosen=chosen, shard_ids=[shard_id], from_seq=next_seq)
+                later = await count_dead_letters(
+                    connection, chosen=chosen, shard_ids=sorted(shard_ids)[number + 1 :]
+                )
                 more = sum(rest.values()) + sum(later.values())
-                return LetterCount(messages + more, outstanding, is_at_most=more > 0)
+                return DeadLetterCount(messages + more, outstanding, is_at_most=more > 0)
             found = await read(shard_id=shard_id, from_seq=next_seq)
             messages += sum(group.is_chosen(chosen) for group in found.groups)
             outstanding += sum(group.is_outstanding for group in found.groups)
             scanned += found.scanned
             next_seq = found.next_seq
-    return LetterCount(messages, outstanding, is_at_most=False)
+    return DeadLetterCount(messages, outstanding, is_at_most=False)
 
 
-async def count_letters(
+async def count_dead_letters(
     connection: HotConnection, *, chosen: Chosen, shard_ids: Sequence[int], from_seq: int = 0
 ) -> dict[str, int]:
     """Counts chosen messages by reason, without the filter, and whether or not they can be acted on."""
     asked = {**choice(chosen), "source_shard_ids": list(shard_ids), "from_seq": from_seq}
-    [rows] = await connection.run((_COUNT_LETTERS, asked))
+    [rows] = await connection.run((_COUNT_DEAD_LETTERS, asked))
     return {row.reason: row.messages for row in rows}
 
 
@@ -289,7 +306,7 @@ async def read_messages(
     a step.
     """
     positions = [_position(shard_id, group) for group in wanted]
-    bodies = await read_letter_bodies(connection, positions)
+    bodies = await read_dead_letter_bodies(connection, positions)
     for group, (of_shard, _, seq) in zip(wanted, positions, strict=True):
         if (of_shard, seq) not in bodies:
             group.outcome = Outcome.GONE
@@ -300,7 +317,7 @@ async def read_messages(
     return len(groups)
 
 
-async def read_letter_bodies(
+async def read_dead_letter_bodies(
     connection: HotConnection, positions: Sequence[tuple[int, datetime, int]]
 ) -> dict[tuple[int, int], NewMessage | None]:
     """Reads messages as they were before they were given up, by shard and sequence, from positions (shard, publish
@@ -325,10 +342,10 @@ def _as_it_was(row: Any) -> NewMessage:
 
 def _position(shard_id: int, group: Group) -> tuple[int, datetime, int]:
     """Returns the position from which to read a message."""
-    for letter in group.letters:
-        if letter.is_there:
-            return letter.shard_id, letter.publish_time, letter.seq
-    return shard_id, group.letters[0].source_publish_time, group.seq
+    for dead_letter in group.dead_letters:
+        if dead_letter.is_there:
+            return dead_letter.shard_id, dead_letter.publish_time, dead_letter.seq
+    return shard_id, group.dead_letters[0].source_publish_time, group.seq
 
 
 async def offer(recipient: Recipient, groups: Sequence[Group]) -> None:

@@ -11,7 +11,7 @@ from broker.model.message_id import message_id
 from broker.model.page import check_page_size, parse_page_token
 from broker.model.refusals import refuse_nul
 
-MAX_LETTERS = 10_000  # that one call looks at
+MAX_DEAD_LETTERS = 10_000  # that one call looks at
 MAX_GROUPS = 1_000  # that one call tells of
 _PUSH = "push "
 
@@ -28,8 +28,8 @@ class DeadLetter:
     shard_id: int
     seq: int
     source_publish_time: datetime
-    letter_shard: int
-    letter_seq: int
+    dead_letter_shard: int
+    dead_letter_seq: int
     publish_time: datetime
     delivery_attempts: int
     reason: str
@@ -42,7 +42,7 @@ class DeadLetter:
 
     @property
     def source_message_id(self) -> str:
-        """As the letter says: that of a message that came later is not made of its place."""
+        """As the dead letter says: that of a message that came later is not made of its place."""
         return self.attributes.get(SOURCE_MESSAGE_ID) or message_id(self.shard_id, self.seq)
 
     @property
@@ -63,21 +63,21 @@ class Trait:
     by: By
     attribute: str = ""
 
-    def of(self, letter: DeadLetter) -> str:
-        """ "" of a letter that has none."""
+    def of(self, dead_letter: DeadLetter) -> str:
+        """ "" of a dead letter that has none."""
         match self.by:
             case "reason":
-                return letter.reason
+                return dead_letter.reason
             case "status":
-                return letter.status
+                return dead_letter.status
             case "hour":
-                return letter.hour
+                return dead_letter.hour
             case "attribute":
-                return letter.attributes.get(self.attribute, "")
+                return dead_letter.attributes.get(self.attribute, "")
 
 
 @dataclass(frozen=True, slots=True)
-class LetterPosition:
+class DeadLetterPosition:
     """From this message on."""
 
     shard_id: int
@@ -85,31 +85,33 @@ class LetterPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterPage:
-    """At most `size` letters that have all these traits, and match a filter ("": any)."""
+class DeadLetterPage:
+    """At most `size` dead letters that have all these traits, and match a filter ("": any)."""
 
     size: int
     chosen: Mapping[Trait, str] = field(default_factory=dict)
     filter: str = ""
-    start: LetterPosition | None = None
+    start: DeadLetterPosition | None = None
 
-    def takes(self, letter: DeadLetter) -> bool:
-        return all(trait.of(letter) == value for trait, value in self.chosen.items())
+    def takes(self, dead_letter: DeadLetter) -> bool:
+        return all(trait.of(dead_letter) == value for trait, value in self.chosen.items())
 
 
 @dataclass(frozen=True, slots=True)
-class LetterList:
-    """`scanned` letters were read, of which `resolved` cannot be acted on; `rest`: where to go on, if anywhere."""
+class DeadLetterList:
+    """`scanned` dead letters were read, of which `resolved` cannot be acted on; `rest`: where to go on, if
+    anywhere.
+    """
 
     found: Sequence[DeadLetter]
     scanned: int
     resolved: int
-    rest: LetterPosition | None
+    rest: DeadLetterPosition | None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Letters that have a trait in common, with the first of them by where they were."""
+    """Dead letters that have a trait in common, with the first of them by where they were."""
 
     key: str
     count: int
@@ -118,11 +120,11 @@ class Group:
     first: DeadLetter
 
 
-def grouped(letters: Sequence[DeadLetter], trait: Trait) -> list[Group]:
+def grouped(dead_letters: Sequence[DeadLetter], trait: Trait) -> list[Group]:
     """The largest first."""
     by_key: dict[str, list[DeadLetter]] = {}
-    for letter in letters:
-        by_key.setdefault(trait.of(letter), []).append(letter)
+    for dead_letter in dead_letters:
+        by_key.setdefault(trait.of(dead_letter), []).append(dead_letter)
     groups = [
         Group(key, len(of), min(x.publish_time for x in of), max(x.publish_time for x in of), of[0])
         for key, of in by_key.items()
@@ -141,8 +143,10 @@ def parse_trait(text: str) -> Trait:
     raise InvalidArgument(f"groupBy must be reason, status, hour or attribute:NAME (groupBy={text[:100]}).")
 
 
-def parse_letter_page(size: int, token: str, *, chosen: Mapping[Trait, str], filter_text: str) -> LetterPage:
+def parse_dead_letter_page(
+    size: int, token: str, *, chosen: Mapping[Trait, str], filter_text: str
+) -> DeadLetterPage:
     """Raises InvalidArgument for a negative size, or a token of another list."""
     size = check_page_size(size)
-    start = LetterPosition(*parse_page_token(token, int, int)) if token else None
-    return LetterPage(size, chosen, filter_text, start)
+    start = DeadLetterPosition(*parse_page_token(token, int, int)) if token else None
+    return DeadLetterPage(size, chosen, filter_text, start)

@@ -25,8 +25,8 @@ class Resolution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterState:
-    """One dead letter: what its record says, whether it is within the time for which letters are kept, and how it
-    stands with each subscription of its topic.
+    """One dead letter: what its record says, whether it is within the time for which dead letters are kept, and how
+    it stands with each subscription of its topic.
     """
 
     resolution: str | None
@@ -35,19 +35,20 @@ class DeadLetterState:
 
 
 def can_be_acted_on(newest_first: Iterable[DeadLetterState]) -> bool:
-    """Whether a message that was given up is a dead letter still, by all letters that it has become.
+    """Whether a message that was given up is a dead letter still, by all dead letters that it has become.
 
-    It has several if it was sought back and failed again: whatever resolved a letter has resolved the earlier ones.
+    It has several if it was sought back and failed again: whatever resolved a dead letter has resolved the earlier
+    ones.
     """
     resolved = False
-    for letter in newest_first:
-        if letter.resolution == Resolution.EDITED:  # the message came back as another one
+    for dead_letter in newest_first:
+        if dead_letter.resolution == Resolution.EDITED:  # the message came back as another one
             resolved = True
-        elif not BACKLOG.isdisjoint(letter.states):
+        elif not BACKLOG.isdisjoint(dead_letter.states):
             return True
-        elif letter.resolution is not None or DeliveryState.SETTLED in letter.states:
+        elif dead_letter.resolution is not None or DeliveryState.SETTLED in dead_letter.states:
             resolved = True
-        elif letter.is_kept and not resolved:
+        elif dead_letter.is_kept and not resolved:
             return True
     return False
 
@@ -65,7 +66,7 @@ class Resolved:
     successor: tuple[int, int] | None = None
 
     def verdict(self) -> str:
-        """As the end of a sentence about the letter: "was discarded at …"."""
+        """As the end of a sentence about the dead letter: "was discarded at …"."""
         by = f" by {self.by}" if self.by else ""
         as_new = f", and came back as message {message_id(*self.successor)}" if self.successor is not None else ""
         at = f" at {format_timestamp(self.at)}" if self.at is not None else ""

@@ -12,11 +12,11 @@ from broker.api.rest.codec.resources import encode_resource
 from broker.features.dead_letters.dead_letter_list import (
     MAX_GROUPS,
     DeadLetter,
+    DeadLetterList,
+    DeadLetterPage,
     Group,
-    LetterList,
-    LetterPage,
     Trait,
-    parse_letter_page,
+    parse_dead_letter_page,
     parse_trait,
 )
 from broker.features.dead_letters.service import DeadLetterService
@@ -27,10 +27,10 @@ from broker.model.timestamps import format_timestamp
 
 
 async def list_dead_letters(service: DeadLetterService, call: Call) -> bytes:
-    page, trait = decode_letters(call.query)
+    page, trait = decode_dead_letters(call.query)
     hung_up = call.exchange.hung_up
     if trait is None:
-        return encode_resource(letters_json(await service.list_dead_letters(call.name, page, hung_up=hung_up)))
+        return encode_resource(dead_letters_json(await service.list_dead_letters(call.name, page, hung_up=hung_up)))
     groups, found = await service.group_dead_letters(call.name, page, trait, hung_up=hung_up)
     return encode_resource(groups_json(groups, found))
 
@@ -41,22 +41,24 @@ async def list_dead_letters(service: DeadLetterService, call: Call) -> bytes:
 _ATTRIBUTE = "attribute:"
 
 
-def decode_letters(query: Mapping[str, str]) -> tuple[LetterPage, Trait | None]:
+def decode_dead_letters(query: Mapping[str, str]) -> tuple[DeadLetterPage, Trait | None]:
     """Which letters, and what they are grouped by (None: a page of them is wanted).  Raises InvalidArgument."""
     chosen = {parse_trait(name): query[name] for name in ("reason", "status", "hour") if name in query}
     chosen |= {parse_trait(name): value for name, value in query.items() if name.startswith(_ATTRIBUTE)}
-    page = parse_letter_page(*decode_page_parameters(query), chosen=chosen, filter_text=query.get("filter", ""))
+    page = parse_dead_letter_page(
+        *decode_page_parameters(query), chosen=chosen, filter_text=query.get("filter", "")
+    )
     by = query.get("groupBy", query.get("group_by", ""))
     return page, parse_trait(by) if by else None
 
 
-def letters_json(found: LetterList) -> dict[str, Any]:
+def dead_letters_json(found: DeadLetterList) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
-    body = {"deadLetters": [_letter(letter) for letter in found.found], **_looked_at(found)}
+    body = {"deadLetters": [_dead_letter(dead_letter) for dead_letter in found.found], **_looked_at(found)}
     return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
 
 
-def groups_json(groups: Sequence[Group], found: LetterList) -> dict[str, Any]:
+def groups_json(groups: Sequence[Group], found: DeadLetterList) -> dict[str, Any]:
     body = {"groups": [_group(group) for group in groups[:MAX_GROUPS]], "deadLetterCount": len(found.found)}
     body |= _looked_at(found)
     if len(groups) > MAX_GROUPS:
@@ -64,7 +66,7 @@ def groups_json(groups: Sequence[Group], found: LetterList) -> dict[str, Any]:
     return body | ({} if found.rest is None else {"atLeast": True})
 
 
-def _looked_at(found: LetterList) -> dict[str, Any]:
+def _looked_at(found: DeadLetterList) -> dict[str, Any]:
     return {"scannedDeadLetterCount": found.scanned, "settledDeadLetterCount": found.resolved}
 
 
@@ -78,20 +80,22 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _letter(letter: DeadLetter) -> dict[str, Any]:
+def _dead_letter(dead_letter: DeadLetter) -> dict[str, Any]:
     """The message as it lies in the dead-letter topic, and what it was."""
     return {
         "message": PubsubMessage(
-            data=letter.data or b"",
-            attributes=None if letter.attributes_text == "{}" else msgspec.Raw(letter.attributes_text.encode()),
-            message_id=message_id(letter.letter_shard, letter.letter_seq),
-            publish_time=format_timestamp(letter.publish_time),
-            ordering_key=letter.ordering_key or "",
+            data=dead_letter.data or b"",
+            attributes=None
+            if dead_letter.attributes_text == "{}"
+            else msgspec.Raw(dead_letter.attributes_text.encode()),
+            message_id=message_id(dead_letter.dead_letter_shard, dead_letter.dead_letter_seq),
+            publish_time=format_timestamp(dead_letter.publish_time),
+            ordering_key=dead_letter.ordering_key or "",
         ),
-        "deadLetterTopic": letter.topic,
-        "subscriptions": list(letter.subscriptions),
-        "sourceMessageId": letter.source_message_id,
-        "sourcePublishTime": format_timestamp(letter.source_publish_time),
-        "deliveryAttempts": letter.delivery_attempts,
-        "reason": letter.reason,
+        "deadLetterTopic": dead_letter.topic,
+        "subscriptions": list(dead_letter.subscriptions),
+        "sourceMessageId": dead_letter.source_message_id,
+        "sourcePublishTime": format_timestamp(dead_letter.source_publish_time),
+        "deliveryAttempts": dead_letter.delivery_attempts,
+        "reason": dead_letter.reason,
     }

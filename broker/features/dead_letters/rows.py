@@ -13,31 +13,31 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.features.dead_letters.chosen import Chosen
 from broker.features.dead_letters.dead_letter_groups import ChosenGroups, Group, read_chosen
 from broker.features.dead_letters.dead_letter_list import (
-    MAX_LETTERS,
+    MAX_DEAD_LETTERS,
     DeadLetter,
-    LetterList,
-    LetterPage,
-    LetterPosition,
+    DeadLetterList,
+    DeadLetterPage,
+    DeadLetterPosition,
     Trait,
 )
 from broker.model.delivery import MAX_RESPONSE_BYTES
 from broker.model.timestamps import END_OF_TIME, EVER
 from broker.model.topic import DELETED_TOPIC
 
-_READ_LETTER_MESSAGES = statements.hot("read_letter_messages")
+_READ_DEAD_LETTER_MESSAGES = statements.hot("read_dead_letter_messages")
 
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedLetters:
+class AskedDeadLetters:
     """Of which subscription; the paths are the filter's.  `bodies`: with their data."""
 
     subscription_id: int
     shard_ids: Sequence[int]
     filter_path: str | None
     body_path: str | None
-    page: LetterPage
+    page: DeadLetterPage
     now: datetime
     bodies: bool = True
 
@@ -55,9 +55,9 @@ class AskedLetters:
         )
 
 
-async def list_dead_letters(connection: HotConnection, asked: AskedLetters) -> LetterList:
-    """A page of the messages that can be acted on, each with one of its letters; it ends when it is full, when
-    MAX_LETTERS were looked at, or when there are no more.  Nothing is locked.
+async def list_dead_letters(connection: HotConnection, asked: AskedDeadLetters) -> DeadLetterList:
+    """A page of the messages that can be acted on, each with one of its dead letters; it ends when it is full, when
+    MAX_DEAD_LETTERS were looked at, or when there are no more.  Nothing is locked.
     """
     walk = _Walk(connection, asked)
     start = asked.page.start
@@ -65,14 +65,14 @@ async def list_dead_letters(connection: HotConnection, asked: AskedLetters) -> L
         from_seq = start.seq if start is not None and start.shard_id == shard_id else 0
         rest = await walk.shard(shard_id, from_seq)
         if rest is not None:
-            return LetterList(walk.found, walk.scanned, walk.resolved, rest)
-    return LetterList(walk.found, walk.scanned, walk.resolved, None)
+            return DeadLetterList(walk.found, walk.scanned, walk.resolved, rest)
+    return DeadLetterList(walk.found, walk.scanned, walk.resolved, None)
 
 
 @dataclass(slots=True)
 class _Walk:
     connection: HotConnection
-    asked: AskedLetters
+    asked: AskedDeadLetters
     found: list[DeadLetter] = field(default_factory=list)
     scanned: int = 0
     resolved: int = 0
@@ -80,13 +80,13 @@ class _Walk:
 
     @property
     def is_full(self) -> bool:
-        return len(self.found) >= self.asked.page.size or self.scanned >= MAX_LETTERS or self.bytes_left <= 0
+        return len(self.found) >= self.asked.page.size or self.scanned >= MAX_DEAD_LETTERS or self.bytes_left <= 0
 
-    async def shard(self, shard_id: int, from_seq: int | None) -> LetterPosition | None:
+    async def shard(self, shard_id: int, from_seq: int | None) -> DeadLetterPosition | None:
         """The messages of a shard from a sequence on; where to go on, None: there is no more."""
         while from_seq is not None:
             if self.is_full:
-                return LetterPosition(shard_id, from_seq)
+                return DeadLetterPosition(shard_id, from_seq)
             found = await read_chosen(
                 self.connection, self.asked.chosen, shard_id=shard_id, from_seq=from_seq, now=self.asked.now
             )
@@ -96,72 +96,78 @@ class _Walk:
             from_seq = found.next_seq
         return None
 
-    async def _take(self, shard_id: int, found: ChosenGroups) -> LetterPosition | None:
+    async def _take(self, shard_id: int, found: ChosenGroups) -> DeadLetterPosition | None:
         """All of them, or those before where to go on."""
         shown = {group.seq: _shown(group, found, self.asked.now) for group in found.groups if group.is_open}
         messages = await self._messages(list(shown.values()))
         for group in found.groups:
-            letter = shown.get(group.seq)
-            message = None if letter is None else messages.get((letter.shard_id, letter.seq))
+            dead_letter = shown.get(group.seq)
+            message = None if dead_letter is None else messages.get((dead_letter.shard_id, dead_letter.seq))
             beyond = self.asked.bodies and message is not None and message.data is None
             if self.is_full or beyond:
-                return LetterPosition(shard_id, group.seq)
+                return DeadLetterPosition(shard_id, group.seq)
             self._count(group)
-            if letter is not None:
-                self._add(letter, _letter(letter, message, shard_id), found)
+            if dead_letter is not None:
+                self._add(dead_letter, _dead_letter(dead_letter, message, shard_id), found)
         self.scanned += found.left_out
         return None
 
     def _count(self, group: Group) -> None:
-        self.scanned += group.letter_count
+        self.scanned += group.dead_letter_count
         if not group.is_open:
-            self.resolved += group.letter_count
+            self.resolved += group.dead_letter_count
 
-    async def _messages(self, letters: Sequence[Any]) -> dict[tuple[int, int], Any]:
+    async def _messages(self, dead_letters: Sequence[Any]) -> dict[tuple[int, int], Any]:
         """As they lie in the dead-letter topic, by their places there; of those that do still."""
-        if not letters:
+        if not dead_letters:
             return {}
         asked: dict[str, Any] = {
-            "shard_ids": [letter.shard_id for letter in letters],
-            "publish_times": [letter.publish_time for letter in letters],
-            "seqs": [letter.seq for letter in letters],
+            "shard_ids": [dead_letter.shard_id for dead_letter in dead_letters],
+            "publish_times": [dead_letter.publish_time for dead_letter in dead_letters],
+            "seqs": [dead_letter.seq for dead_letter in dead_letters],
             "max_bytes": MAX_RESPONSE_BYTES if self.asked.bodies else 0,
         }
         return {
             (row.shard_id, row.seq): row
-            for row in await read_sharing(self.connection, _READ_LETTER_MESSAGES, asked)
+            for row in await read_sharing(self.connection, _READ_DEAD_LETTER_MESSAGES, asked)
         }
 
-    def _add(self, row: Any, letter: DeadLetter, found: ChosenGroups) -> None:
-        if not self.asked.page.takes(letter):
+    def _add(self, row: Any, dead_letter: DeadLetter, found: ChosenGroups) -> None:
+        if not self.asked.page.takes(dead_letter):
             return
-        topic = found.topics.get(letter.letter_shard)
-        backlogs = found.backlogs.get(letter.letter_shard, ())
+        topic = found.topics.get(dead_letter.dead_letter_shard)
+        backlogs = found.backlogs.get(dead_letter.dead_letter_shard, ())
         holding = [backlog.name for backlog in backlogs if backlog.has(row, self.asked.now)]
         name = DELETED_TOPIC if topic is None else topic.topic
-        self.found.append(replace(letter, topic=name, subscriptions=sorted(holding)))
-        self.bytes_left -= len(letter.data or b"") + len(letter.attributes_text)
+        self.found.append(replace(dead_letter, topic=name, subscriptions=sorted(holding)))
+        self.bytes_left -= len(dead_letter.data or b"") + len(dead_letter.attributes_text)
 
 
 def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:
-    """The letter that stands for a message: the newest that matches, and first of those that a subscription has."""
+    """The dead letter that stands for a message: the newest that matches, and first of those that a subscription
+    has.
+    """
 
-    def rank(letter: Any) -> tuple[bool, datetime]:
-        backlogs = found.backlogs.get(letter.shard_id, ())
-        return any(backlog.has(letter, now) for backlog in backlogs), letter.publish_time
+    def rank(dead_letter: Any) -> tuple[bool, datetime]:
+        backlogs = found.backlogs.get(dead_letter.shard_id, ())
+        return any(backlog.has(dead_letter, now) for backlog in backlogs), dead_letter.publish_time
 
-    return max((letter for letter in group.letters if letter.matches), key=rank, default=group.letters[-1])
+    return max(
+        (dead_letter for dead_letter in group.dead_letters if dead_letter.matches),
+        key=rank,
+        default=group.dead_letters[-1],
+    )
 
 
-def _letter(row: Any, message: Any, shard_id: int) -> DeadLetter:
+def _dead_letter(row: Any, message: Any, shard_id: int) -> DeadLetter:
     text = "{}" if message is None else message.attributes  # of one that is lost it is known that there was one
     attributes: Mapping[str, str] = _decode_attributes(text)
     return DeadLetter(
         shard_id=shard_id,
         seq=row.source_seq,
         source_publish_time=row.source_publish_time,
-        letter_shard=row.shard_id,
-        letter_seq=row.seq,
+        dead_letter_shard=row.shard_id,
+        dead_letter_seq=row.seq,
         publish_time=row.publish_time,
         delivery_attempts=row.delivery_attempts,
         reason=row.reason,

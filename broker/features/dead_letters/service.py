@@ -10,8 +10,15 @@ from broker.core.resources.subscription_service import existing_subscription
 from broker.db.driver.database import Database
 from broker.db.driver.replica_reads import Looks
 from broker.fairness.resource_turns import ResourceTurns
-from broker.features.dead_letters.dead_letter_list import MAX_LETTERS, Group, LetterList, LetterPage, Trait, grouped
-from broker.features.dead_letters.rows import AskedLetters, list_dead_letters
+from broker.features.dead_letters.dead_letter_list import (
+    MAX_DEAD_LETTERS,
+    DeadLetterList,
+    DeadLetterPage,
+    Group,
+    Trait,
+    grouped,
+)
+from broker.features.dead_letters.rows import AskedDeadLetters, list_dead_letters
 from broker.model.names import project_of
 from broker.model.page import invalid_page_token, page_token
 
@@ -29,8 +36,8 @@ class DeadLetterService:
         self._turns = turns
 
     async def list_dead_letters(
-        self, subscription_name: str, page: LetterPage, *, hung_up: HungUp | None = None
-    ) -> LetterList:
+        self, subscription_name: str, page: DeadLetterPage, *, hung_up: HungUp | None = None
+    ) -> DeadLetterList:
         """A page of the messages that a subscription gave up and that a subscription of their topic still holds.
 
         One whose caller goes while it waits (`hung_up()` completes) is not begun.  Raises InvalidArgument (the
@@ -39,23 +46,25 @@ class DeadLetterService:
         return await self._list(subscription_name, page, bodies=True, hung_up=hung_up)
 
     async def group_dead_letters(
-        self, subscription_name: str, page: LetterPage, trait: Trait, *, hung_up: HungUp | None = None
-    ) -> tuple[Sequence[Group], LetterList]:
-        """They, counted by a trait, the largest group first, of the first MAX_LETTERS.  Raises as the list does."""
-        page = replace(page, size=MAX_LETTERS, start=None)
+        self, subscription_name: str, page: DeadLetterPage, trait: Trait, *, hung_up: HungUp | None = None
+    ) -> tuple[Sequence[Group], DeadLetterList]:
+        """They, counted by a trait, the largest group first, of the first MAX_DEAD_LETTERS.  Raises as the list
+        does.
+        """
+        page = replace(page, size=MAX_DEAD_LETTERS, start=None)
         found = await self._list(subscription_name, page, bodies=False, hung_up=hung_up)
         return grouped(found.found, trait), found
 
     async def _list(
-        self, subscription_name: str, page: LetterPage, *, bodies: bool, hung_up: HungUp | None
-    ) -> LetterList:
+        self, subscription_name: str, page: DeadLetterPage, *, bodies: bool, hung_up: HungUp | None
+    ) -> DeadLetterList:
         paths = compiled(page.filter)
         async with self._turns.of(project_of(subscription_name), hung_up=hung_up):
             async with self._database.transaction() as connection:
                 subscription = await existing_subscription(connection, subscription_name)
             if page.start is not None and page.start.shard_id not in subscription.shard_ids:
                 raise invalid_page_token(page_token(*astuple(page.start)))
-            asked = AskedLetters(
+            asked = AskedDeadLetters(
                 subscription_id=subscription.subscription_id,
                 shard_ids=subscription.shard_ids,
                 filter_path=paths.filter_path,

@@ -87,9 +87,9 @@ async def find_conditions(connection: ResourceConnection, *, now: datetime, late
     conditions = [Found(Subject(row.project, row.kind, row.subject), row.why, begins=row.begins) for row in found]
     for name, state in await _list_failing(connection):
         conditions += push_failures_to_tell(name, state.as_of(now))
-    letters = await connection.exec_driver_sql(_COUNT_NEW_DEAD_LETTERS, {"until": now - late})
+    dead_letters = await connection.exec_driver_sql(_COUNT_NEW_DEAD_LETTERS, {"until": now - late})
     return conditions + [
-        Found(Subject(row.project, "deadLetters", row.subject), row.why, row.amount) for row in letters
+        Found(Subject(row.project, "deadLetters", row.subject), row.why, row.amount) for row in dead_letters
     ]
 
 

@@ -30,13 +30,13 @@ _IN_SPAN = b"""
     WHERE shard_id = ANY (%%(shard_ids)s) AND publish_time >= %%(begin)s AND publish_time < %%(until)s
     LIMIT 1
 """
-_LETTERS_IN_SPAN = b"""
+_DEAD_LETTERS_IN_SPAN = b"""
     SELECT source_publish_time FROM dead_letters
     WHERE source_shard_id = ANY (%(shard_ids)s) AND subscription_id = %(subscription_id)s
       AND source_publish_time >= %(begin)s AND source_publish_time < %(until)s
     LIMIT 1
 """
-_MESSAGES_OF_A_SPAN = (_IN_SPAN % b"message_batches", _IN_SPAN % b"straggler_batches", _LETTERS_IN_SPAN)
+_MESSAGES_OF_A_SPAN = (_IN_SPAN % b"message_batches", _IN_SPAN % b"straggler_batches", _DEAD_LETTERS_IN_SPAN)
 _CHANGED = b"SELECT subscription_id FROM subscriptions WHERE earlier_filters IS NOT NULL ORDER BY subscription_id"
 _LOCK_CHANGED = b"""
     SELECT filter, earlier_filters, topic_id FROM subscriptions

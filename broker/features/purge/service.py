@@ -22,7 +22,7 @@ from broker.features.purge.rows import count_matching, read_oldest_standing
 from broker.model.operation_verb import Verb
 from broker.model.timestamps import END_OF_TIME
 from broker.observability.log import fields_of
-from broker.observability.lost_letters import LostLetters
+from broker.observability.lost_dead_letters import LostDeadLetters
 from broker.observability.metrics.families import PURGES
 
 _MAX_COUNTED = 5_000  # messages that one look counts
@@ -42,7 +42,7 @@ class PurgeService:
         self._operations = operations
         self._states = core.states
         self._counts = core.counters.process
-        self._lost = LostLetters(core.states, core.counters)
+        self._lost = LostDeadLetters(core.states, core.counters)
 
     async def purge_topic(self, name: str, *, by: str = "") -> None:
         """Forget all that was published before, for the topic, its subscriptions and its snapshots, which go.

@@ -61,10 +61,10 @@ async def test_a_rejected_message_goes_to_the_dead_letter_topic_at_its_first_att
     await rest.publish("bad", "good")
     by_text = {text(m): m for m in await rest.pull()}
     await reject(rest, [by_text["bad"]])
-    [letter] = await eventually(lambda: rest.pull("letters"))
-    assert text(letter) == "bad"
-    assert letter["message"]["attributes"]["CloudPubSubDeadLetterSourceDeliveryCount"] == "1"
-    assert letter["message"]["attributes"]["broker-dead-letter-reason"] == "reject"
+    [dead_letter] = await eventually(lambda: rest.pull("letters"))
+    assert text(dead_letter) == "bad"
+    assert dead_letter["message"]["attributes"]["CloudPubSubDeadLetterSourceDeliveryCount"] == "1"
+    assert dead_letter["message"]["attributes"]["broker-dead-letter-reason"] == "reject"
     await rest.acknowledge([by_text["good"]])
     assert await rest.pull() == []
 

@@ -38,7 +38,7 @@ class Message:
     deadline: datetime = FOR_EVER
     ack_id: tuple[int, int] | None = None
     settled: frozenset[str] = frozenset()  # how that may be told; empty: it is not
-    letters: list[int] = field(default_factory=list)
+    dead_letters: list[int] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"{self.key}{self.seq}"
@@ -168,7 +168,7 @@ class Model:
     def retract(self, message: Message, states: frozenset[str]) -> None:
         """A message that is outstanding remains so until its ack deadline."""
         message.retracted = True
-        message.letters.clear()
+        message.dead_letters.clear()
         if states == {"EXPIRED"}:
             message.settle("RETRACTED", "EXPIRED", "SETTLED")
         elif message.settled:

@@ -47,7 +47,7 @@ from tests.core.backlog.delivery_state_reports import Reports
 from tests.core.backlog.test_seek import seek_to_time
 from tests.core.claiming.state_machines import on_database, short_steps
 from tests.fixtures.changed_filters import known, set_filter
-from tests.fixtures.dead_letters import make_letters, packed_for
+from tests.fixtures.dead_letters import make_dead_letters, packed_for
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, make_log
 from tests.interleavings.steps import open_transaction
 
@@ -82,7 +82,7 @@ class DeliveryStates(RuleBasedStateMachine):
     async def _begin(self) -> None:
         name = f"{type(self).__name__.lower()}{type(self).number}"
         self.log: Log = await make_log(self.database, self.now, name)
-        self.letters = await make_letters(self.log, ordered=self.ordered)
+        self.dead_letters = await make_dead_letters(self.log, ordered=self.ordered)
         await self.log.execute(
             "UPDATE subscriptions SET max_delivery_attempts = 100,"
             f" message_retention = '{self.retention.total_seconds()} seconds'"
@@ -275,7 +275,7 @@ class DeliveryStates(RuleBasedStateMachine):
                 subscription_id=self.log.subscription.subscription_id,
                 shard_ids=[self.log.shard_id],
                 ids=[(self.log.shard_id, message.seq) for message in chosen],
-                consumable={self.letters.dead.subscription.subscription_id},
+                consumable={self.dead_letters.dead.subscription.subscription_id},
                 author=NOBODY,
                 now=self.now,
             )
@@ -299,7 +299,7 @@ class DeliveryStates(RuleBasedStateMachine):
             elif state == "DEAD_LETTERED":
                 assert outcome in ("discarded", "alreadySettled")
                 message.settle("DEAD_LETTERED", "DISCARDED")
-                message.letters.clear()
+                message.dead_letters.clear()
             else:
                 assert outcome == "alreadySettled", (message, states)
 
@@ -406,18 +406,20 @@ class DeliveryStates(RuleBasedStateMachine):
 
     def _forward(self) -> None:
         async def act() -> int:
-            policy = DeadLetterPolicy(dead_letter_topic=self.letters.dead.topic.name, max_delivery_attempts=100)
+            policy = DeadLetterPolicy(
+                dead_letter_topic=self.dead_letters.dead.topic.name, max_delivery_attempts=100
+            )
             subscription = replace(
                 self.known,
                 dead_letter_policy=policy,
-                dead_letter_topic_id=self.letters.dead.topic.topic_id,
+                dead_letter_topic_id=self.dead_letters.dead.topic.topic_id,
             )
             async with self.log.session() as session:
                 done = await forward_dead_letters(
                     session,
                     subscription=subscription,
                     shard_id=self.log.shard_id,
-                    prepare=packed_for(self.letters.dead.topic),
+                    prepare=packed_for(self.dead_letters.dead.topic),
                     now=self.now,
                 )
             assert not done.more
@@ -427,9 +429,9 @@ class DeliveryStates(RuleBasedStateMachine):
         assert self.runner.run(act()) == len(given_up)
         for message in given_up:
             message.settle("DEAD_LETTERED")
-            message.letters.append(message.seq)
+            message.dead_letters.append(message.seq)
 
-    @precondition(lambda self: any(m.letters for m in self.messages))
+    @precondition(lambda self: any(m.dead_letters for m in self.messages))
     @rule()
     def redrive(self) -> None:
         """All letters are as nobody had them yet."""
@@ -456,18 +458,18 @@ class DeliveryStates(RuleBasedStateMachine):
     def _redrive(self) -> None:
         async def act() -> Mapping[int, str]:
             chosen = {"max_messages": 500, "now": self.now}
-            return (await self.letters.step(**chosen)).outcomes
+            return (await self.dead_letters.step(**chosen)).outcomes
 
         outcomes = {seq: str(each) for seq, each in self.runner.run(act()).items()}
-        meant = [m for m in self.messages if m.letters]
+        meant = [m for m in self.messages if m.dead_letters]
         assert outcomes.keys() == {m.seq for m in meant}
         for message in meant:
             states = self.model.states(message, self.now)
-            if outcomes[message.seq] == "outstanding":  # its letter stays, for the consumer may not ack it
+            if outcomes[message.seq] == "outstanding":  # its dead letter stays, for the consumer may not ack it
                 assert states == {"OUTSTANDING"}, (message, states)
                 assert self._is_past(message)
                 continue
-            message.letters.clear()
+            message.dead_letters.clear()
             if states <= BACKLOG | {"FILTERED"}:
                 assert outcomes[message.seq] == "alreadyThere", (message, states)
                 assert states == {"EXHAUSTED"} or not self._is_past(message), (message, states)
@@ -553,9 +555,9 @@ class DeliveryStates(RuleBasedStateMachine):
         assert self.runner.run(self.reports.purgeable()) == len(backlog)
         would_come = {seq for seq in backlog if not self._is_past(self.model.messages[seq])}
         assert self.runner.run(self.reports.preview_of_seek_to_end()).skipped.messages == len(would_come)
-        letters = [m for m in self.messages if m.letters]
-        counted = self.runner.run(self.reports.dead_letters(self.letters.dead.subscription.subscription_id))
-        assert counted == len(letters)
+        dead_letters = [m for m in self.messages if m.dead_letters]
+        counted = self.runner.run(self.reports.dead_letters(self.dead_letters.dead.subscription.subscription_id))
+        assert counted == len(dead_letters)
 
     @invariant()
     def flow_control_counts_what_is_outstanding(self) -> None:

@@ -267,8 +267,8 @@ async def test_a_message_given_up_lets_the_next_of_its_key_go_on(log: Log) -> No
             now=log.start,
         )
     assert (done.count, done.more) == (1, False)
-    [letter] = (await dead.pull())[0].messages
-    assert (letter.data, letter.ordering_key) == (b"a1", "a")
+    [dead_letter] = (await dead.pull())[0].messages
+    assert (dead_letter.data, dead_letter.ordering_key) == (b"a1", "a")
     [behind] = await pull(log, max_attempts=5)
     assert (texts([behind]), behind.attempt_number) == (["a2"], 2)
 

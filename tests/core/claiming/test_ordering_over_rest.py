@@ -21,7 +21,7 @@ async def _subscription(rest: Rest, **fields: Any) -> None:
 
 
 async def _publish(rest: Rest, *data: str) -> None:
-    """One request each, as ordered publishers do; the letter is the key."""
+    """One request each, as ordered publishers do; the dead letter is the key."""
     for each in data:
         await rest.publish(keyed(each, each[0]))
 

@@ -207,7 +207,7 @@ async def test_what_transactions_publish_is_accepted_and_waits(limited: Limited,
     assert await eventually(arrived) == ["staged"]
 
 
-async def test_a_letter_is_not_edited_meanwhile(limited: Limited) -> None:
+async def test_a_dead_letter_is_not_edited_meanwhile(limited: Limited) -> None:
     limited.fill()
     path = f"{limited.rest.subscription()}:editDeadLetter"
     await limited.is_refused("POST", path, {"messageId": "1000000000000001"})

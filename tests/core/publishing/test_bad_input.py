@@ -258,7 +258,7 @@ async def test_an_edit_that_cannot_be_is_refused_before_anything_is_looked_up(re
 
 @pytest.mark.usefixtures("waits")
 @pytest.mark.parametrize("verb", ["redrive", "discard"])
-async def test_a_choice_of_letters_that_cannot_be_is_refused(rest: Rest, verb: str) -> None:
+async def test_a_choice_of_dead_letters_that_cannot_be_is_refused(rest: Rest, verb: str) -> None:
     cases: list[tuple[Json, tuple[str, ...]]] = [
         ({"startTime": "yesterday"}, ("'startTime'", "'yesterday'")),
         ({"endTime": LONG}, ("'endTime'", LONG[:60])),

@@ -59,10 +59,12 @@ async def test_what_is_past_its_time_does_not_come(streams: Streams) -> None:
 
 async def test_messages_of_megabytes_arrive(streams: Streams) -> None:
     await streams.subscribe()
-    for letter in "abcd":
-        await streams.rest.publish(letter * 4_000_000)
+    for dead_letter in "abcd":
+        await streams.rest.publish(dead_letter * 4_000_000)
     stream = await streams.open()
-    assert [(m.text[0], m.size) for m in await stream.take(4)] == [(letter, 4_000_000) for letter in "abcd"]
+    assert [(m.text[0], m.size) for m in await stream.take(4)] == [
+        (dead_letter, 4_000_000) for dead_letter in "abcd"
+    ]
 
 
 async def test_thousands_are_acked_in_one_request(streams: Streams) -> None:
@@ -190,7 +192,7 @@ async def test_a_message_that_fails_five_times_on_streams_becomes_a_dead_letter(
     await rest.create_topic("dead")
     await rest.create_subscription("dead-sub", "dead")
     await streams.subscribe(deadLetterPolicy={"deadLetterTopic": rest.topic("dead"), "maxDeliveryAttempts": 5})
-    letters = await streams.waiting("dead-sub")
+    dead_letters = await streams.waiting("dead-sub")
     await rest.publish("poison")
     stream = await streams.open()
     attempts = []
@@ -198,11 +200,11 @@ async def test_a_message_that_fails_five_times_on_streams_becomes_a_dead_letter(
         [failed] = await stream.take()
         attempts.append(failed.attempt)
         await stream.nack([failed])
-    [letter] = await letters.take()
+    [dead_letter] = await dead_letters.take()
     assert attempts == [1, 2, 3, 4, 5]
-    assert letter.text == "poison"
-    assert letter.attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
-    assert letter.attributes["broker-dead-letter-reason"] == "nack"
+    assert dead_letter.text == "poison"
+    assert dead_letter.attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
+    assert dead_letter.attributes["broker-dead-letter-reason"] == "nack"
     await stream.has_no_more()
     assert await streams.unacked() == 0
 

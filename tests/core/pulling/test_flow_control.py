@@ -140,11 +140,11 @@ async def test_bytes_are_limited(streams: Streams) -> None:
 
 async def test_a_message_larger_than_the_limit_comes_alone(streams: Streams) -> None:
     await streams.subscribe()
-    await streams.rest.publish(*(letter * 5000 for letter in "abc"))
+    await streams.rest.publish(*(dead_letter * 5000 for dead_letter in "abc"))
     stream = await streams.open(max_outstanding_bytes=1000)
-    for letter in "abc":
+    for dead_letter in "abc":
         [large] = await stream.take()
-        assert large.text[0] == letter
+        assert large.text[0] == dead_letter
         await stream.has_no_more(seconds=0.1)
         await stream.ack([large])
 

@@ -155,13 +155,13 @@ async def test_a_dead_letter_that_was_discarded_is_told_so(rest: Rest) -> None:
     await rest.publish("1")
     await rest.ok("POST", f"{rest.subscription()}:reject", {"ackIds": [(await rest.pull())[0]["ackId"]]})
 
-    async def letters() -> list[Json]:
+    async def dead_letters() -> list[Json]:
         found = await rest.ok("GET", f"{rest.subscription('letters')}/messages")
         return list(found.get("messages", []))
 
-    [letter] = await eventually(letters)
+    [dead_letter] = await eventually(dead_letters)
     await rest.ok("POST", f"{rest.subscription()}:discard", {"reasons": ["reject"]})
-    told = await rest.ok("GET", f"{rest.subscription('letters')}/messages/{letter['message']['messageId']}")
+    told = await rest.ok("GET", f"{rest.subscription('letters')}/messages/{dead_letter['message']['messageId']}")
     assert (told["state"], told["verdict"]) == ("DISCARDED", f"It was discarded at {told['endTime']}.")
 
 

@@ -131,5 +131,5 @@ async def test_dead_letters_wait_for_a_frozen_topic_and_go_there_then(two: Two) 
         assert await two.brokers[1].workers["dead-letter forwarder"].run_once() == 0
     assert await two.rest.pull() == []
     await two.rest.ok("POST", f"{two.rest.topic('letters')}:unfreeze")
-    [letter] = await eventually(lambda: two.rest.pull("pile"))
-    assert text(letter) == "poison"
+    [dead_letter] = await eventually(lambda: two.rest.pull("pile"))
+    assert text(dead_letter) == "poison"

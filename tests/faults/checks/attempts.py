@@ -75,19 +75,19 @@ def check_dead_letters(view: View) -> Iterator[Violation]:
     """At most one of each message, after as many attempts as allowed; one if they are used up; none if acked."""
     for subscription in view.plain_subscriptions():
         terms = subscription.subscription
-        if terms.dead_letter_topic is None or terms.redriven:  # whose letters nobody sees
+        if terms.dead_letter_topic is None or terms.redriven:  # whose dead letters nobody sees
             continue
-        letters = view.dead_letters(subscription)
+        dead_letters = view.dead_letters(subscription)
         receipts = {r[0].delivery.text: r for r in subscription.receipts.values()}
-        for text, copies in letters.items():
-            yield from _letter(view, subscription, text, copies, receipts.get(text, []))
+        for text, copies in dead_letters.items():
+            yield from _dead_letter(view, subscription, text, copies, receipts.get(text, []))
         for text, tried in receipts.items():
-            if text not in letters and _used_up(subscription, tried):
+            if text not in dead_letters and _used_up(subscription, tried):
                 told = f"{subscription.name}: {text!r} used up its attempts and is no dead letter"
                 yield violation("dead letters", told, [receipt.number for receipt in tried])
 
 
-def _letter(
+def _dead_letter(
     view: View, subscription: SubscriptionView, text: str, copies: Sequence[Receipt], tried: list[Receipt]
 ) -> Iterator[Violation]:
     numbers = [copy.number for copy in copies]

@@ -37,7 +37,7 @@ def check_nothing_is_forgotten(view: View) -> Iterator[Violation]:
     for subscription in view.subscriptions.values():
         if subscription.subscription.of_events:  # which go on to come while nobody waits for them any more
             continue
-        letters = view.dead_letters(subscription)
+        dead_letters = view.dead_letters(subscription)
         most = None if subscription.subscription.redriven else subscription.subscription.max_attempts
         discarded = {each for _, discard in subscription.discards for each in discard.ids}
         for message_id, receipts in subscription.receipts.items():
@@ -46,7 +46,7 @@ def check_nothing_is_forgotten(view: View) -> Iterator[Violation]:
             if message_id in discarded or (published and subscription.may_be_purged(published[1])):
                 continue
             used_up = most is not None and any(receipt.delivery.attempt == most for receipt in receipts)
-            if text in letters or used_up or any(may_have_acked(view, receipt) for receipt in receipts):
+            if text in dead_letters or used_up or any(may_have_acked(view, receipt) for receipt in receipts):
                 continue
             told = f"{subscription.name}: {text!r} was never acked, and came no more"
             yield violation("forgotten", told, [receipt.number for receipt in receipts])
@@ -80,7 +80,7 @@ def check_nothing_is_invented(view: View) -> Iterator[Violation]:
     for subscription in view.subscriptions.values():
         if subscription.subscription.topic in view.dead_letter_topics:
             for number, receive in subscription.receives:
-                yield from _invented_letters(view, subscription, number, receive)
+                yield from _invented_dead_letters(view, subscription, number, receive)
 
 
 def _inventions(
@@ -103,7 +103,7 @@ def _inventions(
             yield violation("changed", f"{where}: its id is {ids[delivery.text]}", [of, number])
 
 
-def _invented_letters(
+def _invented_dead_letters(
     view: View, subscription: SubscriptionView, number: int, receive: Receive
 ) -> Iterator[Violation]:
     for delivery in receive.deliveries:

@@ -73,10 +73,12 @@ def check_dead_letters_are_told_of(view: View) -> Iterator[Violation]:
         if receipts[0].delivery.attributes["ce-type"] == "pubsub.deadLetters.first"
     }
     for subscription in view.plain_subscriptions() if listeners else ():
-        letters = [letter for copies in view.dead_letters(subscription).values() for letter in copies]
-        if not letters or subscription.name in told:
+        dead_letters = [
+            dead_letter for copies in view.dead_letters(subscription).values() for dead_letter in copies
+        ]
+        if not dead_letters or subscription.name in told:
             continue
-        first = min(letters, key=lambda letter: letter.received)
+        first = min(dead_letters, key=lambda dead_letter: dead_letter.received)
         healed = max((fault.ended for _, fault in view.faults), default=0.0)
         if _looked_last(listeners[0]) > max(first.received, healed) + DEAD_LETTERS_SECONDS:
             yield violation("an event that is missing", f"the dead letters of {subscription.name}", [first.number])

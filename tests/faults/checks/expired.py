@@ -31,7 +31,9 @@ def check_nothing_is_past_its_time(view: View) -> Iterator[Violation]:
 
 
 def check_perishables_come(view: View) -> Iterator[Violation]:
-    """Each that was answered is received, or is a letter, once, if it has a time to live; nothing else is there."""
+    """Each that was answered is received, or is a dead letter, once, if it has a time to live; nothing else is
+    there.
+    """
     answered = _answered(view)
     sent = {name for _, each in all_of(view, Perishable) for name in each.names}
     for_ever = {name for _, each in all_of(view, Perishable) for name in each.names if not each.ttl}
@@ -39,16 +41,16 @@ def check_perishables_come(view: View) -> Iterator[Violation]:
     for number, bought in all_of(view, Bought):
         if not bought.final:
             continue
-        letters: dict[str, set[int]] = defaultdict(set)
-        for each in bought.letters:
-            letters[each.name].add(each.id)
-        for name, ids in letters.items():
+        dead_letters: dict[str, set[int]] = defaultdict(set)
+        for each in bought.dead_letters:
+            dead_letters[each.name].add(each.id)
+        for name, ids in dead_letters.items():
             if len(ids) > 1:
                 yield violation("dead-lettered twice", f"{name} has the letters {sorted(ids)}", [number])
             if name in for_ever:
                 yield violation("expired for nothing", f"{name} has no time to live and is a letter", [number])
-        for name in (received | letters.keys()) - sent:
+        for name in (received | dead_letters.keys()) - sent:
             yield violation("invented", f"nobody published {name}", [number])
         for name, (published, _) in answered.items():
-            if name not in received and name not in letters:
+            if name not in received and name not in dead_letters:
                 yield violation("lost", f"{name} was neither received nor is it a letter", [published, number])

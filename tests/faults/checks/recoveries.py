@@ -22,13 +22,13 @@ _NOT_MEANT, _FORGOTTEN, _COUNTS, _ID = (
 @dataclass
 class _Has:
     """By name: what is to come for certain (`must`), and what may; what was given up, when it was looked at last
-    (`letters`), and what was `sent`.
+    (`dead_letters`), and what was `sent`.
     """
 
     ids: dict[str, int] = field(default_factory=dict)
     must: set[str] = field(default_factory=set)
     may: set[str] = field(default_factory=set)
-    letters: set[str] = field(default_factory=set)
+    dead_letters: set[str] = field(default_factory=set)
     sent: set[str] = field(default_factory=set)
 
 
@@ -56,15 +56,15 @@ def _found(has: _Has, each: Recovery) -> Iterator[tuple[str, str]]:
                 yield _FORGOTTEN, f"{sorted(lost)[:5]} are no letters, and nothing is left"
             yield from _of_one_id(has, each)
         case "recovered" if each.counts != _counts("redriven", has):
-            yield _COUNTS, f"{each.counts} of {len(has.letters)} letters"
+            yield _COUNTS, f"{each.counts} of {len(has.dead_letters)} letters"
         case "sent" if each.counts != _counts("sent", has):
-            yield _COUNTS, f"{each.counts} of {len(has.letters)} letters"
+            yield _COUNTS, f"{each.counts} of {len(has.dead_letters)} letters"
         case "left":
             yield from _left(has, each)
 
 
 def _counts(outcome: str, has: _Has) -> dict[str, int]:
-    return {outcome: len(has.letters)} if has.letters else {}
+    return {outcome: len(has.dead_letters)} if has.dead_letters else {}
 
 
 def _of_one_id(has: _Has, each: Recovery) -> Iterator[tuple[str, str]]:
@@ -103,11 +103,11 @@ def _follow(has: _Has, each: Recovery) -> None:
         case "maybe acked":
             has.must -= names
         case "gave up":
-            has.letters, has.must, has.may = names, {*names}, {*names}
+            has.dead_letters, has.must, has.may = names, {*names}, {*names}
         case "recovered":
-            has.letters = set()
+            has.dead_letters = set()
         case "sent":
-            has.sent |= has.letters
-            has.must -= has.letters
-            has.may -= has.letters
-            has.letters = set()
+            has.sent |= has.dead_letters
+            has.must -= has.dead_letters
+            has.may -= has.dead_letters
+            has.dead_letters = set()

@@ -98,7 +98,7 @@ class _Known:
         if name in self.written and self.handed_out[name] < MAX_ATTEMPTS:
             self.there[name] = at
 
-    def letters(self, number: int, done: Hurried) -> Iterator[Violation]:
+    def dead_letters(self, number: int, done: Hurried) -> Iterator[Violation]:
         for name in {*done.names} - self.levels.keys():
             yield violation("invented", f"nobody published {name}", [number])
         for name in {*done.names}:
@@ -120,7 +120,7 @@ def check_urgent(view: View) -> Iterator[Violation]:
         "acked": known.settled,
         "nacked": known.nacked,
         "sought": known.sought,
-        "letters": known.letters,
+        "letters": known.dead_letters,
     }
     for number, done in all_of(view, Hurried):
         yield from rules[done.what](number, done)

@@ -191,14 +191,14 @@ class View:
 
     def dead_letters(self, source: SubscriptionView) -> dict[str, list[Receipt]]:
         """What a subscription gave up, by text: the dead letters as they were received."""
-        letters: dict[str, list[Receipt]] = defaultdict(list)
+        dead_letters: dict[str, list[Receipt]] = defaultdict(list)
         topic = source.subscription.dead_letter_topic
         for view in self.of_topic(topic) if topic else ():
             for receipts in view.receipts.values():
                 for receipt in receipts:
                     if receipt.delivery.attributes.get(DEAD_LETTER_SOURCE) == source.name:
-                        letters[receipt.delivery.text].append(receipt)
-        return letters
+                        dead_letters[receipt.delivery.text].append(receipt)
+        return dead_letters
 
     def fault_between(self, began: float, ended: float) -> bool:
         return any(fault.began <= ended and fault.ended >= began for _, fault in self.faults)

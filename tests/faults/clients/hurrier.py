@@ -17,7 +17,7 @@ from tests.faults.operation import Outcome
 from tests.faults.operations_of_one import Hurried
 
 _TOPIC, _SUBSCRIPTION = "load-urgent", "urgent"
-_LETTERS, _LETTER_SUBSCRIPTION = "load-urgent-letters", "urgent-letters"
+_DEAD_LETTERS, _DEAD_LETTER_SUBSCRIPTION = "load-urgent-letters", "urgent-letters"
 _SNAPSHOT = "before-the-urgent"
 _SELDOM = 0.03  # the share of seeks, and of more levels
 _MOST_SOUGHT = 2
@@ -50,21 +50,21 @@ class Hurrier(Alone):
             await self._dice.choice((self._write, self._take))()
 
     async def _end(self) -> None:
-        """Take what is left, the most urgent first, until nothing is; and then the letters."""
+        """Take what is left, the most urgent first, until nothing is; and then the dead letters."""
         began = now()
         while await self._take(final=True) or await self._is_left(_SUBSCRIPTION):
             assert now() < began + _END_SECONDS
-        began, letters = now(), list[str]()
-        while (received := await self._pull(_LETTER_SUBSCRIPTION, 1000)) or await self._is_left(
-            _LETTER_SUBSCRIPTION
+        began, dead_letters = now(), list[str]()
+        while (received := await self._pull(_DEAD_LETTER_SUBSCRIPTION, 1000)) or await self._is_left(
+            _DEAD_LETTER_SUBSCRIPTION
         ):
-            letters += map(_name, received or ())
+            dead_letters += map(_name, received or ())
             if received:
                 ids = {"ackIds": [each["ackId"] for each in received]}
-                await self._until_answered(f"subscriptions/{_LETTER_SUBSCRIPTION}:acknowledge", ids)
-        self._note("letters", began, letters)
+                await self._until_answered(f"subscriptions/{_DEAD_LETTER_SUBSCRIPTION}:acknowledge", ids)
+        self._note("letters", began, dead_letters)
         await self._caller.do("DELETE", f"snapshots/{_SNAPSHOT}", fine=[404])
-        await self._delete([_SUBSCRIPTION, _LETTER_SUBSCRIPTION], [_TOPIC, _LETTERS])
+        await self._delete([_SUBSCRIPTION, _DEAD_LETTER_SUBSCRIPTION], [_TOPIC, _DEAD_LETTERS])
 
     async def _prepare(self) -> None:
         """With an age or not: both are strict, as nothing gets so old."""
@@ -72,10 +72,10 @@ class Hurrier(Alone):
         aged: Json = {"levels": self._levels, "age": _AGE}
         priorities = self._dice.choice((self._levels, aged))
         await self._caller.do("PUT", f"topics/{_TOPIC}", {"extensions": {"priorities": priorities}}, fine=[409])
-        await self._caller.do("PUT", f"topics/{_LETTERS}", {"extensions": {"priorities": 2}}, fine=[409])
-        of_letters = {"topic": f"{project}/topics/{_LETTERS}"}
-        await self._caller.do("PUT", f"subscriptions/{_LETTER_SUBSCRIPTION}", of_letters, fine=[409])
-        policy = {"deadLetterTopic": f"{project}/topics/{_LETTERS}", "maxDeliveryAttempts": MAX_ATTEMPTS}
+        await self._caller.do("PUT", f"topics/{_DEAD_LETTERS}", {"extensions": {"priorities": 2}}, fine=[409])
+        of_dead_letters = {"topic": f"{project}/topics/{_DEAD_LETTERS}"}
+        await self._caller.do("PUT", f"subscriptions/{_DEAD_LETTER_SUBSCRIPTION}", of_dead_letters, fine=[409])
+        policy = {"deadLetterTopic": f"{project}/topics/{_DEAD_LETTERS}", "maxDeliveryAttempts": MAX_ATTEMPTS}
         body: Json = {
             "topic": f"{project}/topics/{_TOPIC}",
             "ackDeadlineSeconds": ACK_DEADLINE_SECONDS,

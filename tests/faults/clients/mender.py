@@ -133,7 +133,7 @@ class Mender(Actor):
     async def _discard(self) -> None:
         name = self._dice.choice(self._redriven)
         listed = await self._caller.call("GET", f"subscriptions/{name}/deadLetters?pageSize=100")
-        ids = [int(letter["sourceMessageId"]) for letter in listed.body.get("deadLetters", ())]
+        ids = [int(dead_letter["sourceMessageId"]) for dead_letter in listed.body.get("deadLetters", ())]
         if not ids:
             return
         ids = self._dice.sample(ids, min(len(ids), self._dice.randint(1, _MOST_DISCARDED)))

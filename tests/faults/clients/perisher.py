@@ -1,6 +1,6 @@
 """A publisher of messages that are worth nothing after a while, who also consumes them, not always in time.
 
-What is past its time goes to a dead-letter topic: at the end each message was received, or is a letter.
+What is past its time goes to a dead-letter topic: at the end each message was received, or is a dead letter.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tests.faults.history import Bought, Perishable
 from tests.faults.operation import Came
 
 _TOPIC, _SUBSCRIPTION = "load-perishable", "perishable"
-_LETTERS, _LETTER_SUBSCRIPTION = "load-perished", "perished"
+_DEAD_LETTERS, _DEAD_LETTER_SUBSCRIPTION = "load-perished", "perished"
 _FOR_EVER, _KEYED, _ACKED, _NACKED = 0.3, 0.3, 0.4, 0.3  # shares: of publishes; of what it receives
 _MOST_SECONDS = 3.0  # to live
 _TAKEN = 5  # messages of a pull
@@ -29,14 +29,17 @@ class Perisher(Actor):
     async def _prepare(self) -> None:
         project = self._caller.project
         await self._caller.do("PUT", f"topics/{_TOPIC}", {"extensions": {"expiry": True}}, fine=[409])
-        await self._caller.do("PUT", f"topics/{_LETTERS}", {}, fine=[409])
-        of_letters = {"topic": f"{project}/topics/{_LETTERS}"}
-        await self._caller.do("PUT", f"subscriptions/{_LETTER_SUBSCRIPTION}", of_letters, fine=[409])
+        await self._caller.do("PUT", f"topics/{_DEAD_LETTERS}", {}, fine=[409])
+        of_dead_letters = {"topic": f"{project}/topics/{_DEAD_LETTERS}"}
+        await self._caller.do("PUT", f"subscriptions/{_DEAD_LETTER_SUBSCRIPTION}", of_dead_letters, fine=[409])
         body: Json = {
             "topic": f"{project}/topics/{_TOPIC}",
             "ackDeadlineSeconds": ACK_DEADLINE_SECONDS,
             "enableMessageOrdering": self._dice.random() < 0.5,
-            "deadLetterPolicy": {"deadLetterTopic": f"{project}/topics/{_LETTERS}", "maxDeliveryAttempts": 100},
+            "deadLetterPolicy": {
+                "deadLetterTopic": f"{project}/topics/{_DEAD_LETTERS}",
+                "maxDeliveryAttempts": 100,
+            },
             "extensions": {"deadLetterExpired": True},
         }
         await self._caller.do("PUT", f"subscriptions/{_SUBSCRIPTION}", body, fine=[409])
@@ -45,16 +48,16 @@ class Perisher(Actor):
         await self._dice.choice((self._publish, self._take))()
 
     async def _end(self) -> None:
-        """Take what is left, until nothing is, and then the letters."""
+        """Take what is left, until nothing is, and then the dead letters."""
         began = now()
         while await self._take(final=True) or await self._is_left():
             assert now() < began + _END_SECONDS
-        began, letters = now(), list[Came]()
-        while received := await self._pull(_LETTER_SUBSCRIPTION, 1000):
-            letters += [came(each["message"]) for each in received]
-            await self._acknowledge(_LETTER_SUBSCRIPTION, received)
-        self._history.add(Bought(who="perisher", began=began, ended=now(), letters=letters, final=True))
-        await self._delete([_SUBSCRIPTION, _LETTER_SUBSCRIPTION], [_TOPIC, _LETTERS])
+        began, dead_letters = now(), list[Came]()
+        while received := await self._pull(_DEAD_LETTER_SUBSCRIPTION, 1000):
+            dead_letters += [came(each["message"]) for each in received]
+            await self._acknowledge(_DEAD_LETTER_SUBSCRIPTION, received)
+        self._history.add(Bought(who="perisher", began=began, ended=now(), dead_letters=dead_letters, final=True))
+        await self._delete([_SUBSCRIPTION, _DEAD_LETTER_SUBSCRIPTION], [_TOPIC, _DEAD_LETTERS])
 
     async def _is_left(self) -> bool:
         position = await self._caller.do("GET", f"subscriptions/{_SUBSCRIPTION}/snapshot")

@@ -1,4 +1,5 @@
-"""One whose endpoint is never there, so that all is given up: recovers it, or sends its letters to another topic.
+"""One whose endpoint is never there, so that all is given up: recovers it, or sends its dead letters to another
+topic.
 
 What came back it pulls, and acks some of it; the rest is given up again.
 """
@@ -16,7 +17,7 @@ from tests.faults.operation import Came
 from tests.faults.operations_of_one import Recovery
 
 _TOPIC, _SUBSCRIPTION = "load-given-up", "given-up"
-_LETTERS, _PILE = "load-given-up-letters", "given-up-pile"
+_DEAD_LETTERS, _PILE = "load-given-up-letters", "given-up-pile"
 _TARGET, _SENT = "load-sent", "sent"
 _EVER = "2020-01-01T00:00:00Z"
 _SENT_SHARE, _ACKED = 0.25, 0.6
@@ -53,16 +54,20 @@ class Recoverer(Alone):
             await self._acknowledge(_SENT, received or [])
             assert now() < began + _END_SECONDS
         self._history.add(Recovery(who="recoverer", began=began, ended=now(), what="left", came=came))
-        await self._delete([_SUBSCRIPTION, _PILE, _SENT], [_TOPIC, _LETTERS, _TARGET])
+        await self._delete([_SUBSCRIPTION, _PILE, _SENT], [_TOPIC, _DEAD_LETTERS, _TARGET])
 
     async def _prepare(self) -> None:
         project = self._caller.project
         deduplication: Json = {"extensions": {"deduplication": {"window": "86400s"}}}
-        for topic, settings in ((_TOPIC, deduplication), (_LETTERS, {}), (_TARGET, {})):
+        for topic, settings in ((_TOPIC, deduplication), (_DEAD_LETTERS, {}), (_TARGET, {})):
             await self._caller.do("PUT", f"topics/{topic}", settings, fine=[409])
-        policy = {"deadLetterTopic": f"{project}/topics/{_LETTERS}", "maxDeliveryAttempts": 1}
+        policy = {"deadLetterTopic": f"{project}/topics/{_DEAD_LETTERS}", "maxDeliveryAttempts": 1}
         pushed = {"pushConfig": {"pushEndpoint": self._nowhere()}, "deadLetterPolicy": policy}
-        for name, topic, fields in ((_PILE, _LETTERS, {}), (_SENT, _TARGET, {}), (_SUBSCRIPTION, _TOPIC, pushed)):
+        for name, topic, fields in (
+            (_PILE, _DEAD_LETTERS, {}),
+            (_SENT, _TARGET, {}),
+            (_SUBSCRIPTION, _TOPIC, pushed),
+        ):
             body = {"topic": f"{project}/topics/{topic}", "ackDeadlineSeconds": ACK_DEADLINE_SECONDS, **fields}
             await self._caller.do("PUT", f"subscriptions/{name}", body, fine=[409])
 
@@ -96,13 +101,13 @@ class Recoverer(Alone):
             if now() > moved + _MOVES_SECONDS:
                 await self._move()
                 moved = now()
-        letters: list[Json] = []
+        dead_letters: list[Json] = []
         page: Json = {"nextPageToken": ""}
         while "nextPageToken" in page:
             query = f"pageSize=100&pageToken={page['nextPageToken']}"
             page = await self._caller.do("GET", f"{self._path}/deadLetters?{query}")
-            letters += page.get("deadLetters", [])
-        came = [Came(int(each["sourceMessageId"]), _name(each["message"])) for each in letters]
+            dead_letters += page.get("deadLetters", [])
+        came = [Came(int(each["sourceMessageId"]), _name(each["message"])) for each in dead_letters]
         await self._done("gave up", began, came=came)
         return bool(came)
 

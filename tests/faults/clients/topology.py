@@ -8,9 +8,9 @@ from tests.faults.history import Subscription
 
 Json = dict[str, Any]
 
-TOPIC, LETTERS = "load", "load-letters"
+TOPIC, DEAD_LETTERS = "load", "load-letters"
 SHAPED, EVENTS = "shaped", "load-events"  # one with a schema, and the one that operators are told by
-COPIES, PILE = "load-copies", "load-pile"  # what is copied; letters that nobody consumes, but that come back
+COPIES, PILE = "load-copies", "load-pile"  # what is copied; dead letters that nobody consumes, but that come back
 ACK_DEADLINE_SECONDS = 10  # the shortest there is
 MAX_ATTEMPTS = 5
 RARE = {"kind": "rare"}
@@ -69,7 +69,7 @@ def filter_of(wanted: Mapping[str, str]) -> str:
 
 _RETAINING = {"retainAckedMessages": True}
 _URGENT = {"extensions": {"push": {"urgent": True}}}
-_DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": LETTERS, "wanted": RARE, "journal": "ALL"}
+_DEAD = {"max_attempts": MAX_ATTEMPTS, "dead_letter_topic": DEAD_LETTERS, "wanted": RARE, "journal": "ALL"}
 _EXACT = _DEAD | {"exactly_once": True, "journal": "FAILURES"}
 _REDRIVEN = _DEAD | {"dead_letter_topic": PILE, "exactly_once": True, "redriven": True}
 _AGE, _BACKLOG = {"age": "10s"}, {"backlog": 30}  # one for each: both end by one kind of event
@@ -87,7 +87,7 @@ PLANS = (
     Plan(Subscription("pushed", TOPIC, journal="ALL", journal_share=0.5), endpoint=HEALTHY),
     Plan(Subscription("ordered-pushed", TOPIC, ordered=True), endpoint=HEALTHY, fields=_URGENT),
     Plan(Subscription("flaky", TOPIC, wanted=RARE, journal="ALL"), endpoint=FLAKY),
-    Plan(Subscription("letters", LETTERS), pullers=1),
+    Plan(Subscription("letters", DEAD_LETTERS), pullers=1),
     Plan(Subscription("redriven", TOPIC, **_REDRIVEN), pullers=1, streams=1),  # type: ignore[arg-type]
     Plan(Subscription("ordered-redriven", TOPIC, ordered=True, **_REDRIVEN), pullers=1),  # type: ignore[arg-type]
     Plan(Subscription("pile", PILE)),

@@ -43,7 +43,7 @@ class Parts(parts.Parts):
         self._add("perishable", Perishable, 1, names=list("mn"), ids=[32, 33], ttl=2.0)
         self._add("bought", Bought, 2, came=[Came(32, "m")])
         self._add("late", Bought, 6, came=[Came(31, "l")])
-        self._add("letters", Bought, 7, letters=[Came(41, "n")], final=True)
+        self._add("letters", Bought, 7, dead_letters=[Came(41, "n")], final=True)
 
     def _tick(self) -> None:
         came = [(11, 1, 100.0), (12, 2, 102.0), (12, 2, 102.0), (13, 3, 104.0)]
@@ -92,11 +92,11 @@ PLANTS: Plants = {
     "another was retracted": (lambda p: p.last.came.pop(1), {"lost"}),
     "it came before its time": (lambda p: p.last.came.append(Came(5, "e", 0.5)), {"early"}),
     "it comes after its time": (lambda p: p.late.came.append(Came(32, "m")), {"past its time"}),
-    "it never comes, in time or as a letter": (lambda p: p.letters.letters.pop(), {"lost"}),
+    "it never comes, in time or dead": (lambda p: p.dead_letters.dead_letters.pop(), {"lost"}),
     "what lasts is lost": (lambda p: p.late.came.pop(), {"lost"}),
-    "two letters are of one": (lambda p: p.letters.letters.append(Came(42, "n")), {"dead-lettered twice"}),
-    "what lasts is a letter": (lambda p: p.letters.letters.append(Came(42, "l")), {"expired for nothing"}),
-    "nobody published what is a letter": (lambda p: p.letters.letters.append(Came(42, "z")), {"invented"}),
+    "two are of one": (lambda p: p.dead_letters.dead_letters.append(Came(42, "n")), {"dead-lettered twice"}),
+    "what lasts is dead": (lambda p: p.dead_letters.dead_letters.append(Came(42, "l")), {"expired for nothing"}),
+    "it is dead and unpublished": (lambda p: p.dead_letters.dead_letters.append(Came(42, "z")), {"invented"}),
     "a tick is left out": (lambda p: p.ticked.came.pop(0), {"missed"}),
     "one within is left out": (lambda p: p.ticked.came.__delitem__(slice(1, 3)), {"missed"}),
     "the last is left out": (lambda p: setattr(p.ticked, "ticks", 4), {"missed"}),

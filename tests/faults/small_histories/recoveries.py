@@ -44,19 +44,19 @@ class Parts(parts.Parts):
         return self.by_name[name.replace("_", " ")]
 
 
-def _lose_a_letter(parts: Parts) -> None:
+def _lose_a_dead_letter(parts: Parts) -> None:
     parts.second.came = _came("c")
     parts.sent.counts["sent"] = 1
     parts.left.came = _came("c", 1000)
 
 
-def _keep_a_letter_of_what_came_back(parts: Parts) -> None:
+def _keep_a_dead_letter_of_what_came_back(parts: Parts) -> None:
     parts.second.came = _came("acd")
     parts.sent.counts["sent"] = 3
     parts.left.came = _came("acd", 1000)
 
 
-def _make_two_letters(parts: Parts) -> None:
+def _make_two_dead_letters(parts: Parts) -> None:
     parts.third.came = _came("ee")
 
 
@@ -102,9 +102,9 @@ def _send_under_the_first_id(parts: Parts) -> None:
 
 
 PLANTS: Plants = {
-    "lose a letter": (_lose_a_letter, {"given up, forgotten"}),
-    "keep a letter of what came back": (_keep_a_letter_of_what_came_back, {"recovered, not meant"}),
-    "make two letters": (_make_two_letters, {"recovered, not meant"}),
+    "lose a letter": (_lose_a_dead_letter, {"given up, forgotten"}),
+    "keep a letter of what came back": (_keep_a_dead_letter_of_what_came_back, {"recovered, not meant"}),
+    "make two letters": (_make_two_dead_letters, {"recovered, not meant"}),
     "recover twice": (_recover_twice, {"recovery counts"}),
     "recover none": (_recover_none, {"recovery counts"}),
     "recover what is done with": (_recover_what_is_done_with, {"recovered, not meant"}),

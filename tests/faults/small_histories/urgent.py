@@ -42,7 +42,7 @@ class Parts(parts.Parts):
             self.add(at, "took", "a9")
         self.last = self.add(140, "took", "z0")
         self.add(141, "acked", "z0")
-        self.letters = self.add(150, "letters", "a9")
+        self.dead_letters = self.add(150, "letters", "a9")
 
     def add(self, at: float, what: str, names: str = "", outcome: Outcome = "ok") -> Hurried:
         each = names.split()
@@ -88,8 +88,8 @@ PLANTS: Plants = {
         lambda p: p.first.names.append("b7"),
         {"invented", "several levels", "passed by"},
     ),
-    "nobody published what is a letter": (lambda p: p.letters.names.append("b7"), {"invented"}),
-    "it is given up early": (lambda p: p.letters.names.append("z0"), {"given up early"}),
+    "nobody published what is a letter": (lambda p: p.dead_letters.names.append("b7"), {"invented"}),
+    "it is given up early": (lambda p: p.dead_letters.names.append("z0"), {"given up early"}),
     "it never comes": (lambda p: _insert(p, p.fourth, "wrote", "z1"), {"lost"}),
 }
 

@@ -11,7 +11,7 @@ from tests.fixtures.broker import Json, Rest, message, text
 
 @dataclass
 class Given:
-    """A subscription whose letters lie in `pile` and `copy`."""
+    """A subscription whose dead letters lie in `pile` and `copy`."""
 
     broker: Broker
     rest: Rest
@@ -72,23 +72,25 @@ async def test_dead_letters_are_counted_by_what_they_have_in_common(given: Given
     assert [text(m) for m in (await given.ask(status="503"))["deadLetters"]] == ["d"]
 
 
-async def test_the_letters_of_a_group_come_in_pages_with_what_they_were(given: Given) -> None:
+async def test_the_dead_letters_of_a_group_come_in_pages_with_what_they_were(given: Given) -> None:
     ids = await given.give_up("a", "b", "c", env="prod")
     await given.give_up("d", how="nack")
-    letters, token = list[Json](), ""
-    while not letters or token:
+    dead_letters, token = list[Json](), ""
+    while not dead_letters or token:
         page = await given.ask(reason="reject", pageSize=2, **({"pageToken": token} if token else {}))
         assert len(page["deadLetters"]) <= 2
-        letters += page["deadLetters"]
+        dead_letters += page["deadLetters"]
         token = page.get("nextPageToken", "")
-    assert [(text(letter), letter["sourceMessageId"]) for letter in letters] == list(zip("abc", ids, strict=True))
-    assert letters[0] == letters[0] | {
+    assert [(text(dead_letter), dead_letter["sourceMessageId"]) for dead_letter in dead_letters] == list(
+        zip("abc", ids, strict=True)
+    )
+    assert dead_letters[0] == dead_letters[0] | {
         "deadLetterTopic": given.rest.topic("letters"),
         "subscriptions": sorted(given.rest.subscription(name) for name in ("pile", "copy")),
         "deliveryAttempts": 1,
         "reason": "reject",
     }
-    assert letters[0]["message"]["attributes"]["env"] == "prod"
+    assert dead_letters[0]["message"]["attributes"]["env"] == "prod"
 
 
 async def test_what_nobody_holds_any_more_is_not_counted_and_what_is_out_is(given: Given) -> None:
@@ -96,8 +98,8 @@ async def test_what_nobody_holds_any_more_is_not_counted_and_what_is_out_is(give
     received = await given.rest.pull("pile")
     await given.rest.acknowledge(received[:1], "pile")
     assert await given.groups("reason") == {"reject": 2}, "the other one holds both"
-    [letter] = [x for x in (await given.ask())["deadLetters"] if text(x) == text(received[0])]
-    assert letter["subscriptions"] == [given.rest.subscription("copy")]
+    [dead_letter] = [x for x in (await given.ask())["deadLetters"] if text(x) == text(received[0])]
+    assert dead_letter["subscriptions"] == [given.rest.subscription("copy")]
     await given.rest.drain("copy")
     assert await given.groups("reason") == {"reject": 1}, "which is out of the pile"
     await given.rest.acknowledge(received[1:], "pile")
@@ -105,7 +107,7 @@ async def test_what_nobody_holds_any_more_is_not_counted_and_what_is_out_is(give
     assert (answer["groups"], answer["settledDeadLetterCount"]) == ([], 2)
 
 
-async def test_letters_that_wait_for_their_keys_are_held(given: Given) -> None:
+async def test_dead_letters_that_wait_for_their_keys_are_held(given: Given) -> None:
     keyed = [message(each, orderingKey="k") for each in "abc"]
     await given.rest.publish(*keyed)
     for _ in "abc":
@@ -115,8 +117,8 @@ async def test_letters_that_wait_for_their_keys_are_held(given: Given) -> None:
     await given.give_up("d")
     await given.rest.drain("pile")
     assert [text(m) for _ in "ad" for m in await given.rest.pull("copy", 1)] == ["a", "d"], "b and c wait for a"
-    letters = (await given.ask())["deadLetters"]
-    assert [(text(x), x["message"].get("orderingKey")) for x in letters] == [
+    dead_letters = (await given.ask())["deadLetters"]
+    assert [(text(x), x["message"].get("orderingKey")) for x in dead_letters] == [
         ("a", "k"),
         ("b", "k"),
         ("c", "k"),

@@ -48,7 +48,7 @@ class _Office:
     async def run_once(self) -> int:
         return await self.broker.workers["dead-letter forwarder"].run_once()
 
-    async def letters(self, name: str) -> list[str]:
+    async def dead_letters(self, name: str) -> list[str]:
         return sorted(map(text, await self.rest.drain(f"letters-of-{name}")))
 
     async def execute(self, *statements: str) -> None:
@@ -94,7 +94,7 @@ async def test_a_dead_letter_topic_that_takes_nothing_holds_up_no_other_subscrip
     await office.give_up("other", "goes")
     await refuses(office)
     assert await office.run_once() == 1
-    assert await office.letters("other") == ["goes"]
+    assert await office.dead_letters("other") == ["goes"]
 
 
 async def test_dead_letters_keep_neither_to_the_schema_of_their_topic_nor_to_a_quota(office: _Office) -> None:
@@ -106,7 +106,7 @@ async def test_dead_letters_keep_neither_to_the_schema_of_their_topic_nor_to_a_q
     limits = {"limits": {"publishMessages": 1, "publishBytes": 1000}}
     await office.rest.ok("PATCH", "projects/p/quotas", limits)
     assert await office.run_once() == 2
-    assert (await office.letters("first"), await office.letters("other")) == (["no record"], ["goes"])
+    assert (await office.dead_letters("first"), await office.dead_letters("other")) == (["no record"], ["goes"])
 
 
 async def test_a_message_that_the_database_refuses_holds_up_no_other_and_is_reported_once(
@@ -118,8 +118,8 @@ async def test_a_message_that_the_database_refuses_holds_up_no_other_and_is_repo
     with caplog.at_level(logging.WARNING):
         assert await office.run_once() == 20
         assert await office.run_once() == 0
-    assert await office.letters("first") == sorted(f"{number}" for number in range(20) if number != 7)
-    assert await office.letters("other") == ["goes"]
+    assert await office.dead_letters("first") == sorted(f"{number}" for number in range(20) if number != 7)
+    assert await office.dead_letters("other") == ["goes"]
     [reported] = [each for each in caplog.messages if "cannot be published" in each]
     assert reported.startswith("dead letter ")
     assert "of projects/p/subscriptions/first cannot be published, and is tried again and again: " in reported
@@ -127,14 +127,14 @@ async def test_a_message_that_the_database_refuses_holds_up_no_other_and_is_repo
     assert await office.run_once() == 0  # it is passed by for a while
     monkeypatch.setattr(dead_letter_forwarder, "PASSED_BY", -dead_letter_forwarder.PASSED_BY)
     assert await office.run_once() == 1
-    assert await office.letters("first") == ["7"]
+    assert await office.dead_letters("first") == ["7"]
 
 
 async def test_a_refused_message_of_an_ordering_key_holds_up_its_key_only(office: _Office) -> None:
     await office.give_up("first", "k:1", "j:1", "k:2")
     await office.refuse("k:1")
     assert await office.run_once() == 1
-    assert await office.letters("first") == ["j:1"]
+    assert await office.dead_letters("first") == ["j:1"]
     assert await office.rest.pull("first") == []
 
 
@@ -154,7 +154,7 @@ async def test_a_subscription_whose_dead_letters_fail_holds_up_no_other(
     with caplog.at_level(logging.WARNING), monkeypatch.context() as patched:
         patched.setattr(dead_letter_forwarder, "forward_dead_letters", away)
         assert await office.run_once() == 1
-    assert await office.letters("other") == ["goes"]
+    assert await office.dead_letters("other") == ["goes"]
     assert not [each for each in caplog.messages if "dead letters of projects/p/subscriptions/first" in each]
     assert await office.run_once() == 1
 
@@ -172,4 +172,4 @@ async def test_a_deadlock_is_reported_without_a_traceback_and_tried_again(
     assert record.exc_info is None
     await office.refuse_no_more()
     assert await office.run_once() == 1
-    assert await office.letters("first") == ["m"]
+    assert await office.dead_letters("first") == ["m"]

@@ -1,4 +1,4 @@
-"""Whether a message that was given up is a dead letter still, by all letters that it has become."""
+"""Whether a message that was given up is a dead letter still, by all dead letters that it has become."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,43 +13,43 @@ NEVER, LATE = DeliveryState.FILTERED, DeliveryState.EXPIRED
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 
 
-def _letter(*states: DeliveryState, resolution: str | None = None, kept: bool = True) -> DeadLetterState:
+def _dead_letter(*states: DeliveryState, resolution: str | None = None, kept: bool = True) -> DeadLetterState:
     return DeadLetterState(resolution, kept, states)
 
 
 @pytest.mark.parametrize(
     ("letter", "expected"),
     [
-        (_letter(), True),
-        (_letter(kept=False), False),
-        (_letter(NEVER), True),
-        (_letter(HELD, kept=False), True),
-        (_letter(OUT), True),
-        (_letter(LATE), True),
-        (_letter(LATE, kept=False), False),
-        (_letter(OVER), False),
-        (_letter(OVER, HELD), True),
-        (_letter(OVER, NEVER), False),
-        (_letter(resolution=Resolution.DISCARDED), False),
-        (_letter(HELD, resolution=Resolution.DISCARDED), True),
-        (_letter(resolution=Resolution.ACKNOWLEDGED), False),
-        (_letter(HELD, resolution=Resolution.EDITED), False),
+        (_dead_letter(), True),
+        (_dead_letter(kept=False), False),
+        (_dead_letter(NEVER), True),
+        (_dead_letter(HELD, kept=False), True),
+        (_dead_letter(OUT), True),
+        (_dead_letter(LATE), True),
+        (_dead_letter(LATE, kept=False), False),
+        (_dead_letter(OVER), False),
+        (_dead_letter(OVER, HELD), True),
+        (_dead_letter(OVER, NEVER), False),
+        (_dead_letter(resolution=Resolution.DISCARDED), False),
+        (_dead_letter(HELD, resolution=Resolution.DISCARDED), True),
+        (_dead_letter(resolution=Resolution.ACKNOWLEDGED), False),
+        (_dead_letter(HELD, resolution=Resolution.EDITED), False),
     ],
 )
-def test_of_one_letter(letter: DeadLetterState, expected: bool) -> None:
+def test_of_one_dead_letter(dead_letter: DeadLetterState, expected: bool) -> None:
     """A seek brings back what was discarded, but not what came back as another message."""
-    assert can_be_acted_on([letter]) is expected
+    assert can_be_acted_on([dead_letter]) is expected
 
 
-def test_what_resolved_a_letter_has_resolved_the_earlier_ones_and_no_later_one() -> None:
-    kept, over = _letter(), _letter(OVER)
+def test_what_resolved_a_dead_letter_has_resolved_the_earlier_ones_and_no_later_one() -> None:
+    kept, over = _dead_letter(), _dead_letter(OVER)
     assert not can_be_acted_on([over, kept])
     assert can_be_acted_on([kept, over])
-    assert can_be_acted_on([over, _letter(HELD)])
-    assert not can_be_acted_on([_letter(resolution=Resolution.EDITED), kept])
+    assert can_be_acted_on([over, _dead_letter(HELD)])
+    assert not can_be_acted_on([_dead_letter(resolution=Resolution.EDITED), kept])
 
 
-def test_letters_are_kept_for_seven_days_or_as_long_as_their_topic_retains_messages() -> None:
+def test_dead_letters_are_kept_for_seven_days_or_as_long_as_their_topic_retains_messages() -> None:
     assert kept_since(None, NOW) == kept_since(timedelta(minutes=10), NOW) == NOW - timedelta(days=7)
     assert kept_since(timedelta(days=31), NOW) == NOW - timedelta(days=31)
 

@@ -28,9 +28,9 @@ async def test_a_message_that_fails_five_times_arrives_on_the_dead_letter_topic(
     await _subscription(rest)
     [message_id] = await rest.publish("poison")
     assert await _fail_five_times(rest) == [1, 2, 3, 4, 5]
-    [letter] = await rest.pull("dead-sub", wait=True)
-    assert text(letter) == "poison"
-    attributes = letter["message"]["attributes"]
+    [dead_letter] = await rest.pull("dead-sub", wait=True)
+    assert text(dead_letter) == "poison"
+    attributes = dead_letter["message"]["attributes"]
     assert attributes["CloudPubSubDeadLetterSourceSubscription"] == "sub"
     assert attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
     assert "projects/" + attributes["CloudPubSubDeadLetterSourceSubscriptionProject"] == rest.project

@@ -14,7 +14,7 @@ from broker.features.dead_letters.discarding import rows as discard
 from broker.model.delivery import Delivery
 from broker.model.errors import Aborted
 from broker.model.journal import NOBODY
-from tests.fixtures.dead_letters import Letters, make_letters
+from tests.fixtures.dead_letters import DeadLetters, make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 from tests.interleavings.steps import leave_piles_unlocked, open_transaction, paused, until_waiting
 
@@ -22,13 +22,13 @@ DISCARDED, SETTLED = Outcome.DISCARDED, Outcome.ALREADY_SETTLED
 
 
 @pytest.fixture
-async def letters(log: Log) -> Letters:
-    return await make_letters(log)
+async def dead_letters(log: Log) -> DeadLetters:
+    return await make_dead_letters(log)
 
 
 @pytest.fixture
-async def ordered(log: Log) -> Letters:
-    return await make_letters(log, ordered=True)
+async def ordered(log: Log) -> DeadLetters:
+    return await make_dead_letters(log, ordered=True)
 
 
 async def _discard(
@@ -62,8 +62,8 @@ async def _ack_in_order(log: Log, delivery: Delivery, *ordinals: int) -> None:
         await acknowledge_in_order(session, shard_id=log.shard_id, acks=acks, exactly_once=(), now=log.start)
 
 
-def _pile(letters: Letters) -> set[int]:
-    return {letters.dead.subscription.subscription_id}
+def _pile(dead_letters: DeadLetters) -> set[int]:
+    return {dead_letters.dead.subscription.subscription_id}
 
 
 async def test_of_what_is_out_the_rest_stays_out_and_is_acked_as_it_was(log: Log) -> None:
@@ -91,7 +91,7 @@ async def test_what_came_back_and_what_waits_in_the_log_is_not_delivered(
     assert await log.pull(now=log.start + SECOND) == []
 
 
-async def test_of_a_key_the_poison_goes_and_acks_behind_it_count(ordered: Letters) -> None:
+async def test_of_a_key_the_poison_goes_and_acks_behind_it_count(ordered: DeadLetters) -> None:
     log = ordered.log
     await log.publish(*"abcde", key="k")
     [delivery] = await log.pull(4, ordered=True)
@@ -105,7 +105,7 @@ async def test_of_a_key_the_poison_goes_and_acks_behind_it_count(ordered: Letter
     assert texts(await log.pull(ordered=True, now=log.start + 2 * SECOND)) == ["f"], "nothing of the key is out"
 
 
-async def test_of_a_key_what_waits_goes_and_the_order_stays(ordered: Letters) -> None:
+async def test_of_a_key_what_waits_goes_and_the_order_stays(ordered: DeadLetters) -> None:
     log = ordered.log
     await log.publish(*"abcdef", key="k")
     delivery: Delivery | None
@@ -120,7 +120,9 @@ async def test_of_a_key_what_waits_goes_and_the_order_stays(ordered: Letters) ->
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-async def test_letters_are_discarded_by_either_id_also_when_they_are_out(ordered: Letters, key: str) -> None:
+async def test_dead_letters_are_discarded_by_either_id_also_when_they_are_out(
+    ordered: DeadLetters, key: str
+) -> None:
     log, dead = ordered.log, ordered.dead
     await ordered.give_up(*"abcd", key=key)
     [delivery] = await dead.pull(2, ordered=True)
@@ -136,15 +138,15 @@ async def test_letters_are_discarded_by_either_id_also_when_they_are_out(ordered
     assert await _discard(log, 1, 2, consumable=_pile(ordered)) == [SETTLED] * 2
 
 
-async def test_what_the_subscription_does_not_have_is_not_told_of(letters: Letters) -> None:
+async def test_what_the_subscription_does_not_have_is_not_told_of(dead_letters: DeadLetters) -> None:
     """That there is such a message on another topic is none of its business."""
-    await letters.dead.publish("a")
-    assert await _discard(letters.log, 1, shard_id=letters.dead.shard_id) == [Outcome.UNKNOWN]
-    assert await letters.dead.pull_texts() == ["a"]
+    await dead_letters.dead.publish("a")
+    assert await _discard(dead_letters.log, 1, shard_id=dead_letters.dead.shard_id) == [Outcome.UNKNOWN]
+    assert await dead_letters.dead.pull_texts() == ["a"]
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-async def test_what_is_about_to_be_given_up_makes_no_letter(ordered: Letters, key: str) -> None:
+async def test_what_is_about_to_be_given_up_makes_no_dead_letter(ordered: DeadLetters, key: str) -> None:
     log = ordered.log
     await log.publish(*"ab", key=key)
     [delivery] = await log.pull(ordered=True)
@@ -160,11 +162,11 @@ async def test_what_is_about_to_be_given_up_makes_no_letter(ordered: Letters, ke
 
 
 @pytest.mark.parametrize("rule", [True, False])
-async def test_what_is_given_up_meanwhile_is_looked_for_among_the_letters(
-    letters: Letters, monkeypatch: pytest.MonkeyPatch, rule: bool
+async def test_what_is_given_up_meanwhile_is_looked_for_among_the_dead_letters(
+    dead_letters: DeadLetters, monkeypatch: pytest.MonkeyPatch, rule: bool
 ) -> None:
     """Without the second look it would be taken for discarded, and lie in the dead-letter topic."""
-    log = letters.log
+    log = dead_letters.log
     await log.publish("a")
     [delivery] = await log.pull()
     await log.nack(delivery)
@@ -172,9 +174,9 @@ async def test_what_is_given_up_meanwhile_is_looked_for_among_the_letters(
         monkeypatch.setattr(discard, "_names", lambda found: set())
     async with paused(log.database, before="FOR UPDATE OF c") as session:
         await session.run((BEGIN, {}))
-        task = asyncio.create_task(_discard(log, 1, consumable=_pile(letters), connection=session))
+        task = asyncio.create_task(_discard(log, 1, consumable=_pile(dead_letters), connection=session))
         await session.reached.wait()
-        assert await letters.forward(log.start) == 1
+        assert await dead_letters.forward(log.start) == 1
         session.go.set()
         if rule:
             with pytest.raises(Aborted):
@@ -183,8 +185,8 @@ async def test_what_is_given_up_meanwhile_is_looked_for_among_the_letters(
             assert await task == [DISCARDED], "and it is not"
         await session.close()
     if rule:
-        assert await _discard(log, 1, consumable=_pile(letters)) == [DISCARDED]
-    assert (await letters.dead.pull_texts() == []) is rule
+        assert await _discard(log, 1, consumable=_pile(dead_letters)) == [DISCARDED]
+    assert (await dead_letters.dead.pull_texts() == []) is rule
 
 
 @pytest.mark.parametrize("rule", [True, False])
@@ -206,15 +208,17 @@ async def test_a_claim_under_way_is_waited_for(log: Log, monkeypatch: pytest.Mon
     assert (sorted(await log.pull_texts(now=later)) == ["a"]) is rule
 
 
-async def test_what_nobody_subscribes_to_is_discarded_once(letters: Letters) -> None:
+async def test_what_nobody_subscribes_to_is_discarded_once(dead_letters: DeadLetters) -> None:
     """Of two at once the second one waits, and then sees what the first has written down."""
-    log = letters.log
-    await letters.give_up("a")
-    await log.execute(f"DELETE FROM cursors WHERE subscription_id = {letters.dead.subscription.subscription_id}")
+    log = dead_letters.log
+    await dead_letters.give_up("a")
+    await log.execute(
+        f"DELETE FROM cursors WHERE subscription_id = {dead_letters.dead.subscription.subscription_id}"
+    )
     async with open_transaction(log.database) as first:
         assert await _discard(log, 1, connection=first) == [DISCARDED]
         second = asyncio.create_task(_discard(log, 1))
         await until_waiting(log.database)
     assert await second == [SETTLED]
     assert await log.rows("SELECT resolution FROM dead_letters") == [("discarded",)]
-    assert await letters.redrive() == []
+    assert await dead_letters.redrive() == []

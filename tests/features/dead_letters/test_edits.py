@@ -31,10 +31,10 @@ async def test_it_comes_back_as_it_was_edited_and_nobody_else_gets_anything(rest
     assert received["deliveryAttempt"] == 1
     await rest.acknowledge([received])
     assert await rest.drain("bystander") == []
-    letters = await rest.pull("dead-sub")
-    assert sorted(text(each) for each in letters) == ["m0", "m2"]
-    [letter] = [each for each in letters if text(each) == "m2"]
-    again = await _edit(rest, letter["message"]["messageId"])
+    dead_letters = await rest.pull("dead-sub")
+    assert sorted(text(each) for each in dead_letters) == ["m0", "m2"]
+    [dead_letter] = [each for each in dead_letters if text(each) == "m2"]
+    again = await _edit(rest, dead_letter["message"]["messageId"])
     assert again["replaces"] == [ids[2]], "by the letter's own id, and though somebody has it"
     assert [text(each) for each in await rest.drain()] == ["m2"]
     why = await rest.error("POST", f"{rest.subscription()}:editDeadLetter", {"messageId": ids[1]})
@@ -131,7 +131,9 @@ async def test_of_many_edits_at_once_one_is_made(rest: Rest) -> None:
         ({"setAttributes": {"googx": "y"}}, "INVALID_ARGUMENT", "googx"),
     ],
 )
-async def test_what_cannot_be_is_refused_and_the_letter_stays(rest: Rest, body: Json, code: str, said: str) -> None:
+async def test_what_cannot_be_is_refused_and_the_dead_letter_stays(
+    rest: Rest, body: Json, code: str, said: str
+) -> None:
     [first] = await give_up(rest, message("m", {"env": "prod"}), filter='attributes.env = "prod"')
     if body and "messageId" not in body:
         body = {"messageId": first, **body}
@@ -140,7 +142,7 @@ async def test_what_cannot_be_is_refused_and_the_letter_stays(rest: Rest, body: 
     assert [text(each) for each in await rest.drain("dead-sub")] == ["m"]
 
 
-async def test_a_discarded_letter_stays_discarded(rest: Rest) -> None:
+async def test_a_discarded_dead_letter_stays_discarded(rest: Rest) -> None:
     ids = await give_up(rest, "m1", "m2")
     await rest.ok("POST", f"{rest.subscription()}:discard", {"messageIds": ids[:1]})
     code, why = await rest.error("POST", f"{rest.subscription()}:editDeadLetter", {"messageId": ids[0]})

@@ -14,7 +14,7 @@ from broker.core.log.messages import append_messages, encode_messages
 from broker.features.dead_letters.forwarding.dead_letter_work import find_dead_letter_work
 from broker.features.dead_letters.forwarding.forwarding import (
     AT_ONCE,
-    MAX_LETTERS,
+    MAX_DEAD_LETTERS,
     Forwarded,
     forward_dead_letters,
     retry_exhausted_attempts,
@@ -79,9 +79,9 @@ async def test_a_message_is_forwarded_after_its_last_attempt_with_where_it_came_
     assert await log.pull(max_attempts=ATTEMPTS) == [], "there is no sixth delivery"
     assert await work(log) == [(log.subscription.name, log.shard_id)]
     assert (await forward(log, dead)).count == 1
-    [letter] = (await dead.pull())[0].messages
-    assert (letter.data, letter.ordering_key) == (b"a", "key")
-    assert msgspec.json.decode(letter.attributes) == {
+    [dead_letter] = (await dead.pull())[0].messages
+    assert (dead_letter.data, dead_letter.ordering_key) == (b"a", "key")
+    assert msgspec.json.decode(dead_letter.attributes) == {
         "k": "v",
         "CloudPubSubDeadLetterSourceDeliveryCount": "5",
         "CloudPubSubDeadLetterSourceSubscription": "t-sub",
@@ -95,8 +95,8 @@ async def test_a_message_is_forwarded_after_its_last_attempt_with_where_it_came_
     assert await work(log) == []
 
 
-async def attributes_of_letters(dead: Log) -> dict[str, dict[str, str]]:
-    """By the data of the letters."""
+async def attributes_of_dead_letters(dead: Log) -> dict[str, dict[str, str]]:
+    """By the data of the dead letters."""
     deliveries = await dead.pull()
     return {
         message.data.decode(): msgspec.json.decode(message.attributes)
@@ -106,10 +106,12 @@ async def attributes_of_letters(dead: Log) -> dict[str, dict[str, str]]:
 
 
 async def reasons(dead: Log) -> dict[str, str]:
-    return {data: told["broker-dead-letter-reason"] for data, told in (await attributes_of_letters(dead)).items()}
+    return {
+        data: told["broker-dead-letter-reason"] for data, told in (await attributes_of_dead_letters(dead)).items()
+    }
 
 
-async def test_what_is_known_of_a_letter_is_written_with_it(log: Log, dead: Log) -> None:
+async def test_what_is_known_of_a_dead_letter_is_written_with_it(log: Log, dead: Log) -> None:
     """Attributes can be forged; the table is the broker's own."""
     await log.publish("a", "b")
     await fail(log)
@@ -143,7 +145,7 @@ async def test_attributes_that_are_called_like_the_broker_s_are_not_believed(log
         await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
     await fail(log)
     await forward(log, dead)
-    told = (await attributes_of_letters(dead))["a"]
+    told = (await attributes_of_dead_letters(dead))["a"]
     assert (told["broker-source-message-id"], told["broker-dead-letter-reason"]) == (
         message_id(log.shard_id, 1),
         "nack",
@@ -158,7 +160,7 @@ async def test_a_message_with_as_many_attributes_as_there_may_be_becomes_a_dead_
         await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
     await fail(log)
     await forward(log, dead)
-    told = (await attributes_of_letters(dead))["a"]
+    told = (await attributes_of_dead_letters(dead))["a"]
     assert {key: told[key] for key in own} == own
     assert len(told) == 106
 
@@ -307,7 +309,9 @@ async def test_many_dead_letters_go_in_several_transactions_too(
     assert sorted(arrived) == sorted(sent)
 
 
-async def test_each_step_that_makes_many_letters_waits_for_its_turn_and_none_makes_all(log: Log, dead: Log) -> None:
+async def test_each_step_that_makes_many_dead_letters_waits_for_its_turn_and_none_makes_all(
+    log: Log, dead: Log
+) -> None:
     await log.publish(*map(str, range(2 * AT_ONCE + 1)))
     await fail(log)
     costs: list[int] = []
@@ -321,21 +325,21 @@ async def test_each_step_that_makes_many_letters_waits_for_its_turn_and_none_mak
 
 
 async def test_a_part_of_a_batch_leaves_the_rest_for_the_next(log: Log, dead: Log) -> None:
-    count = MAX_LETTERS // 4 + 1
+    count = MAX_DEAD_LETTERS // 4 + 1
     await log.publish(*map(str, range(count)))
     await fail(log)
     done = await forward(log, dead, part=4)
-    assert (done.count, done.more) == (MAX_LETTERS // 4, True)
+    assert (done.count, done.more) == (MAX_DEAD_LETTERS // 4, True)
     done = await forward(log, dead, part=4)
     assert (done.count, done.more) == (1, False)
     assert sorted(map(int, texts(await dead.pull(1_000)))) == list(range(count))
 
 
-async def test_letters_with_keys_and_without_keep_their_order(log: Log, dead: Log) -> None:
+async def test_dead_letters_with_keys_and_without_keep_their_order(log: Log, dead: Log) -> None:
     """What follows each other with one key is made together."""
     for key in ("a", "", "b", "", ""):
         await log.publish(f"of {key!r}", key=key)
     await fail(log)
     await forward(log, dead)
-    letters = [(m.data.decode(), m.ordering_key) for each in await dead.pull() for m in each.messages]
-    assert letters == [("of 'a'", "a"), ("of ''", None), ("of 'b'", "b"), ("of ''", None), ("of ''", None)]
+    dead_letters = [(m.data.decode(), m.ordering_key) for each in await dead.pull() for m in each.messages]
+    assert dead_letters == [("of 'a'", "a"), ("of ''", None), ("of 'b'", "b"), ("of ''", None), ("of ''", None)]

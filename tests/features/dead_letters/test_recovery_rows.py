@@ -19,7 +19,7 @@ from broker.features.dead_letters.recovery.rows import ReplayStep, find_expired,
 from broker.model.errors import FailedPrecondition
 from broker.model.journal import NOBODY, PUSH, Author, Event, Journal, JournalMode, Told, rows_of
 from broker.model.timestamps import END_OF_TIME, EVER
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import make_dead_letters
 from tests.fixtures.log import SECOND, Log
 from tests.interleavings.steps import paused
 
@@ -108,8 +108,8 @@ def _texts(delivery: Any) -> list[str]:
 
 @pytest.mark.parametrize("most", [1, 500])
 async def test_what_the_endpoint_has_not_taken_comes_and_the_rest_is_left_as_it_is(log: Log, most: int) -> None:
-    letters = await make_letters(log)
-    await letters.give_up("a")
+    dead_letters = await make_dead_letters(log)
+    await dead_letters.give_up("a")
     await log.publish(*"bcdefg")
     [early] = await log.pull(4)
     await log.acknowledge(early)

@@ -42,12 +42,12 @@ async def _fail_all(rest: Rest, count: int) -> None:
         received = await rest.pull(max_messages=1000)
         if received:
             await rest.modify_ack_deadline(received, 0)
-        return await _letters(rest) == count
+        return await _dead_letters(rest) == count
 
     await eventually(failed)
 
 
-async def _letters(rest: Rest) -> int:
+async def _dead_letters(rest: Rest) -> int:
     position = await rest.ok("GET", f"{rest.subscription('dead-sub')}/snapshot")
     return int(position["undeliveredMessages"])
 
@@ -80,9 +80,9 @@ async def test_chosen_ones_come_back_and_the_others_stay_where_they_are(rest: Re
     await rest.acknowledge(list(await rest.pull("dead-sub", 1)), "dead-sub")  # m0 is dealt with
     assert (await _redrive(rest, filter='attributes.n = "2" OR attributes.n = "4"'))["metadata"]["done"] == "2"
     assert [text(each) for each in await rest.drain()] == ["m2", "m4"]
-    letters = await rest.pull("dead-sub")
-    assert sorted(text(each) for each in letters) == ["m1", "m3", "m5"]
-    assert {each.get("deliveryAttempt", 0) for each in letters} == {0}
+    dead_letters = await rest.pull("dead-sub")
+    assert sorted(text(each) for each in dead_letters) == ["m1", "m3", "m5"]
+    assert {each.get("deliveryAttempt", 0) for each in dead_letters} == {0}
     assert (await _redrive(rest, reasons=["deadline"]))["metadata"]["done"] == "0"
     started = await _redrive(rest)
     assert started["metadata"]["counts"] == {"outstanding": "3"}, "m0 is no dead letter any more"
@@ -90,10 +90,10 @@ async def test_chosen_ones_come_back_and_the_others_stay_where_they_are(rest: Re
     assert await rest.pull() == []
 
 
-async def test_a_message_that_is_named_comes_back_though_its_letter_was_dealt_with(rest: Rest) -> None:
+async def test_a_message_that_is_named_comes_back_though_its_dead_letter_was_dealt_with(rest: Rest) -> None:
     first, second, third = await _give_up(rest, "m0", "m1", "m2")
-    letters = await rest.drain("dead-sub")
-    assert (await _redrive(rest, messageIds=[second, letters[2]["message"]["messageId"]]))["response"][
+    dead_letters = await rest.drain("dead-sub")
+    assert (await _redrive(rest, messageIds=[second, dead_letters[2]["message"]["messageId"]]))["response"][
         "redriven"
     ] == "2"
     assert [each["message"]["messageId"] for each in await rest.drain()] == [second, third]
@@ -235,7 +235,7 @@ async def test_what_came_back_is_looked_at_as_what_waits(rest: Rest) -> None:
     assert [entry["event"] for entry in reports[0]["timeline"]] == ["DEAD_LETTERED", "REDRIVEN"]
 
 
-async def test_letters_are_sent_to_another_topic_as_new_messages_and_nothing_comes_back(rest: Rest) -> None:
+async def test_dead_letters_are_sent_to_another_topic_as_new_messages_and_nothing_comes_back(rest: Rest) -> None:
     keyed = [message(f"{key}{n}", {"n": str(n)}, orderingKey=key) for n in range(3) for key in "ab"]
     ids = await _give_up(rest, *keyed, enableMessageOrdering=True)
     await rest.create_topic("elsewhere")
@@ -301,7 +301,7 @@ async def test_a_target_that_is_frozen_or_not_there_is_refused(rest: Rest) -> No
     redrive = f"{rest.subscription()}:redrive"
     assert (await rest.error("POST", redrive, {"target": rest.topic("elsewhere")}))[0] == "FAILED_PRECONDITION"
     assert (await rest.error("POST", redrive, {"target": rest.topic("none")}))[0] == "NOT_FOUND"
-    assert await _letters(rest) == 1
+    assert await _dead_letters(rest) == 1
 
 
 async def test_what_is_urgent_comes_back_as_urgent_as_it_was(rest: Rest) -> None:

@@ -436,8 +436,8 @@ def _made_subscriptions(here: Project, topics: dict[str, Json], subscriptions: d
         bodies[name] = full
         first = f"{here.name}/topics/{min(topics)}"
         policy = full.get("deadLetterPolicy")
-        letters = {"deadLetterPolicy": policy | {"deadLetterTopic": first}} if policy else {}
-        here.put(f"subscriptions/{name}", full | {"topic": first} | letters)
+        dead_letters = {"deadLetterPolicy": policy | {"deadLetterTopic": first}} if policy else {}
+        here.put(f"subscriptions/{name}", full | {"topic": first} | dead_letters)
     return bodies
 
 
@@ -462,8 +462,8 @@ def test_prune_deletes_what_a_dry_run_named_and_that_is_ours(
 ) -> None:
     here = shared.another()
 
-    def declared(ids: set[str], letter: str) -> Json:
-        topics: Json = {f"{letter}{one}": {} for one in ids}
+    def declared(ids: set[str], dead_letter: str) -> Json:
+        topics: Json = {f"{dead_letter}{one}": {} for one in ids}
         return {"topics": topics, "subscriptions": {f"{name}-sub": {"topic": name} for name in topics}}
 
     here.plan(declared(ours, "m"))

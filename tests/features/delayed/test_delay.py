@@ -219,10 +219,10 @@ async def test_a_dead_letter_comes_at_once_and_its_message_comes_back_by_the_id_
 
     await eventually(given_up)
     assert await waiting(rest, "dead") == []
-    letters = await rest.ok("GET", f"{rest.subscription('dead-sub')}/messages")
-    assert letters["messages"][0]["message"]["attributes"]["broker-source-message-id"] == id_
+    dead_letters = await rest.ok("GET", f"{rest.subscription('dead-sub')}/messages")
+    assert dead_letters["messages"][0]["message"]["attributes"]["broker-source-message-id"] == id_
     listed = await rest.ok("GET", f"{rest.subscription()}/deadLetters")
-    assert [letter["sourceMessageId"] for letter in listed["deadLetters"]] == [id_]
+    assert [dead_letter["sourceMessageId"] for dead_letter in listed["deadLetters"]] == [id_]
     grouped = await rest.ok("GET", f"{rest.subscription()}/deadLetters", params={"groupBy": "reason"})
     assert [group["firstMessageId"] for group in grouped["groups"]] == [id_]
     started = await rest.ok("POST", f"{rest.subscription()}:redrive", {"messageIds": [id_]})
@@ -243,7 +243,7 @@ async def test_edits_and_discards_of_dead_letters_name_a_message_by_the_id_that_
         if received := await rest.pull():
             await rest.modify_ack_deadline(received, 0)
         listed = await rest.ok("GET", f"{rest.subscription()}/deadLetters")
-        return {letter["sourceMessageId"] for letter in listed["deadLetters"]} == {*ids}
+        return {dead_letter["sourceMessageId"] for dead_letter in listed["deadLetters"]} == {*ids}
 
     await eventually(given_up)
     edit = {"messageId": ids[0], "setAttributes": {"mended": "yes"}}

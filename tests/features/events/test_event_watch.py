@@ -161,9 +161,9 @@ async def test_the_first_dead_letter_is_told_and_a_growing_pile(database_url: st
             await it.rest.ok(
                 "POST", f"{it.rest.subscription()}:nack", {"ackIds": [one["ackId"] for one in received]}
             )
-            letters: list[Json] = []
-            while len(letters) < count:
-                letters += await it.rest.pull("letters", count, wait=True)
+            dead_letters: list[Json] = []
+            while len(dead_letters) < count:
+                dead_letters += await it.rest.pull("letters", count, wait=True)
             await it.until(*(f"pubsub.deadLetters.{one} sub" for one in told))
 
 

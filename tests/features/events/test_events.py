@@ -60,9 +60,9 @@ def test_the_end_of_what_is_deleted_is_not_told() -> None:
 
 
 def test_dead_letters_are_told_of_at_the_first_and_at_each_power_of_ten_until_it_is_quiet() -> None:
-    letters, told, now, seen = subject("deadLetters"), list[Told](), NOW, list[tuple[str, int]]()
+    dead_letters, told, now, seen = subject("deadLetters"), list[Told](), NOW, list[tuple[str, int]]()
     for more in (1, 0, 8, 1, 0, 50, 40, 400):
-        look = compare(told, [Found(letters, "nacked", more)] if more else [], now=now)
+        look = compare(told, [Found(dead_letters, "nacked", more)] if more else [], now=now)
         seen += [(event.type, event.amount) for event in look.events]
         told, now = look.holds or told, now + LOOK
     assert seen == [
@@ -70,7 +70,7 @@ def test_dead_letters_are_told_of_at_the_first_and_at_each_power_of_ten_until_it
         ("pubsub.deadLetters.growing", 10),
         ("pubsub.deadLetters.growing", 100),
     ]
-    assert compare(told, [], now=now + QUIET).over == [letters]
+    assert compare(told, [], now=now + QUIET).over == [dead_letters]
 
 
 @given(st.lists(st.booleans(), max_size=50))

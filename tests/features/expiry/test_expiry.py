@@ -118,7 +118,7 @@ async def test_what_expires_is_a_dead_letter_if_the_subscription_says_so(rest: R
     assert [text(each) for each in await rest.drain()] == ["b"]
 
     async def both_there() -> list[Json]:
-        return await rest.pull("dead-sub") if await letters(rest) == {ids[0]: 1, ids[2]: 0} else []
+        return await rest.pull("dead-sub") if await dead_letters(rest) == {ids[0]: 1, ids[2]: 0} else []
 
     found = await eventually(both_there)
     assert {each["message"]["attributes"]["broker-dead-letter-reason"] for each in found} == {"expired"}
@@ -134,7 +134,7 @@ async def test_what_expires_is_a_dead_letter_if_the_subscription_says_so(rest: R
     assert {text(each) for each in await rest.drain()} == {"a", "c"}
 
 
-async def letters(rest: Rest) -> dict[str, int]:
+async def dead_letters(rest: Rest) -> dict[str, int]:
     listed = await rest.ok("GET", f"{rest.subscription()}/deadLetters")
     return {each["sourceMessageId"]: each["deliveryAttempts"] for each in listed.get("deadLetters", [])}
 

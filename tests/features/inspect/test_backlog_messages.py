@@ -24,7 +24,7 @@ from broker.features.inspect.backlog_page import (
 from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.model.errors import FailedPrecondition, InvalidArgument
 from broker.model.page import page_token
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, RETENTION, SECOND, Log
 
 OUTSTANDING, RETRYING, EXHAUSTED, BLOCKED, WAITING = LISTED
@@ -144,11 +144,11 @@ async def test_what_came_back_is_listed_although_it_is_older_than_what_is_out_of
     listed: Listed, log: Log
 ) -> None:
     log.subscription = replace(log.subscription, enable_message_ordering=True)
-    letters = await make_letters(log, ordered=True)
-    await letters.give_up("a", key="k")
+    dead_letters = await make_dead_letters(log, ordered=True)
+    await dead_letters.give_up("a", key="k")
     await log.publish("b", "c", key="k")
     await log.pull(ordered=True)
-    assert await letters.redrive() == [Outcome.REDRIVEN]
+    assert await dead_letters.redrive() == [Outcome.REDRIVEN]
     expected = [("a", BLOCKED, 0), ("b", OUTSTANDING, 1), ("c", OUTSTANDING, 1)]
     assert await listed.told() == expected
     assert await listed.told(size=1) == expected

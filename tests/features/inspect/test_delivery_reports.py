@@ -186,10 +186,10 @@ async def test_it_was_given_up_and_is_a_dead_letter(database_url: str, push_sink
         await pushes.subscribe("/status/503", deadLetterPolicy=policy)
         [id_] = await rest.publish("1")
 
-        async def letter() -> Json | None:
+        async def dead_letter() -> Json | None:
             return next(iter(await rest.pull("letters")), None)
 
-        received = await eventually(letter)
+        received = await eventually(dead_letter)
         found = await report(rest, id_)
         assert (found["state"], found["deadLetterMessageId"], found["deadLetterReason"]) == (
             "DEAD_LETTERED",

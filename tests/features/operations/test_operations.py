@@ -32,7 +32,7 @@ from broker.model.errors import FailedPrecondition, Unavailable
 from broker.model.operation_verb import Verb
 from broker.model.page import Page
 from tests.fixtures.core import make_core, make_preparation
-from tests.fixtures.dead_letters import Letters, make_letters
+from tests.fixtures.dead_letters import DeadLetters, make_dead_letters
 from tests.fixtures.log import Log, make_log, texts
 
 MESSAGES = 120
@@ -88,13 +88,13 @@ class Careless(OperationRunner):
 class Office:
     """What a runner needs."""
 
-    letters: Letters
+    dead_letters: DeadLetters
     clock: DatabaseClock
     tasks: Tasks
 
     @property
     def database(self) -> Database:
-        return self.letters.log.database
+        return self.dead_letters.log.database
 
     def core(self) -> Core:
         return make_core(self.database, self.clock, self.tasks)
@@ -108,8 +108,8 @@ class Office:
 
     async def start(self, verb: Verb = Verb.REDRIVE, *, project: str = "projects/p", **request: Any) -> str:
         now = self.clock.now()
-        log = self.letters.log
-        wanted = self.letters.wanted(now=now)
+        log = self.dead_letters.log
+        wanted = self.dead_letters.wanted(now=now)
         operation = Operation(
             name=f"{project}/operations/{now.timestamp():.6f}",
             project=project,
@@ -142,7 +142,9 @@ class Office:
     async def came_back(self) -> list[str]:
         """Pulled, all at once, for the first time."""
         found: list[str] = []
-        while deliveries := await self.letters.log.pull(ordered=self.letters.ordered, now=self.clock.now()):
+        while deliveries := await self.dead_letters.log.pull(
+            ordered=self.dead_letters.ordered, now=self.clock.now()
+        ):
             found += texts(deliveries)
             assert {delivery.attempt_number for delivery in deliveries} == {1}
         return found
@@ -153,13 +155,13 @@ async def office(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Off
     """Dead letters of three keys; seven messages a step."""
     monkeypatch.setattr("broker.features.dead_letters.redriving.operation.step_size", lambda _: 7)
     monkeypatch.setattr(runner_module, "_AGAIN", runner_module._AGAIN * 0)
-    letters = await make_letters(log, ordered=True)
+    dead_letters = await make_dead_letters(log, ordered=True)
     for number in range(MESSAGES):
         await log.publish(f"{number}", key="abc"[number % 3])
-    await letters.fail()
+    await dead_letters.fail()
     clock, tasks = DatabaseClock(log.database), Tasks()
     await clock.synchronise()
-    yield Office(letters, clock, tasks)
+    yield Office(dead_letters, clock, tasks)
     await tasks.close()
 
 
@@ -182,7 +184,7 @@ async def test_counts_are_exact_and_keys_in_order_however_often_it_dies(office: 
     for key in range(3):
         of_key = [int(text) for text in came_back if int(text) % 3 == key]
         assert of_key == sorted(of_key)
-    assert await office.letters.dead.pull(ordered=True, now=office.clock.now()) == []
+    assert await office.dead_letters.dead.pull(ordered=True, now=office.clock.now()) == []
 
 
 @pytest.mark.slow
@@ -192,7 +194,7 @@ async def test_what_is_sent_to_another_topic_is_there_once_however_often_it_dies
 ) -> None:
     """In the order of each key, and nothing of it comes back; a step sends fewer than it has seen to, by bytes."""
     monkeypatch.setattr(dead_letter_groups, "_MAX_BYTES", 30)
-    log = office.letters.log
+    log = office.dead_letters.log
     other = await make_log(office.database, log.start, "elsewhere")
     dice = random.Random(SEED)
     dying = [Dying(office.kind(), dice) for _ in range(2)]
@@ -205,7 +207,7 @@ async def test_what_is_sent_to_another_topic_is_there_once_however_often_it_dies
     for key in range(3):
         of_key = [int(text) for text in sent if int(text) % 3 == key]
         assert of_key == sorted(of_key)
-    for each in (log, office.letters.dead):
+    for each in (log, office.dead_letters.dead):
         assert await each.pull(ordered=True, now=office.clock.now()) == []
     assert await log.rows("SELECT count(*) FROM dead_letters") == [(0,)]
 
@@ -345,7 +347,7 @@ async def test_one_of_a_verb_that_only_newer_brokers_know_is_left_to_them_and_th
 ) -> None:
     """The others go on, though it has waited the longest."""
     newer = await office.start()
-    await office.letters.log.execute("UPDATE operations SET verb = 'transmute'")
+    await office.dead_letters.log.execute("UPDATE operations SET verb = 'transmute'")
     name = await office.start()
     runner = office.runner(office.kind())
     with caplog.at_level(logging.WARNING, "broker.state"):

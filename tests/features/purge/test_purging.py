@@ -17,7 +17,7 @@ from broker.model.errors import FailedPrecondition
 from broker.model.journal import NOBODY
 from broker.model.message import NewMessage
 from broker.model.timestamps import END_OF_TIME
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, texts
 
 PURGED = Outcome.PURGED
@@ -107,15 +107,15 @@ async def test_the_order_of_a_key_is_kept(log: Log) -> None:
 
 
 async def test_dead_letters_and_what_is_acked_or_too_young_stay(log: Log) -> None:
-    letters = await make_letters(log)
-    await letters.give_up("GIVEN UP")
+    dead_letters = await make_dead_letters(log)
+    await dead_letters.give_up("GIVEN UP")
     await _publish(log, "A")
     await log.acknowledge_many(*await log.pull())
     await _publish(log, "B")
     assert await _purge(log, 3, until=log.start) == []
     assert await _purge(log, 3) == [PURGED]
     assert await log.pull() == []
-    assert await letters.dead.pull_texts() == ["GIVEN UP"]
+    assert await dead_letters.dead.pull_texts() == ["GIVEN UP"]
 
 
 async def test_a_subscription_that_is_detached_has_nothing_to_purge(log: Log) -> None:

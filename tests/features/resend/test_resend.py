@@ -16,7 +16,7 @@ from broker.features.resend.rows import Resend, resend
 from broker.model.delivery import Delivery
 from broker.model.errors import Aborted, FailedPrecondition
 from broker.model.journal import NOBODY
-from tests.fixtures.dead_letters import make_letters
+from tests.fixtures.dead_letters import make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log, add_subscription, texts
 from tests.interleavings.steps import changed, open_transaction, paused, until_waiting
 
@@ -89,18 +89,18 @@ async def test_what_nobody_retains_and_what_the_filter_does_not_match_is_said(lo
 
 async def test_what_is_older_than_the_subscription_is_its_own_once_it_is_resent(log: Log) -> None:
     """Else a dead letter that was resent to a younger subscription, and dealt with, would come back."""
-    letters = await make_letters(log)
-    await letters.give_up("a", "b")
-    older = letters.dead.subscription
+    dead_letters = await make_dead_letters(log)
+    await dead_letters.give_up("a", "b")
+    older = dead_letters.dead.subscription
     async with log.database.transaction() as connection:
         await subscriptions.delete_subscription(connection, subscription_id=older.subscription_id)
-        young = await add_subscription(connection, letters.dead.topic, "young", log.start)
-    letters.dead.subscription = young
-    assert await letters.dead.pull() == []
-    assert await _resend(letters.dead, 2) == [RESENT]
-    await letters.dead.acknowledge_many(*await letters.dead.pull(now=log.start + SECOND))
+        young = await add_subscription(connection, dead_letters.dead.topic, "young", log.start)
+    dead_letters.dead.subscription = young
+    assert await dead_letters.dead.pull() == []
+    assert await _resend(dead_letters.dead, 2) == [RESENT]
+    await dead_letters.dead.acknowledge_many(*await dead_letters.dead.pull(now=log.start + SECOND))
     young_pile = {"consumable": {young.subscription_id}}
-    assert await letters.redrive(**young_pile) == [Outcome.REDRIVEN]
+    assert await dead_letters.redrive(**young_pile) == [Outcome.REDRIVEN]
 
 
 async def test_a_subscription_that_is_detached_gets_nothing(log: Log) -> None:

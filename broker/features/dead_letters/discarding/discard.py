@@ -21,7 +21,7 @@ class DiscardOptions:
     call before has left off, the shard and the sequence.
     """
 
-    letters: RedriveOptions
+    dead_letters: RedriveOptions
     start: tuple[int, int] | None = None
 
 
@@ -36,9 +36,9 @@ class Discarded:
 
 def check_discard(options: DiscardOptions) -> None:
     """Raises InvalidArgument: all is meant by nothing but a purge."""
-    letters = options.letters
-    chosen = bool(letters.filter or letters.reasons or letters.start_time or letters.end_time)
-    if bool(letters.message_ids) == chosen:
+    dead_letters = options.dead_letters
+    chosen = bool(dead_letters.filter or dead_letters.reasons or dead_letters.start_time or dead_letters.end_time)
+    if bool(dead_letters.message_ids) == chosen:
         raise InvalidArgument(
             "Say what is to be discarded: either messageIds, or which dead letters (filter, reasons, startTime, "
             "endTime)."
@@ -51,5 +51,5 @@ def goes_on(outcomes: Mapping[str, Outcome]) -> list[str]:
 
 
 def until(options: RedriveOptions, now: datetime) -> datetime:
-    """Letters that are made later are not meant."""
+    """Dead letters that are made later are not meant."""
     return now if options.end_time is None else min(options.end_time, now)

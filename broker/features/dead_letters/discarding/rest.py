@@ -45,7 +45,7 @@ _discard = msgspec.json.Decoder(DiscardRequest)
 def decode_discard(body: bytes) -> DiscardOptions:
     """Raises InvalidArgument."""
     request = decode_request(_discard, body)
-    letters = RedriveOptions(
+    dead_letters = RedriveOptions(
         filter=request.filter,
         message_ids=request.message_ids,
         start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
@@ -53,9 +53,9 @@ def decode_discard(body: bytes) -> DiscardOptions:
         reasons=request.reasons,
     )
     if not request.page_token:
-        return DiscardOptions(letters=letters)
+        return DiscardOptions(dead_letters=dead_letters)
     shard_id, seq = parse_page_token(request.page_token, int, int)
-    return DiscardOptions(letters=letters, start=(shard_id, seq))
+    return DiscardOptions(dead_letters=dead_letters, start=(shard_id, seq))
 
 
 def discarded_json(done: Discarded) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from broker.features.dead_letters.dead_letter_groups import (
     LockedBacklogs,
     dead_letter_state,
     read_chosen,
-    read_letter_topics,
+    read_dead_letter_topics,
 )
 from broker.features.dead_letters.dead_letter_state import Resolution, can_be_acted_on
 from broker.features.dead_letters.discarding.discard import IN_TURN
@@ -31,9 +31,9 @@ from broker.model.errors import Aborted
 from broker.model.journal import DISCARDED, Author, Event, ranges_of, rows_of
 
 _LOCATE_MESSAGES = statements.hot("locate_messages")
-_FIND_LETTERS = statements.hot("find_letters")
+_FIND_DEAD_LETTERS = statements.hot("find_dead_letters")
 _LIST_SUBSCRIPTIONS_OF_SHARDS = statements.hot("list_subscriptions_of_shards")
-_RESOLVE_LETTERS = statements.hot("resolve_letters")
+_RESOLVE_DEAD_LETTERS = statements.hot("resolve_dead_letters")
 
 Id = tuple[int, int]  # shard, sequence
 
@@ -66,29 +66,35 @@ class Done:
 
 @dataclass(slots=True)
 class _Found:
-    """What was found, by id.  `own`: messages of the subscription.  `letters`: dead letters that an id names."""
+    """What was found, by id.  `own`: messages of the subscription.  `dead_letters`: dead letters that an id
+    names.
+    """
 
     own: Mapping[Id, Any]
-    letters: Mapping[Id, Sequence[Any]]
+    dead_letters: Mapping[Id, Sequence[Any]]
 
     @property
-    def letter_shards(self) -> set[int]:
-        return {letter.shard_id for letter in chain.from_iterable(self.letters.values())}
+    def dead_letter_shards(self) -> set[int]:
+        return {dead_letter.shard_id for dead_letter in chain.from_iterable(self.dead_letters.values())}
 
     @property
     def source_shards(self) -> set[int]:
-        return {letter.source_shard_id for letter in chain.from_iterable(self.letters.values())}
+        return {dead_letter.source_shard_id for dead_letter in chain.from_iterable(self.dead_letters.values())}
 
     def of(self, id_: Id, subscription_id: int, backlog: LockedBacklog) -> list[Any]:
         """Returns the messages that an id names in a backlog."""
-        found = [letter for letter in self.letters.get(id_, ()) if letter.shard_id == backlog.shard_id]
+        found = [
+            dead_letter
+            for dead_letter in self.dead_letters.get(id_, ())
+            if dead_letter.shard_id == backlog.shard_id
+        ]
         if id_ in self.own and backlog.subscription_id == subscription_id and backlog.shard_id == id_[0]:
             found.append(self.own[id_])
         return found
 
     def all_of(self, asked: Discard, backlog: LockedBacklog) -> list[Any]:
         """Returns the messages that all ids name in a backlog."""
-        return [letter for id_ in asked.ids for letter in self.of(id_, asked.subscription_id, backlog)]
+        return [dead_letter for id_ in asked.ids for dead_letter in self.of(id_, asked.subscription_id, backlog)]
 
 
 @dataclass(slots=True)
@@ -106,17 +112,17 @@ class _Judged:
 async def find_dead_letter_subscriptions(connection: HotConnection, asked: Discard) -> list[tuple[int, str]]:
     """Returns id and name of the subscriptions that read shards with the dead letters that are named."""
     found = await _find(connection, asked)
-    [rows] = await connection.run((_LIST_SUBSCRIPTIONS_OF_SHARDS, {"shard_ids": sorted(found.letter_shards)}))
+    [rows] = await connection.run((_LIST_SUBSCRIPTIONS_OF_SHARDS, {"shard_ids": sorted(found.dead_letter_shards)}))
     return [(row.subscription_id, row.name) for row in rows]
 
 
-async def find_letters(connection: HotConnection, asked: Discard) -> list[Any]:
+async def find_dead_letters(connection: HotConnection, asked: Discard) -> list[Any]:
     """Returns the dead letters that any of the ids names."""
     found = await _find(connection, asked)
-    return list({(each.shard_id, each.seq): each for some in found.letters.values() for each in some}.values())
+    return list({(each.shard_id, each.seq): each for some in found.dead_letters.values() for each in some}.values())
 
 
-async def choose_letters(
+async def choose_dead_letters(
     connection: HotConnection, *, chosen: Chosen, shard_id: int, from_seq: int, most: int, now: datetime
 ) -> tuple[list[int], int | None]:
     """Returns the sequences of the messages in a shard whose dead letters are chosen and can be acted on, and where
@@ -132,7 +138,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
     Raises Aborted (a dead letter was made in a shard whose cursors are not locked).
     """
     found = await _find(connection, asked)
-    locked_shards = found.letter_shards
+    locked_shards = found.dead_letter_shards
     own_shards = {shard_id for shard_id, _ in asked.ids} | found.source_shards
     in_shards = await lock_backlogs(
         connection,
@@ -143,27 +149,27 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
     )
     for shard_id, backlogs in in_shards.items():  # what may be given up just now: it is known then whether it was
         own = [message for message in found.own.values() if message.shard_id == shard_id]
-        letters = [each for some in found.letters.values() for each in some if each.shard_id == shard_id]
+        dead_letters = [each for some in found.dead_letters.values() for each in some if each.shard_id == shard_id]
         for backlog in backlogs:
             if backlog.may_consume:
                 await backlog.look_ahead(connection, found.all_of(asked, backlog))
-        await lock_delivery_rows(connection, backlogs, [*own, *letters])
+        await lock_delivery_rows(connection, backlogs, [*own, *dead_letters])
         for backlog in backlogs:
-            await backlog.ask_filter(connection, [*own, *letters])
+            await backlog.ask_filter(connection, [*own, *dead_letters])
     seen, found = found, await _find(connection, asked)  # behind the locks it is known what others have resolved
     if _names(found) != _names(seen):
         raise Aborted("Messages were given up, or came back, meanwhile; it is tried again.")
     backlogs = list(chain.from_iterable(in_shards.values()))
     judged = _judge(asked, found, backlogs)
     writes = _writes(asked, judged, attempt_ids)
-    topics = await read_letter_topics(connection, sorted(locked_shards)) if locked_shards else {}
-    letters = _resolve(asked, found, judged, in_shards, topics)
-    if asked.resolves and letters:
-        writes += resolving(connection, letters, Resolution.DISCARDED, asked)
-        writes += _tells(asked, letters, judged)
+    topics = await read_dead_letter_topics(connection, sorted(locked_shards)) if locked_shards else {}
+    dead_letters = _resolve(asked, found, judged, in_shards, topics)
+    if asked.resolves and dead_letters:
+        writes += resolving(connection, dead_letters, Resolution.DISCARDED, asked)
+        writes += _tells(asked, dead_letters, judged)
     if writes:
         await connection.run(*writes)
-    known = {*found.own, *found.letters}
+    known = {*found.own, *found.dead_letters}
     outcomes = {
         id_: next((each for each in IN_TURN if each in judged.outcomes.get(id_, ())), _nowhere(id_ in known))
         for id_ in asked.ids
@@ -187,28 +193,28 @@ async def _find(connection: HotConnection, asked: Discard) -> _Found:
         "publish_times": [row.publish_time for row in located],
         "seqs": [row.seq for row in located],
     }
-    [rows] = await connection.run((_FIND_LETTERS, by_id))
-    letters: dict[Id, list[Any]] = {}
+    [rows] = await connection.run((_FIND_DEAD_LETTERS, by_id))
+    dead_letters: dict[Id, list[Any]] = {}
     ids = {*asked.ids}
     for row in rows:
         for id_ in {(row.shard_id, row.seq), (row.source_shard_id, row.source_seq)} & ids:
-            letters.setdefault(id_, []).append(row)
-    return _Found(own, letters)
+            dead_letters.setdefault(id_, []).append(row)
+    return _Found(own, dead_letters)
 
 
 def _names(found: _Found) -> set[Id]:
-    return {(each.shard_id, each.seq) for some in found.letters.values() for each in some}
+    return {(each.shard_id, each.seq) for some in found.dead_letters.values() for each in some}
 
 
 def _judge(asked: Discard, found: _Found, backlogs: Sequence[LockedBacklog]) -> _Judged:
     judged = _Judged()
     for backlog in backlogs:
         for id_ in asked.ids:
-            for letter in found.of(id_, asked.subscription_id, backlog):
-                if not backlog.has(letter, asked.now):
+            for dead_letter in found.of(id_, asked.subscription_id, backlog):
+                if not backlog.has(dead_letter, asked.now):
                     continue
                 if backlog.may_consume:
-                    judged.held.setdefault(backlog, {}).setdefault(id_, []).append(letter)
+                    judged.held.setdefault(backlog, {}).setdefault(id_, []).append(dead_letter)
                 else:
                     judged.add(id_, Outcome.LEFT_ALONE)
                     judged.left_alone.add(backlog.name)
@@ -220,13 +226,13 @@ def _writes(asked: Discard, judged: _Judged, attempt_ids: AttemptIds) -> list[Bo
     for backlog, held in judged.held.items():
         until = backlog.go_past(list(chain.from_iterable(held.values())))
         reached = []
-        for id_, letters in held.items():
-            for letter in letters:
-                if not backlog.reaches(letter, until):
+        for id_, dead_letters in held.items():
+            for dead_letter in dead_letters:
+                if not backlog.reaches(dead_letter, until):
                     judged.add(id_, Outcome.WAITING)
-                elif backlog.passes(letter):
+                elif backlog.passes(dead_letter):
                     judged.add(id_, Outcome.DISCARDED)
-                    reached.append(letter)
+                    reached.append(dead_letter)
         writes += backlog.dropped(reached, attempt_ids, asked.now, asked.author)
     return writes
 
@@ -238,22 +244,22 @@ def _resolve(
     resolved: dict[Id, Any] = {}
     for id_ in asked.ids:
         outcomes = judged.outcomes.get(id_, set())
-        for letter in found.letters.get(id_, ()):
-            if letter.resolution == Resolution.EDITED or Outcome.WAITING in outcomes:
+        for dead_letter in found.dead_letters.get(id_, ()):
+            if dead_letter.resolution == Resolution.EDITED or Outcome.WAITING in outcomes:
                 continue
             if Outcome.LEFT_ALONE in outcomes:  # somebody else may still act on it
                 continue
-            state = dead_letter_state(letter, backlogs, topics, asked.now)
+            state = dead_letter_state(dead_letter, backlogs, topics, asked.now)
             if not can_be_acted_on([state]):
                 continue
             judged.add(id_, Outcome.DISCARDED)
-            resolved[letter.shard_id, letter.seq] = letter
+            resolved[dead_letter.shard_id, dead_letter.seq] = dead_letter
     return list(resolved.values())
 
 
 def resolving(
     connection: HotConnection,
-    letters: Sequence[Any],
+    dead_letters: Sequence[Any],
     resolution: Resolution,
     asked: Discard,
     successor: Id = (0, 0),
@@ -263,23 +269,23 @@ def resolving(
     The statements return the rows of those that no other transaction has edited.
     """
     given = {
-        "shard_ids": [letter.shard_id for letter in letters],
-        "publish_times": [letter.publish_time for letter in letters],
-        "seqs": [letter.seq for letter in letters],
+        "shard_ids": [dead_letter.shard_id for dead_letter in dead_letters],
+        "publish_times": [dead_letter.publish_time for dead_letter in dead_letters],
+        "seqs": [dead_letter.seq for dead_letter in dead_letters],
         "resolution": resolution,
         "now": asked.now,
         "resolved_by": asked.author.principal,
         "successor_shard": successor[0],
         "successor_seq": successor[1],
     }
-    return by_shard(connection, _RESOLVE_LETTERS, given)
+    return by_shard(connection, _RESOLVE_DEAD_LETTERS, given)
 
 
-def told_of(asked: Discard, letters: Sequence[Any], event: Event, answer: str) -> list[Bound]:
+def told_of(asked: Discard, dead_letters: Sequence[Any], event: Event, answer: str) -> list[Bound]:
     """Returns journal entries for the messages of these dead letters."""
     seqs: dict[int, set[int]] = {}
-    for letter in letters:
-        seqs.setdefault(letter.source_shard_id, set()).add(letter.source_seq)
+    for dead_letter in dead_letters:
+        seqs.setdefault(dead_letter.source_shard_id, set()).add(dead_letter.source_seq)
     owner, author = asked.subscription_id, asked.author
     told = {
         shard_id: rows_of(None, owner, event, 0, ranges_of(sorted(of_shard)), author=author, answer=answer)
@@ -288,7 +294,7 @@ def told_of(asked: Discard, letters: Sequence[Any], event: Event, answer: str) -
     return [journal_statement(shard_id, list(rows), asked.now) for shard_id, rows in told.items()]
 
 
-def _tells(asked: Discard, letters: Sequence[Any], judged: _Judged) -> list[Bound]:
+def _tells(asked: Discard, dead_letters: Sequence[Any], judged: _Judged) -> list[Bound]:
     """Returns journal entries for messages outside of the subscription's backlog; `dropped` writes the others."""
     own = {
         id_
@@ -296,5 +302,9 @@ def _tells(asked: Discard, letters: Sequence[Any], judged: _Judged) -> list[Boun
         if backlog.subscription_id == asked.subscription_id
         for id_ in held
     }
-    others = [letter for letter in letters if (letter.source_shard_id, letter.source_seq) not in own]
+    others = [
+        dead_letter
+        for dead_letter in dead_letters
+        if (dead_letter.source_shard_id, dead_letter.source_seq) not in own
+    ]
     return told_of(asked, others, Event.ACKED, DISCARDED)

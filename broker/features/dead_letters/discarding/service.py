@@ -24,7 +24,7 @@ from broker.features.dead_letters.discarding.rows import (
     Discard,
     Done,
     Id,
-    choose_letters,
+    choose_dead_letters,
     discard,
     find_dead_letter_subscriptions,
 )
@@ -61,14 +61,14 @@ class DiscardService:
         Raises InvalidArgument (nothing is chosen, or what cannot be), NotFound, FailedPrecondition (detached),
         Aborted (others were at the same messages again and again).
         """
-        check_redrive(options.letters)
+        check_redrive(options.dead_letters)
         check_discard(options)
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
         ids, rest = await self._chosen(subscription, options)
-        if options.letters.message_ids:
+        if options.dead_letters.message_ids:
             given, ids = ids, await self._located(ids)
         else:
             given = await self._named(ids)
@@ -106,16 +106,16 @@ class DiscardService:
     async def _chosen(
         self, subscription: Subscription, options: DiscardOptions
     ) -> tuple[Sequence[Id], tuple[int, int] | None]:
-        """The ids, and where the next call goes on with a choice of more letters."""
-        letters = options.letters
-        if letters.message_ids:
-            return list(dict.fromkeys(parse_message_ids(letters.message_ids))), None
-        paths, now = compiled(letters.filter), self._clock.now()
+        """The ids, and where the next call goes on with a choice of more dead letters."""
+        dead_letters = options.dead_letters
+        if dead_letters.message_ids:
+            return list(dict.fromkeys(parse_message_ids(dead_letters.message_ids))), None
+        paths, now = compiled(dead_letters.filter), self._clock.now()
         chosen = Chosen(
             subscription_id=subscription.subscription_id,
-            since=max(letters.start_time or EVER, EVER),
-            until=until(letters, now),
-            reasons=tuple(letters.reasons),
+            since=max(dead_letters.start_time or EVER, EVER),
+            until=until(dead_letters, now),
+            reasons=tuple(dead_letters.reasons),
             filter_path=paths.filter_path,
             body_path=paths.body_path,
         )
@@ -127,7 +127,7 @@ class DiscardService:
         async with self._database.hot() as hot:
             for number, shard_id in enumerate(later):
                 from_seq = start[1] if start is not None and start[0] == shard_id else 1
-                seqs, next_seq = await choose_letters(
+                seqs, next_seq = await choose_dead_letters(
                     hot, chosen=chosen, shard_id=shard_id, from_seq=from_seq, most=MAX_DISCARDED, now=now
                 )
                 found += [(shard_id, seq) for seq in seqs]

@@ -10,7 +10,7 @@ from broker.model.publish_limits import check_messages, named, refuse_nul
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterEdit:
+class DeadLetterEdit:
     """Of one letter, by its message's first id or its own.  `data` None: it keeps its data."""
 
     message_id: str
@@ -33,7 +33,7 @@ class Edited:
     out_of_order: bool
 
 
-def check_edit(edit: LetterEdit) -> None:
+def check_edit(edit: DeadLetterEdit) -> None:
     """Raises InvalidArgument."""
     if not edit.message_id:
         raise InvalidArgument("messageId is missing: it says which dead letter is edited.")

@@ -7,7 +7,7 @@ import msgspec
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
-from broker.features.dead_letters.editing.edit import Edited, LetterEdit
+from broker.features.dead_letters.editing.edit import DeadLetterEdit, Edited
 from broker.features.dead_letters.editing.service import EditService
 
 
@@ -34,10 +34,10 @@ class EditDeadLetterRequest(msgspec.Struct, rename="camel", forbid_unknown_field
 _edit = msgspec.json.Decoder(EditDeadLetterRequest)
 
 
-def decode_edit(body: bytes) -> LetterEdit:
+def decode_edit(body: bytes) -> DeadLetterEdit:
     """Raises InvalidArgument."""
     request = decode_request(_edit, body)
-    return LetterEdit(
+    return DeadLetterEdit(
         message_id=request.message_id,
         set_attributes=request.set_attributes,
         remove_attributes=request.remove_attributes,

@@ -12,7 +12,14 @@ from broker.core.process.attempt_ids import AttemptIds
 from broker.db.driver import statements
 from broker.db.driver.hot_connection import HotConnection
 from broker.features.dead_letters.dead_letter_state import Resolution
-from broker.features.dead_letters.discarding.rows import Discard, Done, discard, find_letters, resolving, told_of
+from broker.features.dead_letters.discarding.rows import (
+    Discard,
+    Done,
+    discard,
+    find_dead_letters,
+    resolving,
+    told_of,
+)
 from broker.model.errors import Aborted, FailedPrecondition
 from broker.model.journal import EDITED_INTO, Event
 from broker.model.message_id import message_id
@@ -22,20 +29,20 @@ _OPEN_SHARD = statements.hot("open_shard")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """`asked` names one message, or its letter; `batch` has the new one; `shard_id` is the private shard."""
+    """`asked` names one message, or its dead letter; `batch` has the new one; `shard_id` is the private shard."""
 
     asked: Discard
     batch: EncodedMessages
     shard_id: int
 
 
-async def replace_letter(
+async def replace_dead_letter(
     connection: HotConnection, wanted: Replacement, attempt_ids: AttemptIds
 ) -> tuple[int | None, Done]:
-    """Within the caller's transaction, which commits all of it: the letters go, the new message is there.
+    """Within the caller's transaction, which commits all of it: the dead letters go, the new message is there.
 
-    Returns its sequence; None: too much stands before a letter, the cursors have gone a part of the way.  Raises
-    FailedPrecondition (it lies where the caller may not take it from), Aborted, Unavailable.
+    Returns its sequence; None: too much stands before a dead letter, the cursors have gone a part of the way.
+    Raises FailedPrecondition (it lies where the caller may not take it from), Aborted, Unavailable.
     """
     done = await discard(connection, replace(wanted.asked, resolves=False), attempt_ids)
     if done.left_alone:
@@ -44,35 +51,39 @@ async def replace_letter(
         )
     if Outcome.WAITING in done.outcomes.values():
         return None, done
-    letters = editable(await find_letters(connection, wanted.asked))
+    dead_letters = editable(await find_dead_letters(connection, wanted.asked))
     opening = _OPEN_SHARD, {"shard_id": wanted.shard_id, "open": True}
     try:
         answers = await append_to_shards(
             connection, before=[opening], batches={wanted.shard_id: [wanted.batch]}, now=wanted.asked.now
         )
     except ShardClosed:
-        letters = []
-    if not letters:
+        dead_letters = []
+    if not dead_letters:
         raise Aborted("Somebody else was at this dead letter; try it again.")
     await connection.run((_OPEN_SHARD, {"shard_id": wanted.shard_id, "open": False}))
     [answer] = answers[wanted.shard_id]
     [seq] = id_seqs_of(wanted.batch, answer)
-    await _write_down(connection, wanted, letters, (wanted.shard_id, seq))
+    await _write_down(connection, wanted, dead_letters, (wanted.shard_id, seq))
     return seq, done
 
 
-def editable(letters: Sequence[Any]) -> list[Any]:
-    """The letters that were neither discarded nor edited before."""
-    return [letter for letter in letters if letter.resolution not in (Resolution.DISCARDED, Resolution.EDITED)]
+def editable(dead_letters: Sequence[Any]) -> list[Any]:
+    """The dead letters that were neither discarded nor edited before."""
+    return [
+        dead_letter
+        for dead_letter in dead_letters
+        if dead_letter.resolution not in (Resolution.DISCARDED, Resolution.EDITED)
+    ]
 
 
 async def _write_down(
-    connection: HotConnection, wanted: Replacement, letters: Sequence[Any], successor: tuple[int, int]
+    connection: HotConnection, wanted: Replacement, dead_letters: Sequence[Any], successor: tuple[int, int]
 ) -> None:
-    """That these letters were edited, and which message they became.  Raises Aborted."""
-    resolves = resolving(connection, letters, Resolution.EDITED, wanted.asked, successor)
+    """That these dead letters were edited, and which message they became.  Raises Aborted."""
+    resolves = resolving(connection, dead_letters, Resolution.EDITED, wanted.asked, successor)
     answer = f"{EDITED_INTO}{message_id(*successor)}"
-    told = told_of(wanted.asked, letters, Event.WITHDRAWN, answer)
+    told = told_of(wanted.asked, dead_letters, Event.WITHDRAWN, answer)
     results = await connection.run(*resolves, *told)
-    if sum(map(len, results[: len(resolves)])) != len(letters):
+    if sum(map(len, results[: len(resolves)])) != len(dead_letters):
         raise Aborted("Somebody else was at this dead letter; try it again.")

@@ -21,10 +21,15 @@ from broker.db.driver.hot_transactions import hot_transaction
 from broker.features.dead_letters.chosen import ADDED
 from broker.features.dead_letters.dead_letter_groups import resolved_of
 from broker.features.dead_letters.dead_letter_state import Resolution
-from broker.features.dead_letters.discarding.rows import Discard, Done, find_dead_letter_subscriptions, find_letters
-from broker.features.dead_letters.editing.edit import Edited, LetterEdit, check_edit
+from broker.features.dead_letters.discarding.rows import (
+    Discard,
+    Done,
+    find_dead_letter_subscriptions,
+    find_dead_letters,
+)
+from broker.features.dead_letters.editing.edit import DeadLetterEdit, Edited, check_edit
 from broker.features.dead_letters.editing.private_shards import private_shard_of
-from broker.features.dead_letters.editing.rows import Replacement, editable, replace_letter
+from broker.features.dead_letters.editing.rows import Replacement, editable, replace_dead_letter
 from broker.features.dead_letters.redriving.service import consumable
 from broker.model.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound
 from broker.model.journal import Author
@@ -36,7 +41,7 @@ from broker.model.subscription import Subscription
 from broker.model.topic import Topic
 from broker.observability.log import fields_of
 
-_TRIES = 10  # each gets past many messages that stand before a letter
+_TRIES = 10  # each gets past many messages that stand before a dead letter
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -52,10 +57,10 @@ class EditService:
         self._attempt_ids = core.attempt_ids
         self._states = core.states
 
-    async def edit(self, name: str, edit: LetterEdit, *, by: str = "", may_consume: AskPermission) -> Edited:
+    async def edit(self, name: str, edit: DeadLetterEdit, *, by: str = "", may_consume: AskPermission) -> Edited:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
 
-        Raises InvalidArgument (the id, what a message may not be), NotFound (no subscription, no such letter),
+        Raises InvalidArgument (the id, what a message may not be), NotFound (no subscription, no such dead letter),
         FailedPrecondition (detached; it is not retained; the subscription's filter leaves the new message out; its
         letter lies where the caller may not take it from), StorageLow, Aborted.
         """
@@ -71,7 +76,7 @@ class EditService:
             author=Author(principal=by),
             now=self._clock.now(),
         )
-        letters, source, allowed = await self._look(asked, edit, may_consume)
+        dead_letters, source, allowed = await self._look(asked, edit, may_consume)
         message = _edited(source, edit)
         topic = await self._topic(subscription)
         check_accepts(topic, EDIT)
@@ -90,7 +95,7 @@ class EditService:
         self._wake_ups.redeliverable(subscription.subscription_id)
         self._wake_ups.published(shard_id)
         names = {message_id(*asked.ids[0]): edit.message_id}  # what came later is found by its place
-        sources = {message_id(letter.source_shard_id, letter.source_seq) for letter in letters}
+        sources = {message_id(dead_letter.source_shard_id, dead_letter.source_seq) for dead_letter in dead_letters}
         olds = sorted({names.get(source, source) for source in sources})
         what = f"message {olds[0]} of {name} is edited{f' by {by}' if by else ''}, and comes back as {new_id}"
         self._states.tell("edits", what, fields=fields_of(name, principal=by, message_id=olds[0]))
@@ -103,30 +108,30 @@ class EditService:
         except (NotFound, InvalidArgument):
             return Topic(name=subscription.topic, shard_ids=subscription.shard_ids)
 
-    async def _located(self, edit: LetterEdit) -> list[tuple[int, int]]:
+    async def _located(self, edit: DeadLetterEdit) -> list[tuple[int, int]]:
         """By its sequence: a message that came later has another id."""
         async with self._database.hot() as hot:
             return await located(hot, [parse_message_id(edit.message_id)])
 
     async def _look(
-        self, asked: Discard, edit: LetterEdit, may_consume: AskPermission
+        self, asked: Discard, edit: DeadLetterEdit, may_consume: AskPermission
     ) -> tuple[Sequence[Any], LoggedMessage, frozenset[int]]:
         async with self._database.hot() as hot:
-            letters = await find_letters(hot, asked)
-            if not letters:
+            dead_letters = await find_dead_letters(hot, asked)
+            if not dead_letters:
                 raise NotFound(f"The subscription has no such dead letter (messageId={edit.message_id}).")
-            newest = max(letters, key=lambda each: each.publish_time)
-            letters = editable(letters)
-            if not letters:
+            newest = max(dead_letters, key=lambda each: each.publish_time)
+            dead_letters = editable(dead_letters)
+            if not dead_letters:
                 raise FailedPrecondition(_why_not(newest, edit))
             found = await find_dead_letter_subscriptions(hot, asked)
-            for letter in sorted(letters, key=lambda each: each.publish_time, reverse=True):
-                source = await read_message(hot, shard_id=letter.shard_id, id_seq=letter.seq)
+            for dead_letter in sorted(dead_letters, key=lambda each: each.publish_time, reverse=True):
+                source = await read_message(hot, shard_id=dead_letter.shard_id, id_seq=dead_letter.seq)
                 if source is not None:
                     break
             else:
                 raise FailedPrecondition(_why_not(newest, edit))
-        return letters, source, frozenset(await consumable(found, may_consume))
+        return dead_letters, source, frozenset(await consumable(found, may_consume))
 
     async def _replace(self, wanted: Replacement) -> int:
         for _ in range(_TRIES):
@@ -139,19 +144,19 @@ class EditService:
 
     async def _step(self, wanted: Replacement) -> tuple[int | None, Done]:
         async with hot_transaction(self._database) as connection:
-            return await replace_letter(connection, wanted, self._attempt_ids)
+            return await replace_dead_letter(connection, wanted, self._attempt_ids)
 
 
-def _why_not(letter: Any, edit: LetterEdit) -> str:
+def _why_not(dead_letter: Any, edit: DeadLetterEdit) -> str:
     """Why a dead letter cannot be edited: it was discarded or edited before, or is no longer retained."""
-    resolved = resolved_of(letter)
+    resolved = resolved_of(dead_letter)
     if resolved is None:
         return f"Its dead letter is no longer retained (messageId={edit.message_id})."
     kept = ", and is no longer retained" if resolved.resolution is Resolution.ACKNOWLEDGED else ""
     return f"Its dead letter {resolved.verdict()}{kept} (messageId={edit.message_id})."
 
 
-def _edited(source: LoggedMessage, edit: LetterEdit) -> NewMessage:
+def _edited(source: LoggedMessage, edit: DeadLetterEdit) -> NewMessage:
     had = {name: text for name, text in _decode_attributes(source.attributes).items() if name not in ADDED}
     return NewMessage(
         data=source.data if edit.data is None else edit.data,

@@ -21,7 +21,7 @@ from broker.fairness.fair_turns import FairTurns, TurnFor
 from broker.features.dead_letters.dead_letter_news import DeadLetterNews
 from broker.features.dead_letters.forwarding.dead_letter_work import find_dead_letter_work
 from broker.features.dead_letters.forwarding.forwarding import (
-    MAX_LETTERS,
+    MAX_DEAD_LETTERS,
     Forwarded,
     forward_dead_letters,
     retry_exhausted_attempts,
@@ -167,7 +167,7 @@ class DeadLetterForwarder:
 
         If it refuses another one, that one is found by halves.
         """
-        most = MAX_LETTERS
+        most = MAX_DEAD_LETTERS
         while True:
             tried: dict[int, str] = {}
             prepared: list[Prepared] = []

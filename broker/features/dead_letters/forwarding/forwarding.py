@@ -32,10 +32,10 @@ _READ_DUE_MESSAGES = statements.hot("read_due_messages")
 _INSERT_DEAD_LETTERS = statements.hot("insert_dead_letters")
 _REPLACE_ATTEMPTS = statements.hot("replace_attempts")
 
-_MAX_ROWS = 20  # in one transaction, with MAX_LETTERS of their messages
-MAX_LETTERS = 1_000
+_MAX_ROWS = 20  # in one transaction, with MAX_DEAD_LETTERS of their messages
+MAX_DEAD_LETTERS = 1_000
 AT_ONCE = 100  # dead letters that are prepared in one step
-_COST = 2_500  # of a letter in a step (fairness/loop_turns.py): some 5 µs
+_COST = 2_500  # of a dead letter in a step (fairness/loop_turns.py): some 5 µs
 _MAX_BYTES = 10_000_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
@@ -58,7 +58,7 @@ class Forwarded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Letter:
+class _DeadLetter:
     """A message to forward to the dead-letter topic, its number of delivery attempts, and the reason."""
 
     source: StoredMessage
@@ -82,7 +82,7 @@ async def forward_dead_letters(
     prepare: Prepare,
     now: datetime,
     part: int = 1,
-    most: int = MAX_LETTERS,
+    most: int = MAX_DEAD_LETTERS,
     but: Collection[int] = (),
     tried: dict[int, str] | None = None,
     turn: Turn = at_once,
@@ -95,22 +95,22 @@ async def forward_dead_letters(
 
     Raises ShardClosed, ShardFrozen (of the dead-letter topic), PartitionMissing.
     """
-    most_rows, most_letters = max(_MAX_ROWS // part, 1) + len(but), min(max(MAX_LETTERS // part, 1), most)
+    most_rows, max_dead_letters = max(_MAX_ROWS // part, 1) + len(but), min(max(MAX_DEAD_LETTERS // part, 1), most)
     try:
         rows = await _lock_exhausted(connection, subscription, shard_id, now, most_rows)
-        of_rows = _within(most_letters, rows, but)
+        of_rows = _within(max_dead_letters, rows, but)
         messages = await _read(connection, shard_id, of_rows)
         if tried is not None:
             tried |= {seq: id_of(shard_id, message) for seq, message in messages.items()}
-        letters = _letters(of_rows, messages)
+        dead_letters = _dead_letters(of_rows, messages)
         for row, given_up in of_rows:
             _take_out(row, given_up, messages, now)
-        letter_shards = await _write(
+        dead_letter_shards = await _write(
             connection,
             subscription,
             shard_id,
             rows=rows,
-            letters=letters,
+            dead_letters=dead_letters,
             prepare=prepare,
             now=now,
             turn=turn,
@@ -119,14 +119,14 @@ async def forward_dead_letters(
         await connection.close()  # its transaction is open
         raise
     left = any(row.status == "exhausted" and _given_up(row, but) for row in rows) or len(rows) == most_rows
-    return Forwarded(Counter(letter.reason for letter in letters), letter_shards, left)
+    return Forwarded(Counter(dead_letter.reason for dead_letter in dead_letters), dead_letter_shards, left)
 
 
-def _letters(
+def _dead_letters(
     of_rows: Sequence[tuple[DueAttempt, list[int]]], messages: Mapping[int, StoredMessage]
-) -> list[_Letter]:
+) -> list[_DeadLetter]:
     return [
-        _Letter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
+        _DeadLetter(messages[seq], row.attempt_number, row.failure or UNKNOWN)
         for row, given_up in of_rows
         for seq in given_up
         if seq in messages and messages[seq].data is not None
@@ -200,41 +200,41 @@ async def _write(
     shard_id: int,
     *,
     rows: Iterable[DueAttempt],
-    letters: Sequence[_Letter],
+    dead_letters: Sequence[_DeadLetter],
     prepare: Prepare,
     now: datetime,
     turn: Turn,
 ) -> list[int]:
-    """Publish dead letters, write what is left of their attempts, and commit.  Returns the letters' shards."""
+    """Publish dead letters, write what is left of their attempts, and commit.  Returns the dead letters' shards."""
     writes: list[Bound] = []
     changed = replacements([(subscription.subscription_id, row) for row in rows])
     if changed:
         writes.append((_REPLACE_ATTEMPTS, {"shard_id": shard_id, **changed}))
-    if letters:
-        writes.append(journal_statement(shard_id, _journal_rows(letters, subscription), now))
+    if dead_letters:
+        writes.append(journal_statement(shard_id, _journal_rows(dead_letters, subscription), now))
     source = _Source(subscription, shard_id)
     batches: dict[int, list[EncodedMessages]] = {}
-    stored: dict[int, list[_Letter]] = {}  # by shard, in the order of `batches`
-    for some in (letters[at : at + AT_ONCE] for at in range(0, len(letters), AT_ONCE)):
-        await turn(sum(_COST + len(letter.source.data) for letter in some))
-        for part in await prepare([source.as_published(letter) for letter in some]):
+    stored: dict[int, list[_DeadLetter]] = {}  # by shard, in the order of `batches`
+    for some in (dead_letters[at : at + AT_ONCE] for at in range(0, len(dead_letters), AT_ONCE)):
+        await turn(sum(_COST + len(dead_letter.source.data) for dead_letter in some))
+        for part in await prepare([source.as_published(dead_letter) for dead_letter in some]):
             indexes = range(len(some)) if part.indexes is None else part.indexes
             batches.setdefault(part.shard_id, []).append(part.batch)
             stored.setdefault(part.shard_id, []).extend(some[index] for index in indexes)
     await append_to_shards(connection, before=writes, batches=batches, now=now)
     known = [
-        (_INSERT_DEAD_LETTERS, _known_of(of_shard, letter_shard, subscription, shard_id))
-        for letter_shard, of_shard in sorted(stored.items())
+        (_INSERT_DEAD_LETTERS, _known_of(of_shard, dead_letter_shard, subscription, shard_id))
+        for dead_letter_shard, of_shard in sorted(stored.items())
     ]
     await connection.run(*known, (COMMIT, {}))
     return sorted(stored)
 
 
-def _journal_rows(letters: Sequence[_Letter], subscription: Subscription) -> list[Row]:
+def _journal_rows(dead_letters: Sequence[_DeadLetter], subscription: Subscription) -> list[Row]:
     """Whatever the subscription's journal."""
     alike: dict[tuple[int, str], list[int]] = {}
-    for letter in letters:
-        alike.setdefault((letter.delivery_attempts, letter.reason), []).append(letter.source.seq)
+    for dead_letter in dead_letters:
+        alike.setdefault((dead_letter.delivery_attempts, dead_letter.reason), []).append(dead_letter.source.seq)
     return [
         row
         for (attempt, reason), seqs in alike.items()
@@ -261,23 +261,23 @@ class _Source:
         }
         self._times: dict[datetime, str] = {}  # most are of a few batches
 
-    def as_published(self, letter: _Letter) -> NewMessage:
+    def as_published(self, dead_letter: _DeadLetter) -> NewMessage:
         """The message as it is published anew; data, attributes and ordering key are kept.
 
         Attributes of a publisher that are called like ours, or like Google's, are not: nobody could tell them
         apart.  There may be some more than the 100 that a publish may have.
         """
-        message = letter.source
+        message = dead_letter.source
         publish_time = self._times.get(message.publish_time)
         if publish_time is None:
             publish_time = message.publish_time.astimezone(UTC).isoformat(timespec="milliseconds")
             self._times[message.publish_time] = publish_time
         attributes = {
-            "CloudPubSubDeadLetterSourceDeliveryCount": str(letter.delivery_attempts),
+            "CloudPubSubDeadLetterSourceDeliveryCount": str(dead_letter.delivery_attempts),
             **self._names,
             "CloudPubSubDeadLetterSourceTopicPublishTime": publish_time,
             SOURCE_MESSAGE_ID: id_of(self._shard_id, message),
-            REASON: letter.reason,
+            REASON: dead_letter.reason,
         }
         if message.attributes != "{}":
             attributes = _decode_attributes(message.attributes) | attributes
@@ -285,18 +285,18 @@ class _Source:
 
 
 def _known_of(
-    letters: Sequence[_Letter], letter_shard: int, subscription: Subscription, shard_id: int
+    dead_letters: Sequence[_DeadLetter], dead_letter_shard: int, subscription: Subscription, shard_id: int
 ) -> dict[str, Any]:
     """The parameters of insert_dead_letters.sql."""
     return {
-        "shard_id": letter_shard,
-        "count": len(letters),
+        "shard_id": dead_letter_shard,
+        "count": len(dead_letters),
         "source_shard_id": shard_id,
         "source_topic": subscription.topic,
         "subscription_id": subscription.subscription_id,
         "subscription": subscription.name,
-        "source_seqs": [letter.source.seq for letter in letters],
-        "source_publish_times": [letter.source.publish_time for letter in letters],
-        "delivery_attempts": [letter.delivery_attempts for letter in letters],
-        "reasons": [letter.reason for letter in letters],
+        "source_seqs": [dead_letter.source.seq for dead_letter in dead_letters],
+        "source_publish_times": [dead_letter.source.publish_time for dead_letter in dead_letters],
+        "delivery_attempts": [dead_letter.delivery_attempts for dead_letter in dead_letters],
+        "reasons": [dead_letter.reason for dead_letter in dead_letters],
     }

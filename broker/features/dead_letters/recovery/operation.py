@@ -26,18 +26,18 @@ class PushReplayKind:
     message that it was read to.  And messages that were left alone (`skipped`).
     """
 
-    def __init__(self, core: Core, letters: RedriveKind) -> None:
+    def __init__(self, core: Core, dead_letters: RedriveKind) -> None:
         self._clock = core.clock
         self._resources = core.resources
         self._wake_ups = core.wake_ups
         self._attempt_ids = core.attempt_ids
         self._counters = core.counters
-        self._letters = letters
+        self._dead_letters = dead_letters
 
     async def step(self, connection: HotConnection, operation: Operation) -> Step:
         """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached), Aborted."""
         if "chosen" in operation.request and "walk" not in operation.progress:
-            step = await self._letters.step(connection, operation)
+            step = await self._dead_letters.step(connection, operation)
             return replace(step, ended=False, progress={**step.progress, "walk": {}}) if step.ended else step
         meant = Meant.from_json(operation.request["meant"])
         walked: Mapping[str, Any] = operation.progress.get("walk", {})
@@ -68,7 +68,7 @@ class PushReplayKind:
         """The subscription may claim."""
         if replayed := step.counts.get(Outcome.REPLAYED, 0):
             self._counters.subscription(operation.target)[RESENT] += replayed
-        self._letters.committed(operation, step)
+        self._dead_letters.committed(operation, step)
 
 
 async def _skipped(

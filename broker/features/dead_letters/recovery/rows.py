@@ -144,8 +144,8 @@ async def _judge(
         return {message.seq: Outcome.REPLAYED for message in messages}
     told = await _told(connection, backlog, messages)
     asked = {"source_shard_id": backlog.shard_id, "subscription_id": backlog.subscription_id}
-    [letters] = await connection.run((_FIND_GIVEN_UP, asked | {"seqs": [message.seq for message in messages]}))
-    given_up = {row.source_seq for row in letters}
+    [dead_letters] = await connection.run((_FIND_GIVEN_UP, asked | {"seqs": [message.seq for message in messages]}))
+    given_up = {row.source_seq for row in dead_letters}
     return {
         message.seq: Outcome.DEAD_LETTERED
         if message.seq in given_up

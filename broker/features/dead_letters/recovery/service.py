@@ -11,7 +11,7 @@ from broker.core.resources.permitted import AskPermission
 from broker.core.resources.subscription_service import attached_subscription
 from broker.db.driver.database import Database
 from broker.features.dead_letters.chosen import Chosen, RedriveOptions
-from broker.features.dead_letters.dead_letter_groups import count_letters
+from broker.features.dead_letters.dead_letter_groups import count_dead_letters
 from broker.features.dead_letters.recovery.push_replay import (
     Meant,
     Missed,
@@ -21,7 +21,7 @@ from broker.features.dead_letters.recovery.push_replay import (
     needed,
 )
 from broker.features.dead_letters.recovery.rows import find_expired
-from broker.features.dead_letters.redriving.service import ChosenLetters, RedrivePlan, RedriveService
+from broker.features.dead_letters.redriving.service import ChosenDeadLetters, RedrivePlan, RedriveService
 from broker.features.operations.operation import Operation, check_rate
 from broker.features.operations.service import OperationService
 from broker.model.errors import FailedPrecondition, InvalidArgument
@@ -54,22 +54,22 @@ class PushReplayService:
         since = needed(options.start_time)
         check_rate(options.max_rate)
         subscription, _ = await self._pushed(name)
-        letters = await self._letters(subscription, options, may_consume)
+        dead_letters = await self._dead_letters(subscription, options, may_consume)
         meant, expired = await self._expired(subscription, since)
         begin = self._operations.plan if options.validate_only else self._operations.start
         operation = await begin(
             Verb.RECOVER,
             name,
             started_by=started_by,
-            request={**letters.request, "meant": meant.to_json(), **_rate(options.max_rate)},
-            total=letters.total + expired,
+            request={**dead_letters.request, "meant": meant.to_json(), **_rate(options.max_rate)},
+            total=dead_letters.total + expired,
             is_estimate=expired > 0,
         )
         return RedrivePlan(
             operation=operation,
             validate_only=options.validate_only,
-            taken_from=letters.taken_from,
-            left_alone=letters.left_alone,
+            taken_from=dead_letters.taken_from,
+            left_alone=dead_letters.left_alone,
         )
 
     async def replay_missing(self, name: str, options: MissingOptions, *, started_by: str) -> Operation:
@@ -116,17 +116,17 @@ class PushReplayService:
             )
         return subscription, set_at
 
-    async def _letters(
+    async def _dead_letters(
         self, subscription: Subscription, options: RecoverOptions, may_consume: AskPermission
-    ) -> ChosenLetters:
+    ) -> ChosenDeadLetters:
         """As for a redrive of what a push failed for."""
         since = needed(options.start_time)
         any_reason = Chosen(subscription_id=subscription.subscription_id, since=since, until=self._clock.now())
         async with self._database.hot() as hot:
-            counts = await count_letters(hot, chosen=any_reason, shard_ids=subscription.shard_ids)
+            counts = await count_dead_letters(hot, chosen=any_reason, shard_ids=subscription.shard_ids)
         reasons = sorted(filter(is_of_push, counts))
         if not reasons:  # none would mean any
-            return ChosenLetters(request={}, total=0, is_estimate=False, taken_from=(), left_alone=())
+            return ChosenDeadLetters(request={}, total=0, is_estimate=False, taken_from=(), left_alone=())
         wanted = RedriveOptions(
             start_time=since, end_time=any_reason.until, reasons=reasons, validate_only=options.validate_only
         )

@@ -1,4 +1,4 @@
-"""Runs copy_letters.sql on distributed tables, where no statement copies from one node to another."""
+"""Runs copy_dead_letters.sql on distributed tables, where no statement copies from one node to another."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,10 +11,10 @@ from broker.db.driver import statements
 from broker.db.driver.binary import OIDS, array
 from broker.db.driver.forms import of_one_statement
 from broker.db.driver.hot_connection import Bound, HotConnection
-from broker.features.dead_letters.dead_letter_groups import read_letter_bodies
+from broker.features.dead_letters.dead_letter_groups import read_dead_letter_bodies
 from broker.model.message import NewMessage
 
-_PUT_BACK_LETTERS = statements.hot("put_back_letters")
+_PUT_BACK_DEAD_LETTERS = statements.hot("put_back_dead_letters")
 
 _LENGTH = Struct("!i").pack
 _encode_json = msgspec.json.Encoder().encode
@@ -24,30 +24,34 @@ _Position = tuple[int, datetime, int]  # of a dead letter: its shard, publish ti
 
 
 @of_one_statement
-async def copy_letters(connection: HotConnection, given: dict[str, Any]) -> list[Any]:
+async def copy_dead_letters(connection: HotConnection, given: dict[str, Any]) -> list[Any]:
     """Reads messages from their dead letters and stores them, as many at a time as are read at once."""
     places = zip(given["publish_times"], given["seqs"], strict=True)
-    letters = zip(given["letter_shards"], given["letter_publish_times"], given["letter_seqs"], strict=True)
-    left: dict[_Position, _Place] = dict(zip(letters, places, strict=True))
+    dead_letters = zip(
+        given["dead_letter_shards"], given["dead_letter_publish_times"], given["dead_letter_seqs"], strict=True
+    )
+    left: dict[_Position, _Place] = dict(zip(dead_letters, places, strict=True))
     while left:
-        bodies = await read_letter_bodies(connection, list(left))
+        bodies = await read_dead_letter_bodies(connection, list(left))
         read = {
-            left[letter]: message for letter in left if (message := bodies.get((letter[0], letter[2]))) is not None
+            left[dead_letter]: message
+            for dead_letter in left
+            if (message := bodies.get((dead_letter[0], dead_letter[2]))) is not None
         }
         if read:
             await connection.run(_put_back(given["shard_id"], read))
         # What has no body is gone; what has an empty one did not fit.
         left = {
-            letter: place
-            for letter, place in left.items()
-            if bodies.get((letter[0], letter[2]), NewMessage()) is None
+            dead_letter: place
+            for dead_letter, place in left.items()
+            if bodies.get((dead_letter[0], dead_letter[2]), NewMessage()) is None
         }
     return []
 
 
 def _put_back(shard_id: int, messages: Mapping[_Place, NewMessage]) -> Bound:
     bodies = [_LENGTH(len(message.data)) + message.data for message in messages.values()]
-    return _PUT_BACK_LETTERS, {
+    return _PUT_BACK_DEAD_LETTERS, {
         "shard_id": shard_id,
         "publish_times": [publish_time for publish_time, _ in messages],
         "seqs": [seq for _, seq in messages],

@@ -39,13 +39,13 @@ from broker.features.dead_letters.dead_letter_groups import (
     read_groups,
     read_messages,
 )
-from broker.features.dead_letters.redriving.lost_letters import put_back
+from broker.features.dead_letters.redriving.lost_dead_letters import put_back
 from broker.model.errors import Aborted, FailedPrecondition
 from broker.model.journal import Author, Event, ranges_of, rows_of
 
-_READ_LETTER_SHARDS = statements.hot("read_letter_shards")
+_READ_DEAD_LETTER_SHARDS = statements.hot("read_dead_letter_shards")
 _FIND_LOGGED = statements.hot("find_logged")
-_FORGET_LETTERS = statements.hot("forget_letters")
+_DELETE_REDRIVEN_DEAD_LETTERS = statements.hot("delete_redriven_dead_letters")
 _LIST_DEAD_LETTER_SUBSCRIPTIONS = statements.hot("list_dead_letter_subscriptions")
 _MAX_SCANNED = 1_000  # dead letters that a step reads, some of which a filter may leave out
 _IN_BACKLOG = BACKLOG | {DeliveryState.EXPIRED}  # a claim has yet to let an expired message go
@@ -93,7 +93,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     if len(groups) > step.max_messages:
         groups = groups[: step.max_messages]
         next_seq = groups[-1].seq + 1
-    if not {letter.shard_id for group in groups for letter in group.letters} <= backlogs.keys():
+    if not {dead_letter.shard_id for group in groups for dead_letter in group.dead_letters} <= backlogs.keys():
         raise Aborted("Messages were given up meanwhile; it is tried again.")
     await judge(connection, groups, backlogs, step.now)
     groups = _chosen_of(step, groups)
@@ -131,8 +131,8 @@ async def _write(
     connection: HotConnection, step: Redrive, groups: Sequence[Group], writes: Sequence[Bound]
 ) -> None:
     """Raises Aborted."""
-    forgotten = [letter for group in groups if group.goes for letter in group.letters]
-    forgetting = by_shard(connection, _FORGET_LETTERS, _named(forgotten)) if forgotten else []
+    forgotten = [dead_letter for group in groups if group.goes for dead_letter in group.dead_letters]
+    forgetting = by_shard(connection, _DELETE_REDRIVEN_DEAD_LETTERS, _named(forgotten)) if forgotten else []
     results = await connection.run(*writes, *forgetting) if writes or forgetting else []
     if sum(map(len, results[len(writes) :])) != len(forgotten):
         raise Aborted("Somebody else was at these dead letters; it is tried again.")
@@ -155,7 +155,7 @@ async def _lock_cursors(
 
     Raises FailedPrecondition.
     """
-    _, rows = await connection.run((HOLD_RETENTION, {}), (_READ_LETTER_SHARDS, _asked(step)))
+    _, rows = await connection.run((HOLD_RETENTION, {}), (_READ_DEAD_LETTER_SHARDS, _asked(step)))
     shard_ids = [row.shard_id for row in rows]
     owner = step.chosen.subscription_id
     locked = await lock_backlogs(
@@ -173,7 +173,7 @@ def _chosen_of(step: Redrive, groups: Sequence[Group]) -> list[Group]:
     for group in groups:
         if group.is_outstanding:
             group.outcome = Outcome.OUTSTANDING
-        elif step.chosen.takes_resolved and not group.letters:
+        elif step.chosen.takes_resolved and not group.dead_letters:
             group.outcome = Outcome.EDITED
         elif not group.is_chosen(step.chosen):
             continue
@@ -189,7 +189,7 @@ async def _decide(
     if not open_groups:
         return set()
     seqs = [group.seq for group in open_groups]
-    times = [group.letters[0].source_publish_time for group in open_groups]
+    times = [group.dead_letters[0].source_publish_time for group in open_groups]
     [found] = await connection.run(
         (_FIND_LOGGED, {"shard_id": step.shard_id, "publish_times": times, "seqs": seqs})
     )
@@ -197,9 +197,9 @@ async def _decide(
     messages = {}
     for group in open_groups:
         row = logged.get(group.seq)
-        group.ordering_key = _key_of(group.letters) if row is None else row.ordering_key
+        group.ordering_key = _key_of(group.dead_letters) if row is None else row.ordering_key
         expires_at = None if row is None else row.expires_at
-        time = group.letters[0].source_publish_time
+        time = group.dead_letters[0].source_publish_time
         messages[group.seq] = Located(group.seq, time, group.ordering_key, expires_at)
     there = {seq for seq in logged if own.delivers_again(messages[seq], step.now)}
     await own.look_ahead(connection, [message for seq, message in messages.items() if seq not in there])
@@ -214,7 +214,7 @@ async def _decide(
             group.outcome = Outcome.ALREADY_THERE
         elif own.is_taken(message, step.now):
             group.outcome = Outcome.OUTSTANDING
-        elif group.seq in logged or any(letter.is_there for letter in group.letters):
+        elif group.seq in logged or any(dead_letter.is_there for dead_letter in group.dead_letters):
             group.outcome = Outcome.REDRIVEN
             group.again = message if own.state(message, step.now) in _IN_BACKLOG else None
         else:
@@ -233,14 +233,14 @@ async def _leave_retracted(connection: HotConnection, shard_id: int, groups: Seq
 
 def _sources(own: LockedBacklog, backlogs: LockedBacklogs) -> list[LockedBacklog]:
     """Returns the backlogs from which messages may be removed."""
-    of_letters = [backlog for of_shard in backlogs.values() for backlog in of_shard if backlog.may_consume]
-    return of_letters if own in of_letters else [*of_letters, own]
+    of_dead_letters = [backlog for of_shard in backlogs.values() for backlog in of_shard if backlog.may_consume]
+    return of_dead_letters if own in of_dead_letters else [*of_dead_letters, own]
 
 
-def _letters_in(group: Group, backlog: LockedBacklog) -> list[Any]:
+def _dead_letters_in(group: Group, backlog: LockedBacklog) -> list[Any]:
     if not (group.goes and backlog.may_consume):
         return []
-    return [letter for letter in group.letters if letter.shard_id == backlog.shard_id]
+    return [dead_letter for dead_letter in group.dead_letters if dead_letter.shard_id == backlog.shard_id]
 
 
 def _again_in(group: Group, backlog: LockedBacklog, own: LockedBacklog) -> list[Any]:
@@ -251,7 +251,7 @@ def _go_past(groups: Sequence[Group], own: LockedBacklog, sources: Sequence[Lock
     """Lets the cursors pass the messages to remove.  Returns how many groups they can all pass in this step."""
     count = len(groups)
     for backlog in sources:
-        removed = [[*_letters_in(group, backlog), *_again_in(group, backlog, own)] for group in groups]
+        removed = [[*_dead_letters_in(group, backlog), *_again_in(group, backlog, own)] for group in groups]
         until = backlog.go_past(list(chain.from_iterable(removed)))
         if until is not None:
             beyond = (n for n, some in enumerate(removed) if any(message.seq > until for message in some))
@@ -268,12 +268,12 @@ def _takes_out(
 ) -> Iterator[Bound]:
     answer = "" if step.recipient is None else step.recipient.name
     for backlog in sources:
-        letters = [letter for group in groups for letter in _letters_in(group, backlog)]
-        letters = [letter for letter in letters if backlog.is_free(letter, step.now)]
+        dead_letters = [dead_letter for group in groups for dead_letter in _dead_letters_in(group, backlog)]
+        dead_letters = [dead_letter for dead_letter in dead_letters if backlog.is_free(dead_letter, step.now)]
         again = [message for group in groups for message in _again_in(group, backlog, own)]
-        yield from backlog.removed([*letters, *again], attempt_ids, step.now)
-        if letters:
-            told = ranges_of(sorted(letter.seq for letter in letters))
+        yield from backlog.removed([*dead_letters, *again], attempt_ids, step.now)
+        if dead_letters:
+            told = ranges_of(sorted(dead_letter.seq for dead_letter in dead_letters))
             owner = backlog.subscription_id
             rows = rows_of(None, owner, Event.WITHDRAWN, 0, told, author=step.author, answer=answer)
             yield journal_statement(backlog.shard_id, list(rows), step.now)
@@ -288,7 +288,7 @@ def _brings_back(
     lost = _lost(back, logged)
     if lost:
         yield put_back(step.shard_id, lost)
-    messages = [Located(group.seq, group.letters[0].source_publish_time, group.ordering_key) for group in back]
+    messages = [Located(group.seq, group.dead_letters[0].source_publish_time, group.ordering_key) for group in back]
     rows = own.pending_rows(messages, redriven=True)
     yield from rows.statements(attempt_ids, step.now)
     told = rows_of(
@@ -311,9 +311,9 @@ def _tells(step: Redrive, groups: Sequence[Group]) -> Iterator[Bound]:
         yield journal_statement(step.shard_id, list(told), step.now)
 
 
-def _key_of(letters: Sequence[Any]) -> str | None:
+def _key_of(dead_letters: Sequence[Any]) -> str | None:
     """Returns the ordering key of a message that the log no longer has: its dead letters have the same."""
-    return next((letter.ordering_key for letter in letters if letter.is_there), None)
+    return next((dead_letter.ordering_key for dead_letter in dead_letters if dead_letter.is_there), None)
 
 
 def _lost(groups: Sequence[Group], logged: Collection[int]) -> list[Group]:
@@ -321,11 +321,11 @@ def _lost(groups: Sequence[Group], logged: Collection[int]) -> list[Group]:
     return [group for group in groups if group.outcome is Outcome.REDRIVEN and group.seq not in logged]
 
 
-def _named(letters: Sequence[Any]) -> dict[str, Any]:
+def _named(dead_letters: Sequence[Any]) -> dict[str, Any]:
     return {
-        "shard_ids": [letter.shard_id for letter in letters],
-        "publish_times": [letter.publish_time for letter in letters],
-        "seqs": [letter.seq for letter in letters],
+        "shard_ids": [dead_letter.shard_id for dead_letter in dead_letters],
+        "publish_times": [dead_letter.publish_time for dead_letter in dead_letters],
+        "seqs": [dead_letter.seq for dead_letter in dead_letters],
     }
 
 

@@ -11,7 +11,7 @@ from broker.core.log.message_ids import located
 from broker.core.resources.permitted import AskPermission, is_permitted
 from broker.core.resources.subscription_service import existing_subscription
 from broker.features.dead_letters.chosen import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
-from broker.features.dead_letters.dead_letter_groups import LetterCount, count_chosen
+from broker.features.dead_letters.dead_letter_groups import DeadLetterCount, count_chosen
 from broker.features.dead_letters.redriving.rows import list_dead_letter_subscriptions
 from broker.features.operations.operation import Operation, check_rate
 from broker.features.operations.service import OperationService, open_target
@@ -36,8 +36,9 @@ class RedrivePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenLetters:
-    """What the operation is to know of the letters, and about how many messages they are of; the rest as above.
+class ChosenDeadLetters:
+    """What the operation is to know of the dead letters, and about how many messages they are of; the rest as
+    above.
 
     `outstanding` of these somebody has just now; `is_estimate`: there are at most so many.
     """
@@ -68,26 +69,26 @@ class RedriveService:
         """
         check_redrive(request)
         check_rate(request.max_rate)
-        letters = await self.choose(name, request, may_consume)
+        dead_letters = await self.choose(name, request, may_consume)
         begin = self._operations.plan if request.validate_only else self._operations.start
         operation = await begin(
             Verb.REDRIVE,
             name,
             started_by=started_by,
-            request=letters.request,
-            total=letters.total,
-            is_estimate=letters.is_estimate,
+            request=dead_letters.request,
+            total=dead_letters.total,
+            is_estimate=dead_letters.is_estimate,
         )
-        if request.validate_only and letters.outstanding:
-            operation = replace(operation, counts={Outcome.OUTSTANDING: letters.outstanding})
+        if request.validate_only and dead_letters.outstanding:
+            operation = replace(operation, counts={Outcome.OUTSTANDING: dead_letters.outstanding})
         return RedrivePlan(
             operation=operation,
             validate_only=request.validate_only,
-            taken_from=letters.taken_from,
-            left_alone=letters.left_alone,
+            taken_from=dead_letters.taken_from,
+            left_alone=dead_letters.left_alone,
         )
 
-    async def choose(self, name: str, request: RedriveOptions, may_consume: AskPermission) -> ChosenLetters:
+    async def choose(self, name: str, request: RedriveOptions, may_consume: AskPermission) -> ChosenDeadLetters:
         """What is asked for, as an operation needs to know it.  Raises as `redrive`."""
         paths = compiled(request.filter)
         subscription, target = await self._resources(name, request.target)
@@ -101,7 +102,7 @@ class RedriveService:
         found = await self._dead_letter_subscriptions(subscription)
         allowed = await consumable(found, may_consume)
         count = await self._count(subscription, chosen, allowed)
-        return ChosenLetters(
+        return ChosenDeadLetters(
             request=_stored(request, chosen, allowed, target),
             total=count.messages,
             is_estimate=count.is_at_most,
@@ -132,7 +133,7 @@ class RedriveService:
                 hot, subscription_id=subscription.subscription_id, shard_ids=subscription.shard_ids
             )
 
-    async def _count(self, subscription: Subscription, chosen: Chosen, allowed: Collection[int]) -> LetterCount:
+    async def _count(self, subscription: Subscription, chosen: Chosen, allowed: Collection[int]) -> DeadLetterCount:
         async with self._database.hot() as hot:
             return await count_chosen(
                 hot, chosen, shard_ids=subscription.shard_ids, consumable=allowed, now=self._clock.now()

@@ -291,14 +291,14 @@ def _filtered(delivery: ReportedDelivery) -> DeliveryReport:
     return DeliveryReport(state=DeliveryState.FILTERED, verdict=f"It does not match the filter{was}: {decides}")
 
 
-def _dead_lettered(letter: DeadLetterFact, subscription: Subscription) -> DeliveryReport:
+def _dead_lettered(dead_letter: DeadLetterFact, subscription: Subscription) -> DeliveryReport:
     policy = subscription.dead_letter_policy
     where = f" to {policy.dead_letter_topic}" if policy is not None else ""
-    at = format_timestamp(letter.publish_time)
+    at = format_timestamp(dead_letter.publish_time)
     verdict = (
-        f"It was dead-lettered{where} as message {letter.message_id} at {at}, "
-        f"after {letter.delivery_attempts} attempts: {letter.reason}."
+        f"It was dead-lettered{where} as message {dead_letter.message_id} at {at}, "
+        f"after {dead_letter.delivery_attempts} attempts: {dead_letter.reason}."
     )
-    if letter.resolved is not None:
-        verdict += f" The dead letter {letter.resolved.verdict()}."
-    return DeliveryReport(state=DeliveryState.DEAD_LETTERED, verdict=verdict, dead_letter=letter)
+    if dead_letter.resolved is not None:
+        verdict += f" The dead letter {dead_letter.resolved.verdict()}."
+    return DeliveryReport(state=DeliveryState.DEAD_LETTERED, verdict=verdict, dead_letter=dead_letter)

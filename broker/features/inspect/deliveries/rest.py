@@ -139,7 +139,7 @@ def _resolved(resolved: Resolved) -> dict[str, Any]:
 
 def _report_json(subscription: Subscription, report: DeliveryReport) -> dict[str, Any]:
     body: dict[str, Any] = {"subscription": subscription.name, "state": report.state, "verdict": report.verdict}
-    letter = report.dead_letter
+    dead_letter = report.dead_letter
     if report.attempt_number is not None:
         body["deliveryAttempt"] = report.attempt_number
     if report.delivered_at is not None:
@@ -157,10 +157,10 @@ def _report_json(subscription: Subscription, report: DeliveryReport) -> dict[str
         del body["event"]
     if report.blocked_by_message_id:
         body["blockedByMessageId"] = report.blocked_by_message_id
-    if letter is not None:
-        body["deadLetterMessageId"] = letter.message_id
-        body["deadLetterTime"] = format_timestamp(letter.publish_time)
-        body["deadLetterReason"] = letter.reason
-        if letter.resolved is not None:
-            body |= _resolved(letter.resolved)
+    if dead_letter is not None:
+        body["deadLetterMessageId"] = dead_letter.message_id
+        body["deadLetterTime"] = format_timestamp(dead_letter.publish_time)
+        body["deadLetterReason"] = dead_letter.reason
+        if dead_letter.resolved is not None:
+            body |= _resolved(dead_letter.resolved)
     return body

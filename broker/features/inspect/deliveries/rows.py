@@ -23,7 +23,7 @@ from broker.model.subscription import Subscription
 _FIND_GAP = statements.hot("find_gap")
 _READ_DELIVERY_FACTS = statements.hot("read_delivery_facts")
 _MATCH_MESSAGE = statements.hot("match_message")
-_FIND_LETTERS = statements.hot("find_letters_of_message")
+_FIND_DEAD_LETTERS = statements.hot("find_dead_letters_of_message")
 _COUNT_BEFORE = statements.hot("count_before")
 
 
@@ -45,12 +45,12 @@ async def read_deliveries(
     }
     body = message.data if len(message.data) <= MAX_BODY_BYTES else None
     given = {"attributes": message.attributes, "body": body, "publish_time": message.publish_time}
-    # Letters before and behind: a message becomes one, and comes back, at any moment.
+    # Dead letters before and behind: a message becomes one, and comes back, at any moment.
     before, rows, there, behind = await connection.run(
-        (_FIND_LETTERS, where),
+        (_FIND_DEAD_LETTERS, where),
         (_READ_DELIVERY_FACTS, where | in_shard),
         (_MATCH_MESSAGE, ids | given),
-        (_FIND_LETTERS, where),
+        (_FIND_DEAD_LETTERS, where),
     )
     matches = dict(there)
     newest = {row.subscription_id: _dead_letter(row) for row in (*before, *behind)}

@@ -148,6 +148,6 @@ async def test_a_dead_letter_tells_what_became_of_its_last_push(database_url: st
                 call.outcome.set_result(outcome)
         told: set[tuple[str, str]] = set()
         while len(told) < 4:
-            for letter in await pushing.rest.pull("letters", wait=True):
-                told.add((text(letter), letter["message"]["attributes"]["broker-dead-letter-reason"]))
+            for dead_letter in await pushing.rest.pull("letters", wait=True):
+                told.add((text(dead_letter), dead_letter["message"]["attributes"]["broker-dead-letter-reason"]))
     assert told == {("0", "push 503"), ("1", "push unreachable"), ("2", "push digest"), ("2", "push timeout")}

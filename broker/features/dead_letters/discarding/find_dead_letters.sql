@@ -1,8 +1,8 @@
 -- Dead letters of a subscription by the messages that they were (`source_`), and by themselves.
 -- parameters: subscription_id int8, source_shard_ids int8[], source_seqs int8[], shard_ids int8[],
 --     publish_times timestamptz[], seqs int8[]
--- columns: shard_id, publish_time, seq, source_shard_id, source_seq, resolution, resolved_at, resolved_by, successor_shard,
---     successor_seq, ordering_key, expires_at
+-- columns: shard_id, publish_time, seq, source_shard_id, source_seq, resolution, resolved_at, resolved_by,
+--     successor_shard, successor_seq, ordering_key, expires_at
 SELECT d.shard_id, d.publish_time, d.seq, d.source_shard_id, d.source_seq, d.resolution, d.resolved_at, d.resolved_by,
        d.successor_shard, d.successor_seq, l.ordering_key, l.expires_at
 FROM (

@@ -8,7 +8,7 @@ from broker.observability.metrics.families import LOST_DEAD_LETTERS
 from broker.observability.state_changes import StateChanges
 
 
-class LostLetters:
+class LostDeadLetters:
     """Counts them, and writes a line for each subscription that gave them up."""
 
     def __init__(self, states: StateChanges, counters: Counters) -> None:

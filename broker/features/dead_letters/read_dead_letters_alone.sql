@@ -1,4 +1,5 @@
--- As read_letters.sql, without what messages say: which letters are chosen by that comes from match_letters.sql.
+-- As read_dead_letters.sql, without what messages say: which dead letters are chosen by that comes from
+-- match_dead_letters.sql.
 -- parameters: source_shard_id int8, subscription_id int8, from_seq int8, since timestamptz, until timestamptz,
 --     reasons text[], id_shards int8[], id_seqs int8[], max_scanned int8
 -- columns: shard_id, publish_time, seq, source_seq, source_publish_time, reason, delivery_attempts,

@@ -1,5 +1,5 @@
--- Dead letters as they lie in the topic that they went to, those that do still.  One beyond the byte budget comes without
--- its data.
+-- Dead letters as they lie in the topic that they went to, those that do still.  One beyond the byte budget comes
+-- without its data.
 -- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[], max_bytes int8
 -- columns: shard_id, seq, ordering_key, attributes, data
 SELECT shard_id, seq, ordering_key, attributes::text AS attributes,
