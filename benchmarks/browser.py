@@ -18,12 +18,12 @@ _MESSAGE_ID = re.compile(rb'"messageId": *"(\d+)"')
 
 async def browse(host: str, port: int, topic: str, subscription: str, pause: float) -> None:
     """Raises RuntimeError for an answer that is not what was asked for."""
-    looked = [asyncio.Event() for _ in range(3)]
+    checked = [asyncio.Event() for _ in range(3)]
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_look_at_the_topic(Caller(host, port), topic, subscription, pause, looked[0]))
-        tasks.create_task(_look_at_the_subscription(Caller(host, port), subscription, pause, looked[1]))
-        tasks.create_task(_tail(host, port, topic, looked[2]))
-        for each in looked:
+        tasks.create_task(_look_at_the_topic(Caller(host, port), topic, subscription, pause, checked[0]))
+        tasks.create_task(_look_at_the_subscription(Caller(host, port), subscription, pause, checked[1]))
+        tasks.create_task(_tail(host, port, topic, checked[2]))
+        for each in checked:
             await each.wait()
         print("ready", flush=True)
 
@@ -36,7 +36,7 @@ async def _get(caller: Caller, path: str) -> bytes:
 
 
 async def _look_at_the_topic(
-    caller: Caller, topic: str, subscription: str, pause: float, looked: asyncio.Event
+    caller: Caller, topic: str, subscription: str, pause: float, checked: asyncio.Event
 ) -> None:
     """The newest messages, and what became of the first of them, for all and for one."""
     while True:
@@ -45,25 +45,27 @@ async def _look_at_the_topic(
             for where in (topic, subscription):
                 await asyncio.sleep(pause)
                 await _get(caller, f"{where}/messages/{message_id.decode()}")
-        looked.set()
+        checked.set()
         await asyncio.sleep(pause)
 
 
-async def _look_at_the_subscription(caller: Caller, subscription: str, pause: float, looked: asyncio.Event) -> None:
+async def _look_at_the_subscription(
+    caller: Caller, subscription: str, pause: float, checked: asyncio.Event
+) -> None:
     while True:
         for state in ("outstanding", "waiting"):
             await _get(caller, f"{subscription}/messages?state={state}&pageSize={_PAGE}")
             await asyncio.sleep(pause)
-        looked.set()
+        checked.set()
 
 
-async def _tail(host: str, port: int, topic: str, looked: asyncio.Event) -> None:
+async def _tail(host: str, port: int, topic: str, checked: asyncio.Event) -> None:
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(build_request("GET", f"/v1/{topic}:tail", b""))
     head = await reader.readuntil(b"\r\n\r\n")
     if b" 200 " not in head[:20]:
         raise RuntimeError(f"{topic}:tail: {head!r}")
-    looked.set()
+    checked.set()
     while await reader.read(2**20):
         """What comes is thrown away."""
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from benchmarks.backlog import KEYS, Backlog, database_connection
 from benchmarks.bench import Bench, say
-from benchmarks.flat_looks import LOOKS, Look
+from benchmarks.flat_looks import INSPECTION_READS, Look
 from benchmarks.flat_seeks import SEEKS, Seek
 from benchmarks.latency import percentile
 from benchmarks.report import Row, number
@@ -221,7 +221,7 @@ def _measure_all(ground: Ground, taken: _Taken, failures: dict[str, str], notes:
 
 
 def _measure_looks(ground: Ground, taken: _Taken, failures: dict[str, str], _: dict[str, str]) -> None:
-    _measure_each(LOOKS, ground, taken, failures)
+    _measure_each(INSPECTION_READS, ground, taken, failures)
 
 
 def _measure_each(acts: Sequence[Seek | Look], ground: Ground, taken: _Taken, failures: dict[str, str]) -> None:
@@ -278,7 +278,7 @@ def _p50(samples: Sequence[float]) -> float:
 
 def _row(measure: str, by_size: dict[int, Samples], error: str, note: str) -> Row:
     """`ours` is the median with the large backlog; the ratio is to that with the small one."""
-    marked = {case.measure for case in CASES} | {look.measure for look in LOOKS}
+    marked = {case.measure for case in CASES} | {check.measure for check in INSPECTION_READS}
     marked |= {seek.measure for seek in SEEKS if seek.flat}
     row = Row(measure=measure, unit="ms", lower_is_better=True, error=error)
     row.mark = _MARK if measure in marked else None

@@ -64,7 +64,7 @@ def _of_subscription(query: str) -> Callable[[Ground], str]:
     return lambda ground: f"{ground.subscription('sought')}/messages?pageSize=100&{query}"
 
 
-LOOKS: Sequence[Look] = (
+INSPECTION_READS: Sequence[Look] = (
     Look("look: the newest 100 of a topic", _messages("order=newest")),
     Look("look: the oldest 100 of a topic", _messages("order=oldest")),
     Look("look: 100 since the middle", _since_the_middle),

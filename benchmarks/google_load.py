@@ -21,7 +21,7 @@ _IN_FLIGHT = 5_000  # messages whose futures are not done: 50 of the client's ba
 _BODIES = 8  # different ones
 _ANSWER_SECONDS = 60.0  # longer than any answer takes that is worth measuring
 _ARRIVE_SECONDS = 10.0  # for the last message, after its publish
-_LOOK_SECONDS = 0.01  # between two looks at how far the client's threads are
+_CHECK_SECONDS = 0.01  # between two looks at how far the client's threads are
 _FIRST = b"first"
 
 
@@ -100,7 +100,7 @@ def prepare_google_streaming(spec: Spec) -> Run:
         future = subscriber.subscribe(spec.subscription, lambda message: message.ack())
         with _failing():
             while subscriber.acked < spec.count and time.monotonic() < result.started + spec.seconds:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_CHECK_SECONDS)
                 if future.done():
                     future.result()  # it ended by an error
             result.messages, result.ended = subscriber.acked, subscriber.last_ack
@@ -170,7 +170,7 @@ def prepare_google_latency(spec: Spec) -> Run:
                 publisher.publish(spec.topic, data[: spec.size])
             stop = time.monotonic() + _ARRIVE_SECONDS
             while len(delays) < result.messages and time.monotonic() < stop:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_CHECK_SECONDS)
             result.ended = time.monotonic()
             future.cancel()
             future.result(_ANSWER_SECONDS)

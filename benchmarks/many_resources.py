@@ -160,7 +160,7 @@ def measure(place: Place, topics: int, fan: int) -> dict[str, str]:
             names = [f"/v1/projects/project-{n % _PROJECTS}/subscriptions/sub-{n}-1" for n in numbers]
             took_each = [_timed(client, "POST", f"{name}:pull", pull)[0] for name in names]
             found[f"pull of one{again}, p50 / p99"] = _percentiles(took_each)
-        _looks(client, found)
+        _replica_reads(client, found)
         before = _cpu(process)
         time.sleep(_IDLE_SECONDS)
         after = _cpu(process)
@@ -175,7 +175,7 @@ def measure(place: Place, topics: int, fan: int) -> dict[str, str]:
     return found
 
 
-def _looks(client: httpx.Client, found: dict[str, str]) -> None:
+def _replica_reads(client: httpx.Client, found: dict[str, str]) -> None:
     for words, path in (
         ("list a page of 100 topics", "/v1/projects/project-1/topics?pageSize=100"),
         ("list a page of 1,000 subscriptions", "/v1/projects/project-1/subscriptions?pageSize=1000"),

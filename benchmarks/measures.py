@@ -10,10 +10,10 @@ from benchmarks.deduplication import deduplication
 from benchmarks.delay import delay
 from benchmarks.flat_claims import flat_claims, flat_looking
 from benchmarks.google_client import grpc_latency, grpc_publish, grpc_pull, grpc_streaming
+from benchmarks.inspection import inspection
 from benchmarks.latency import latency
 from benchmarks.layers import profile
 from benchmarks.limits import copy_limit, http_limit, select_limit
-from benchmarks.looking import looking
 from benchmarks.memory import memory
 from benchmarks.neighbours import neighbours
 from benchmarks.one_port import rest_one_port
@@ -70,7 +70,7 @@ MEASURES: Mapping[str, Callable[[Bench], list[Row]]] = {
     "deduplication": deduplication,
     "schemas": schemas,
     "schemas-of-others": schemas_of_others,
-    "looking": looking,
+    "looking": inspection,
     "transforms": transforms,
     "transforms-of-others": transforms_of_others,
     "overload": overload,

@@ -16,7 +16,7 @@ _BATCH = 1_000
 _TIMES = 3  # the top rate
 _CONNECTIONS, _PROCESSES = 1_000, 2
 _MEGABYTE = 1e6
-_LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 0.1
 
 
 def overload(bench: Bench) -> list[Row]:
@@ -73,11 +73,11 @@ def _peak(broker: Broker) -> Iterator[list[int]]:
     seen = [broker.memory_bytes()["python"]]
     ended = threading.Event()
 
-    def look() -> None:
-        while not ended.wait(_LOOK_SECONDS):
+    def check() -> None:
+        while not ended.wait(_CHECK_SECONDS):
             seen.append(broker.memory_bytes()["python"])
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=check)
     thread.start()
     try:
         yield seen

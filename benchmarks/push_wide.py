@@ -22,7 +22,7 @@ SUBSCRIPTIONS = 10_000
 _CONNECTIONS = 64
 _BEGUN_MARK_MS = 1_000.0  # A13: delivery has begun on all of them within 1 s
 _LIMIT_SECONDS = 120.0  # for all pushes of one publish
-_LOOK_SECONDS = 0.05  # between two looks at what is out
+_CHECK_SECONDS = 0.05  # between two looks at what is out
 _PUBLISHES = 200  # to compare the time of a publish
 _PUBLISH_MARK = 1.25  # p50 with 10,000 subscriptions : with 1
 _PROJECT = "projects/wide"
@@ -95,7 +95,7 @@ def _fan_out_round(
             raise LoadFailed(f"{seen.distinct:,} of {SUBSCRIPTIONS:,} pushes arrived in {_LIMIT_SECONDS:g} s")
         out, latest = _out(connection)
         last_begun, most = max(last_begun, latest), max(most, out)
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_CHECK_SECONDS)
     begun, arrived = (last_begun - wall) * 1000, (seen.last - began) * 1000
     name = f"round {round_}" if round_ else "warm-up"
     say(f"1 publish, {name}: begun {begun:,.0f} ms, arrived {arrived:,.0f} ms")

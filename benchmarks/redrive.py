@@ -18,7 +18,7 @@ from benchmarks.wire import Connection, LoadFailed, build_request
 
 _PROJECT = "projects/bench"
 _ATTEMPTS = 5  # the fewest that there may be
-_LOOK_SECONDS = 0.2
+_CHECK_SECONDS = 0.2
 _MOST_SECONDS = 900.0
 
 
@@ -78,7 +78,7 @@ def _give_up(server: Server, name: str, pile: str, count: int) -> None:
     while forwarded < count:
         if time.monotonic() > until:
             raise LoadFailed(f"{nacked:,} nacks, and {forwarded:,} of {count:,} messages are dead letters")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_CHECK_SECONDS)
         forwarded = int(json.loads(connection.call(waiting))["undeliveredMessages"])
     connection.close()
     say(f"{count:,} were given up")
@@ -119,7 +119,7 @@ def _redrive(server: Server, name: str) -> float:
     while not operation["done"]:
         if time.monotonic() - began > _MOST_SECONDS:
             raise LoadFailed(f"the redrive did not end: {operation}")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_CHECK_SECONDS)
         operation = json.loads(connection.call(build_request("GET", f"/v1/{operation['name']}", b"")))
     connection.close()
     if "error" in operation:

@@ -26,7 +26,7 @@ from broker.db.embedded.cluster import Cluster
 _HOST = "127.0.0.1"
 _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0
-_LOOK_SECONDS = 0.05  # between two looks at what has arrived
+_CHECK_SECONDS = 0.05  # between two looks at what has arrived
 _READY = re.compile(r"^Ready: http://[^:]+:(\d+)", re.MULTILINE)
 _JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar"
 
@@ -309,7 +309,7 @@ class Sink(Broker):
             seen = self.arrivals(lane)
             if seen.distinct >= count or time.monotonic() > deadline:
                 return seen
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
 
 class Emulator(Server):

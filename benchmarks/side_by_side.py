@@ -37,7 +37,7 @@ LONE_P50, LONE_P99 = _milliseconds("lone publish, p50", 1.25), _milliseconds("lo
 WAITING_P50 = _milliseconds("publish → waiting pull, p50", 1.25)
 WAITING_P99 = _milliseconds("publish → waiting pull, p99", None)
 
-_LOOK_SECONDS = 0.5
+_CHECK_SECONDS = 0.5
 _AT_REST = 0.08  # of a processor, both together: what idle brokers take
 _REST_SECONDS = 20.0  # longest wait for it
 
@@ -129,10 +129,10 @@ def _wait_for_rest(servers: Sequence[Server]) -> None:
     gives_up = time.monotonic() + _REST_SECONDS
     before = _processor_seconds(servers)
     while time.monotonic() < gives_up:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_CHECK_SECONDS)
         now = _processor_seconds(servers)
         used, before = now - before, now
-        if used < _AT_REST * _LOOK_SECONDS:
+        if used < _AT_REST * _CHECK_SECONDS:
             return
 
 

@@ -19,7 +19,7 @@ async def seek_and_filter(host: str, port: int, ready: Callable[[], None]) -> No
         for number in range(_SUBSCRIPTIONS):
             await _prepare(client, number)
         ready()
-        await asyncio.gather(*(_look(client, number) for number in range(_SUBSCRIPTIONS)))
+        await asyncio.gather(*(_check(client, number) for number in range(_SUBSCRIPTIONS)))
 
 
 async def _prepare(client: httpx.AsyncClient, number: int) -> None:
@@ -32,7 +32,7 @@ async def _prepare(client: httpx.AsyncClient, number: int) -> None:
         (await client.post(f"{topic}:publish", content=body)).raise_for_status()
 
 
-async def _look(client: httpx.AsyncClient, number: int) -> None:
+async def _check(client: httpx.AsyncClient, number: int) -> None:
     while True:
         await client.post(f"{_subscription(number)}:seek", json={"time": "2020-01-01T00:00:00Z"})
         await client.post(f"{_subscription(number)}:pull", json={"maxMessages": 1, "returnImmediately": True})

@@ -22,7 +22,7 @@ from broker.access.versions.version_rows import raise_access_version
 from broker.db.driver.database import Database
 from broker.observability.state_changes import StateChanges
 
-ROTATION_SECONDS = 3600.0  # between two looks whether access tokens need a new key
+ROTATION_SECONDS = 3600.0  # between two checks whether access tokens need a new key
 
 
 class Access:
@@ -64,7 +64,7 @@ class Access:
 
     async def start(self) -> None:
         """Raises a BrokerError."""
-        await self.version.look()
+        await self.version.refresh()
         await self.rotate()
 
     async def rotate(self) -> None:
@@ -80,10 +80,12 @@ class Access:
             await raise_access_version(
                 connection, schema=self._database.schema, projects=[ABOVE_PROJECTS], credentials=True
             )
-        await self.version.look()
+        await self.version.refresh()
 
     def why_not_as(self, email: str) -> str | None:
-        """Why nothing may be sent in the name of a service account now; None: it may.  A look into a dictionary."""
+        """Why nothing may be sent in the name of a service account now; None: it may.  A check into a
+        dictionary.
+        """
         account = self.directory.current.accounts.get(email.lower())
         if account is None:
             return f"{email}, whose token pushes carry, is no service account of this broker"

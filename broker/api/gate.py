@@ -52,7 +52,7 @@ class Gate:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._find_subscription = find_subscription
-        self.warm = authenticator.warm  # the caller with this `Authorization`, if it is known without a look
+        self.warm = authenticator.warm  # the caller with this `Authorization`, if it is known without a check
         self._passed: dict[tuple[Caller, Needs, str], tuple[Sequence[Required], Validity]] = {}
         self.changes = 0  # of access that are known: whoever was let in at another number asks again before it acts
         self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with what ends each as its credential ends

@@ -42,8 +42,8 @@ from broker.core.pushing.endpoint_news import EndpointNews
 from broker.core.pushing.pusher import GRACE_SECONDS, Pusher
 from broker.core.pushing.request.oidc_token import TokenSigner
 from broker.db.driver.replica import Replica
-from broker.db.driver.replica_reads import Looks
-from broker.fairness.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.db.driver.replica_reads import ReplicaReads
+from broker.fairness.resource_turns import INSPECTIONS_AT_ONCE, ResourceTurns
 from broker.fairness.turn_counts import TurnCounts
 from broker.features.events.rows import tell_event
 from broker.features.operations.operations import Operations
@@ -89,7 +89,7 @@ class Broker:
         )
         self.guard = guard = Guard(config, core)
         self.requests, self.answers = _make_memories(config)
-        self.looks = looks = _make_looks(config, core)
+        self.replica_reads = replica_reads = _make_replica_reads(config, core)
 
         messages = Messages(config, core, jitter=jitter, has_capacity=self.answers.has_capacity)
         self.claiming, self.acking = messages.claiming, messages.acking
@@ -110,7 +110,7 @@ class Broker:
             services=self.services,
             pusher=self.pusher,
             next_due=self.next_due,
-            looks=looks,
+            replica_reads=replica_reads,
             look_turns=_make_look_turns(core, self.answers),
             operations=_make_operations(config, core, guard=guard, messages=messages),
             needed_to_start=self._needed_to_start,
@@ -119,7 +119,7 @@ class Broker:
         registered = self.features.values()
         self.rpcs = [*self.services.make_rpcs(), *(row for feature in registered for row in feature.rpcs)]
         clean_ups = [clean_up for feature in registered for clean_up in feature.clean_ups]
-        self.jobs = Jobs(config, core, messages=messages, looks=looks, clean_ups=clean_ups)
+        self.jobs = Jobs(config, core, messages=messages, replica_reads=replica_reads, clean_ups=clean_ups)
         self.workers = self._make_workers()
 
         # Checks before each call of REST and gRPC, and the records of it afterwards.
@@ -166,7 +166,7 @@ class Broker:
                 await self._stop(supervisor)
         finally:
             # Also after a failed start: the pool's tasks do not end by being cancelled, and would keep the process.
-            await self.looks.close()
+            await self.replica_reads.close()
             await core.database.close()
 
     async def _begin(self) -> None:
@@ -226,10 +226,10 @@ def _make_memories(config: AppConfig) -> tuple[RequestMemory, AnswerMemory]:
     return RequestMemory(most), AnswerMemory(most)
 
 
-def _make_looks(config: AppConfig, core: Core) -> Looks:
+def _make_replica_reads(config: AppConfig, core: Core) -> ReplicaReads:
     """Reads by inspection calls, scrapes and jobs, each on a connection to the replica, if there is one."""
     url, schema = config.replica_database_url, config.database_schema
-    return Looks(
+    return ReplicaReads(
         core.database,
         Replica(url, schema=schema, size=REPLICA_CONNECTIONS) if url else None,
         most_behind=config.replica_max_lag_seconds,
@@ -241,7 +241,7 @@ def _make_looks(config: AppConfig, core: Core) -> Looks:
 def _make_look_turns(core: Core, answers: AnswerMemory) -> ResourceTurns:
     """Turns, by project, of calls that read many messages or subscriptions."""
     counts = TurnCounts(core.counters, "look")
-    return ResourceTurns(at_once=LOOKING_AT_ONCE, counts=counts, has_capacity=answers.has_capacity)
+    return ResourceTurns(at_once=INSPECTIONS_AT_ONCE, counts=counts, has_capacity=answers.has_capacity)
 
 
 def _make_operations(config: AppConfig, core: Core, *, guard: Guard, messages: Messages) -> Operations:

@@ -47,7 +47,7 @@ def make_core(
         database,
         clock,
         changed=reactions.processes_changed,
-        look=reactions.joining,
+        poll=reactions.joining,
         database_connections=config.database_connections,
         states=states,
     )
@@ -70,7 +70,7 @@ def make_core(
             is_alone=processes.is_alone,
             access_changed=reactions.access_changed,
             committed=reactions.outbox_written,
-            look=reactions.poll_heads,
+            poll=reactions.poll_heads,
         ),
     )
 

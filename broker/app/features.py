@@ -91,7 +91,7 @@ def _dead_letters(parts: Parts) -> Feature:
         preparation=parts.messages.publishing.preparation,
         check_publisher=parts.guard.check_publisher,
         operations=parts.operations,
-        looks=parts.looks,
+        replica_reads=parts.replica_reads,
         turns=parts.look_turns,
         interval_seconds=parts.config.dead_letter_interval_seconds,
     )
@@ -102,7 +102,7 @@ def _import_export(parts: Parts) -> Feature:
         parts.core,
         preparation=parts.messages.publishing.preparation,
         operations=parts.operations,
-        looks=parts.looks,
+        replica_reads=parts.replica_reads,
         turns=parts.look_turns,
         tails=parts.messages.claiming.tails,
         kept_days=parts.config.operation_days,
@@ -119,7 +119,10 @@ def _resend(parts: Parts) -> Feature:
 
 def _filters(parts: Parts) -> Feature:
     return filters.register(
-        parts.core, subscriptions=parts.services.subscriptions, looks=parts.looks, turns=parts.look_turns
+        parts.core,
+        subscriptions=parts.services.subscriptions,
+        replica_reads=parts.replica_reads,
+        turns=parts.look_turns,
     )
 
 
@@ -130,7 +133,7 @@ def _push_status(parts: Parts) -> Feature:
 def _inspect(parts: Parts) -> Feature:
     return inspect.register(
         parts.core,
-        looks=parts.looks,
+        replica_reads=parts.replica_reads,
         turns=parts.look_turns,
         tails=parts.messages.claiming.tails,
         records=parts.messages.acking.records,
@@ -152,7 +155,7 @@ def _events(parts: Parts) -> Feature:
 
 
 def _metrics(parts: Parts) -> Feature:
-    return metrics.register(parts.core, looks=parts.looks, gate=parts.gate)
+    return metrics.register(parts.core, replica_reads=parts.replica_reads, gate=parts.gate)
 
 
 def _quotas(parts: Parts) -> Feature:

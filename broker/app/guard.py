@@ -37,7 +37,7 @@ class Guard:
     async def access_changed(self) -> None:
         """Applies a change that this process has made, before its caller is answered."""
         if self.access is not None:
-            await self.access.version.look()
+            await self.access.version.refresh()
 
     def workers(self) -> dict[str, Worker]:
         """The background work, by the names that the log uses."""

@@ -13,7 +13,7 @@ from broker.core.pulling.readers import PASS_SECONDS as READERS_SECONDS
 from broker.core.retention.retention_janitor import CleanUp, RetentionJanitor
 from broker.core.retention.table_sizes import PASS_SECONDS as TABLE_SIZE_SECONDS
 from broker.core.retention.table_sizes import TableSizes
-from broker.db.driver.replica_reads import PASS_SECONDS, Looks
+from broker.db.driver.replica_reads import PASS_SECONDS, ReplicaReads
 
 HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification was lost
 
@@ -22,11 +22,22 @@ class Jobs:
     """Each can be run once from outside, as tests that set the time do."""
 
     def __init__(
-        self, config: AppConfig, core: Core, *, messages: Messages, looks: Looks, clean_ups: Sequence[CleanUp]
+        self,
+        config: AppConfig,
+        core: Core,
+        *,
+        messages: Messages,
+        replica_reads: ReplicaReads,
+        clean_ups: Sequence[CleanUp],
     ) -> None:
         """`clean_ups`: those of features."""
         claiming = messages.claiming
-        self._config, self._claiming, self._acking, self._looks = config, claiming, messages.acking, looks
+        self._config, self._claiming, self._acking, self._replica_reads = (
+            config,
+            claiming,
+            messages.acking,
+            replica_reads,
+        )
         self.janitor = RetentionJanitor(
             core,
             clean_ups,
@@ -49,6 +60,6 @@ class Jobs:
             "subscription expirer": PeriodicWorker(self.expirer.run_once, WATCH_INTERVAL.total_seconds()),
             "table sizes": PeriodicWorker(self.table_sizes.run_once, TABLE_SIZE_SECONDS),
         }
-        if self._looks.has_replica:
-            workers["replica"] = PeriodicWorker(self._looks.run_once, PASS_SECONDS)
+        if self._replica_reads.has_replica:
+            workers["replica"] = PeriodicWorker(self._replica_reads.run_once, PASS_SECONDS)
         return workers

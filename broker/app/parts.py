@@ -12,7 +12,7 @@ from broker.app.services import CoreServices
 from broker.core.context.core import Core
 from broker.core.process.next_due import NextDue
 from broker.core.pushing.pusher import Pusher
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.operations.operations import Operations
 from broker.features.quotas.quotas import Quotas
@@ -23,9 +23,9 @@ from broker.model.operation_verb import Verb
 class Parts:
     """The parts of the core, in the order in which they are built.
 
-    `looks` and `look_turns`: connections and turns of calls that read much.  `operations`: long work that several
-    features start, and that the feature of that name runs.  `needed_to_start(verb)`: what the call needs that
-    starts such an operation (None: no feature with such a call is registered).
+    `replica_reads` and `look_turns`: connections and turns of calls that read much.  `operations`: long work that
+    several features start, and that the feature of that name runs.  `needed_to_start(verb)`: what the call needs
+    that starts such an operation (None: no feature with such a call is registered).
     """
 
     config: AppConfig
@@ -37,7 +37,7 @@ class Parts:
     services: CoreServices
     pusher: Pusher
     next_due: NextDue
-    looks: Looks
+    replica_reads: ReplicaReads
     look_turns: ResourceTurns
     operations: Operations
     needed_to_start: Callable[[Verb], Needs | None]

@@ -10,7 +10,7 @@ from broker.client.output import Output, Shown
 from broker.client.words import leaf
 
 _BAR = 30  # columns
-_LOOK_SECONDS = 1
+_CHECK_SECONDS = 1
 _REACHED = 0.8  # of the rate that was asked for
 
 
@@ -28,7 +28,7 @@ def wait_for(api: Api, out: Output, operation: Json) -> Json:
 
 def wait_once(api: Api, name: str) -> Json:
     """The operation of this name once it has ended, or after a second."""
-    return api.call("POST", f"{name}:wait", {"timeout": f"{_LOOK_SECONDS}s"})
+    return api.call("POST", f"{name}:wait", {"timeout": f"{_CHECK_SECONDS}s"})
 
 
 def shows_bar(out: Output) -> bool:

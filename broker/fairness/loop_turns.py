@@ -76,7 +76,7 @@ class LoopTurns:
         """`clock`: in seconds, finer than the loop's own, which counts milliseconds."""
         self._clock = clock
         self._steps: SpacedSteps[Callable[[], object]] = SpacedSteps()
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         self._waiting: Counter[Hashable] = Counter()
 
     async def run(self, who: Hashable, steps: Generator[int, None, R]) -> R:
@@ -93,7 +93,7 @@ class LoopTurns:
         """Whether the step may be done at once, since there is nobody to wait for; if so it counts."""
         if self._steps.resting or self._steps.ask(who, cost, _nothing) is None:
             return False
-        self._look_after()
+        self._check_after()
         return True
 
     async def turn(self, who: Hashable, cost: int) -> None:
@@ -127,19 +127,19 @@ class LoopTurns:
         item = self._steps.ask(who, cost, step)
         if item is not None:
             asyncio.get_running_loop().call_soon(item)
-            self._look_after()
+            self._check_after()
 
-    def _look_after(self) -> None:
-        self._looked_at = self._clock()
+    def _check_after(self) -> None:
+        self._checked_at = self._clock()
         asyncio.get_running_loop().call_soon(self._passed)
 
     def _passed(self) -> None:
         """A turn of the loop."""
-        step = self._steps.passed(idle=self._clock() - self._looked_at < _IDLE_SECONDS)
+        step = self._steps.passed(idle=self._clock() - self._checked_at < _IDLE_SECONDS)
         if step is not None:
             asyncio.get_running_loop().call_soon(step)
         if self._steps.resting:
-            self._look_after()
+            self._check_after()
 
 
 def _nothing() -> None:

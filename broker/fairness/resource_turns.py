@@ -23,7 +23,7 @@ from broker.model.errors import DeadlineExceeded, Unavailable
 from broker.observability.spent import spending
 
 AT_ONCE = 8  # connections of the pool of such calls (db/driver/database.py)
-LOOKING_AT_ONCE = 1  # of calls that read up to 10,000 messages: publishes and pulls need the connections
+INSPECTIONS_AT_ONCE = 1  # of calls that read up to 10,000 messages: publishes and pulls need the connections
 MAX_UNDER_WAY = 200  # with those that wait
 LONG_SECONDS = 0.1  # a project whose calls take so long leaves the last free turn to others
 MOST_CHARGED_SECONDS = 1.0  # for a call

@@ -98,6 +98,6 @@ def is_at_work(transforms: Sequence[Transform]) -> bool:
     return any(not transform.disabled for transform in transforms)
 
 
-def need_a_look(transforms: Sequence[Transform]) -> bool:
+def need_check(transforms: Sequence[Transform]) -> bool:
     """Whether only the sandbox knows if they can be used."""
     return any(not each.disabled and not isinstance(each.action, Fields) for each in transforms)

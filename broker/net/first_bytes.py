@@ -22,7 +22,7 @@ from broker.net.limits.open_connections import OpenConnections, address_in
 from broker.net.tls.handshake import HandshakeTurns, TlsHandshake
 from broker.net.tls.material import ServerTls
 
-LOOK_SECONDS = 30.0  # between two looks at a connection without a request; for the rest of the first bytes
+CHECK_SECONDS = 30.0  # between two checks at a connection without a request; for the rest of the first bytes
 KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, which are then the ones to close it
 CROWDED_SECONDS = 75.0  # for an idle connection while more than half of those that may be are open
 # Keys in the state of the ASGI lifespan:
@@ -54,7 +54,7 @@ class Http2Door(Protocol):
 class FirstBytes(asyncio.Protocol):
     """A connection that has not said yet what it speaks.
 
-    One that says nothing is idle, and closed as such; one that says too little at once is closed at the next look.
+    One that says nothing is idle, and closed as such; one that says too little at once is closed at the next check.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class FirstBytes(asyncio.Protocol):
         *,
         keep_alive: Callable[[], float],
         agreed: str | None = None,
-        look_seconds: float = LOOK_SECONDS,
+        check_seconds: float = CHECK_SECONDS,
     ) -> None:
         """It keeps itself among `connections`, which the server shuts down when it stops, until it knows.
 
@@ -73,8 +73,8 @@ class FirstBytes(asyncio.Protocol):
         `agreed`: the protocol that TLS has agreed on, "h2" or "http/1.1" (None: none); nothing else is taken then.
         """
         self._connections = connections
-        self._keep_alive, self._look_seconds = keep_alive, look_seconds
-        self._looks = 0
+        self._keep_alive, self._check_seconds = keep_alive, check_seconds
+        self._checks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._make_http1 = make_http1
         self._make_http2 = make_http2
@@ -88,17 +88,17 @@ class FirstBytes(asyncio.Protocol):
             self._transport.abort()
             return
         self._connections.add(self)
-        self._look_later()
+        self._check_later()
 
-    def _look_later(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._look_seconds, self._look)
+    def _check_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._check_seconds, self._check)
 
-    def _look(self) -> None:
-        self._looks += 1
-        if self._heard or self._looks * self._look_seconds >= self._keep_alive():
+    def _check(self) -> None:
+        self._checks += 1
+        if self._heard or self._checks * self._check_seconds >= self._keep_alive():
             self._transport.close()
         else:
-            self._look_later()
+            self._check_later()
 
     def data_received(self, data: bytes) -> None:
         if self._heard:

@@ -78,15 +78,15 @@ async def test_a_process_that_is_far_behind_takes_it_that_everything_has_changed
 
 async def test_what_was_read_holds_until_its_own_project_changes(database: Database) -> None:
     version = AccessVersion(database)
-    await version.look()
+    await version.refresh()
     here, there, above = (version.validity(name) for name in ("projects/a", "projects/b", ABOVE_PROJECTS))
     await _raise(database, "projects/a")
-    await version.look()
+    await version.refresh()
     assert (here.holds, there.holds, above.holds) == (False, True, True)
     assert version.validity("projects/a").holds
     assert version.validity("projects/b") is there
     await _raise(database, ABOVE_PROJECTS)
-    await version.look()
+    await version.refresh()
     assert (there.holds, above.holds) == (False, False)
     await version._hang_up()
 

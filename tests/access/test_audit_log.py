@@ -76,12 +76,12 @@ async def test_both_doors_enter_changes_and_denials_alike_and_uses_not_at_all(br
     get = types.GetTopicRequest.serialize(types.GetTopicRequest(topic=TOPIC))
     async with grpc.aio.insecure_channel(broker.client.base_url.netloc.decode()) as channel:
         create: Any = channel.unary_unary("/google.pubsub.v1.Publisher/CreateTopic")
-        look: Any = channel.unary_unary("/google.pubsub.v1.Publisher/GetTopic")
+        check: Any = channel.unary_unary("/google.pubsub.v1.Publisher/GetTopic")
         await create(topic, metadata=metadata)
-        await look(get, metadata=metadata)
+        await check(get, metadata=metadata)
         for shown in (refused, ()):
             with pytest.raises(grpc.aio.AioRpcError):
-                await look(get, metadata=shown)
+                await check(get, metadata=shown)
     await broker.ok("GET", TOPIC)
     for headers in (broker.bearer(nobody), {}):
         assert (await broker.call("GET", TOPIC, headers=headers)).status_code in (401, 403)

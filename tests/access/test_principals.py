@@ -44,7 +44,7 @@ async def _give(broker: Guarded, *members: str, role: str = "roles/pubsub.viewer
     await broker.ok("POST", f"{broker.project}/topics/orders:setIamPolicy", {"policy": policy})
 
 
-async def _look(broker: Guarded, shown: str) -> int:
+async def _check(broker: Guarded, shown: str) -> int:
     headers = {"Authorization": shown}
     return (await broker.client.get(f"/v1/{broker.project}/topics/orders", headers=headers)).status_code
 
@@ -73,9 +73,9 @@ async def test_a_policy_gives_to_whom_the_token_speaks_for_and_to_nobody_else(
     issuer: Issuer, trusting: Guarded, member: str, allowed: dict[str, Any], not_allowed: dict[str, Any] | None
 ) -> None:
     await _give(trusting, member.replace("{host}", issuer.url.removeprefix("http://")))
-    assert await _look(trusting, _shown(issuer, trusting, jti=member, **allowed)) == 200
+    assert await _check(trusting, _shown(issuer, trusting, jti=member, **allowed)) == 200
     other = "" if not_allowed is None else _shown(issuer, trusting, jti=member, **not_allowed)
-    assert await _look(trusting, other) == (401 if not_allowed is None else 403)
+    assert await _check(trusting, other) == (401 if not_allowed is None else 403)
 
 
 async def test_a_thousand_principals_at_once_are_each_themselves_and_verified_once(

@@ -37,14 +37,14 @@ async def test_a_version_is_known_once_all_have_loaded_it(database: Database) ->
     version, loader = AccessVersion(database, ticks=lambda: seconds[0]), _Broken()
     version.before_change(loader.load)
     version.after_change(lambda _: told.append(version.known.access))
-    await version.look()
+    await version.refresh()
     assert (version.known, loader.loaded, told) == (Versions(1, 1), [1], [1])
-    await version.look()
+    await version.refresh()
     assert loader.loaded == [1]
     await _raise(database, credentials=False)
     loader.broken = True
     with pytest.raises(Unavailable):
-        await version.look()
+        await version.refresh()
     assert (version.known, told) == (Versions(1, 1), [1])
     seconds[0] += 3.0
     with pytest.raises(Unavailable):  # what is known is too old by now
@@ -53,7 +53,7 @@ async def test_a_version_is_known_once_all_have_loaded_it(database: Database) ->
     await version.check()
     assert (version.known, loader.loaded, told) == (Versions(2, 1), [1, 2], [1, 2])
     await _raise(database, credentials=True)
-    await version.look()
+    await version.refresh()
     assert version.known == Versions(3, 3)
     await version._hang_up()
 
@@ -98,11 +98,11 @@ async def test_whoever_watches_the_version_ends_when_it_is_told_to_though_a_chan
     database: Database, between: int
 ) -> None:
     """asyncio.wait_for of Python 3.11 forgot the cancellation then, and the broker did not stop."""
-    version, looks = AccessVersion(database), []
+    version, replica_reads = AccessVersion(database), []
     version.before_change(_Broken().load)
     watching = asyncio.create_task(version.run())
     await eventually(lambda: version.is_fresh)
-    version.look = lambda: asyncio.sleep(0, looks.append(None))  # type: ignore[method-assign]
+    version.refresh = lambda: asyncio.sleep(0, replica_reads.append(None))  # type: ignore[method-assign]
     for _ in range(20):  # it waits for a hint
         await asyncio.sleep(0)
     version.changed()
@@ -110,4 +110,4 @@ async def test_whoever_watches_the_version_ends_when_it_is_told_to_though_a_chan
         await asyncio.sleep(0)
     watching.cancel()
     await asyncio.wait((watching,), timeout=5)
-    assert watching.cancelled(), looks
+    assert watching.cancelled(), replica_reads

@@ -252,10 +252,10 @@ async def test_too_many_calls_about_resources_are_refused_and_the_others_served(
 
 
 async def _until_waiting(database_url: str) -> None:
-    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as looking:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as inspection:
 
         async def waiting() -> bool:
-            return bool(await waiting_sessions(looking))
+            return bool(await waiting_sessions(inspection))
 
         await eventually(waiting)
         await asyncio.sleep(0.1)  # the other one is read by then, or will find its room

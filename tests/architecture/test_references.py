@@ -58,9 +58,9 @@ def _prose(path: Path) -> str:
     return "\n".join(line.partition(marks)[2] for line in text.splitlines() if marks in line)
 
 
-def _found(look: Callable[[str], list[str]]) -> dict[str, list[str]]:
+def _found(check: Callable[[str], list[str]]) -> dict[str, list[str]]:
     """What it finds in each file, of those where it finds anything."""
-    found = {str(path.relative_to(repository())): look(_prose(path)) for path in _files()}
+    found = {str(path.relative_to(repository())): check(_prose(path)) for path in _files()}
     return {name: what for name, what in found.items() if what}
 
 

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from broker.cli.maintenance.database_doctor import look_at_hot_nodes
+from broker.cli.maintenance.database_doctor import inspect_hot_nodes
 from broker.db.driver.database import Database
-from broker.db.schema.hot_nodes import HotNodes, look_at_nodes
+from broker.db.schema.hot_nodes import HotNodes, inspect_nodes
 from broker.model.message_id import parse_message_id
 from tests.citus.test_hot_statements import _statements, _text, _where
 from tests.cli.processes import complaint
@@ -139,23 +139,23 @@ async def test_publishes_without_a_key_use_all_shards_and_ids_are_short(rest: Re
 
 def test_nodes_of_the_cluster_are_taken_and_one_may_be_away(distributed_url: str, citus_nodes: Nodes) -> None:
     where = str(citus_nodes.directory)
-    found = look_at_nodes(distributed_url, Nodes.hot_url(distributed_url), "broker")
+    found = inspect_nodes(distributed_url, Nodes.hot_url(distributed_url), "broker")
     assert found == HotNodes("", [f"{where}:{worker.port}" for worker in citus_nodes.workers], [])
-    assert look_at_nodes(distributed_url, distributed_url, "broker").answer == [f"{where}:5432"]
+    assert inspect_nodes(distributed_url, distributed_url, "broker").answer == [f"{where}:5432"]
     one = Nodes.hot_url(distributed_url).replace("5434", "5499")
-    found = look_at_nodes(distributed_url, one, "broker")
+    found = inspect_nodes(distributed_url, one, "broker")
     assert (found.problem, found.answer) == ("", [f"{where}:5433"])
     assert [why.partition(": ")[0] for why in found.away] == [f"{where}:5499"]
-    assert [state for _, state, *_ in look_at_hot_nodes(distributed_url, one)] == ["warning", "ok"]
+    assert [state for _, state, *_ in inspect_hot_nodes(distributed_url, one)] == ["warning", "ok"]
 
 
 def test_other_servers_are_refused(distributed_url: str, citus_nodes: Nodes, database_url: str) -> None:
     elsewhere = citus_nodes.workers[0].url()
     for other in (elsewhere, database_url):
-        found = look_at_nodes(distributed_url, other, "broker")
+        found = inspect_nodes(distributed_url, other, "broker")
         assert "is no node of this Citus cluster, or has no schema broker" in found.problem
-    [finding] = look_at_hot_nodes(distributed_url, elsewhere)
-    problem = look_at_nodes(distributed_url, elsewhere, "broker").problem
+    [finding] = inspect_hot_nodes(distributed_url, elsewhere)
+    problem = inspect_nodes(distributed_url, elsewhere, "broker").problem
     assert (finding.state, finding.finding) == ("error", problem)
     said = complaint("serve", "--database-url", distributed_url, "--hot-database-url", elsewhere, "--port", "0")
     assert "is no node of this Citus cluster" in said

@@ -12,7 +12,7 @@ import pytest
 from psycopg.errors import FeatureNotSupported
 from sqlalchemy import make_url
 
-from broker.cli.maintenance.database_doctor import look_at_database
+from broker.cli.maintenance.database_doctor import inspect_database
 from broker.cli.server.schema import check_schema
 from broker.client.stop import Stop
 from broker.core.log.partitions import drop_detached_leftovers, drop_partition, list_partitions
@@ -62,7 +62,7 @@ def test_plain_tables_beside_the_extension_are_served(
 def is_refused(url: str, said: str) -> None:
     with pytest.raises(Stop, match=re.escape(said)):
         check_schema(url, "")
-    found = [text for name, state, _, text, _ in look_at_database(url) if (name, state) == ("schema", "error")]
+    found = [text for name, state, _, text, _ in inspect_database(url) if (name, state) == ("schema", "error")]
     assert said in "; ".join(found)
 
 

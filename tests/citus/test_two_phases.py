@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
-from broker.cli.maintenance.database_doctor import look_at_database
+from broker.cli.maintenance.database_doctor import inspect_database
 from broker.core.catalog import topic_rows as topics
 from broker.core.log.messages import append_messages, encode_messages
 from broker.core.process.database_clock import DatabaseClock
@@ -379,7 +379,7 @@ async def test_a_commit_that_does_not_end_is_told(
             await tell_of_doubts(connection, now=datetime.now(UTC), states=states)
         if not doctor:
             return [record.getMessage() for record in caplog.records if record.name == "broker.state"]
-        found = await asyncio.to_thread(lambda: list(look_at_database(in_schema(distributed_url))))
+        found = await asyncio.to_thread(lambda: list(inspect_database(in_schema(distributed_url))))
         return [finding.finding for finding in found if finding.check == "prepared transaction"]
 
     assert await told(False) == await told(True) == []  # it is young

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from broker.cli.maintenance import database_doctor
-from broker.cli.maintenance.database_doctor import look_at_database
+from broker.cli.maintenance.database_doctor import inspect_database
 
 
 class Usage(NamedTuple):
@@ -18,7 +18,7 @@ class Usage(NamedTuple):
 
 def _said(url: str) -> tuple[str, str, str]:
     [found] = [
-        (state, found, command) for check, state, found, _, command in look_at_database(url) if check == "disk"
+        (state, found, command) for check, state, found, _, command in inspect_database(url) if check == "disk"
     ]
     return found
 

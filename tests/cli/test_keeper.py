@@ -88,7 +88,7 @@ async def test_a_postmaster_that_neither_serves_nor_recovers_is_ended_and_starte
     assert not is_up_or_recovers(os.getpid()), "it has no such process"
     monkeypatch.setattr(clusters, "is_up_or_recovers", lambda pid: pid != first)
     monkeypatch.setattr(clusters, "_STUCK_SECONDS", 0.1)
-    monkeypatch.setattr(clusters, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(clusters, "_INSPECT_SECONDS", 0.1)
     keeper = asyncio.create_task(cluster.keep_running(told.append))
     try:
 

@@ -155,13 +155,13 @@ def renewing(tmp_path: Path) -> Renewing:
 
 
 def test_files_that_change_are_used(renewing: Renewing, caplog: pytest.LogCaptureFixture) -> None:
-    renewing.renewal.look()
+    renewing.renewal.check()
     assert renewing.got == []
     new = make_pair()
     renewing.write(new.certificate, new.key)
     with caplog.at_level(logging.INFO):
-        renewing.renewal.look()
-        renewing.renewal.look()
+        renewing.renewal.check()
+        renewing.renewal.check()
     assert renewing.got == [new.certificate]
     assert [record.message.partition(", valid")[0] for record in caplog.records] == [
         "new connections get the new certificate"
@@ -171,9 +171,9 @@ def test_files_that_change_are_used(renewing: Renewing, caplog: pytest.LogCaptur
 def test_a_pair_that_is_half_written_is_waited_for(renewing: Renewing, caplog: pytest.LogCaptureFixture) -> None:
     new = make_pair()
     renewing.write(new.certificate)
-    renewing.renewal.look()
+    renewing.renewal.check()
     renewing.write(new.certificate, new.key)
-    renewing.renewal.look()
+    renewing.renewal.check()
     assert renewing.got == [new.certificate]
     assert not caplog.records
 
@@ -183,7 +183,7 @@ def test_a_pair_that_will_not_do_is_refused_with_one_line(
 ) -> None:
     renewing.write(make_pair().certificate)
     for _ in range(4):
-        renewing.renewal.look()
+        renewing.renewal.check()
     assert renewing.got == []
     assert [record.message for record in caplog.records] == [
         "new files of TLS are not used, and the old ones stay in use: "
@@ -194,9 +194,9 @@ def test_a_pair_that_will_not_do_is_refused_with_one_line(
 def test_a_file_that_goes_away_and_comes_back_changes_nothing(renewing: Renewing) -> None:
     Path(renewing.paths[1]).unlink()
     for _ in range(3):
-        renewing.renewal.look()
+        renewing.renewal.check()
     renewing.write(localhost().certificate, localhost().key)
-    renewing.renewal.look()
+    renewing.renewal.check()
     assert renewing.got == []
 
 
@@ -233,11 +233,11 @@ def test_a_certificate_with_more_than_a_third_left_does_not_warn_and_a_renewed_o
     assert _told(renewing, caplog, now) == []
     soon = make_pair(days=5, since_days=85)
     renewing.write(soon.certificate, soon.key)
-    renewing.renewal.look_now()
+    renewing.renewal.check_now()
     assert len(_told(renewing, caplog, now)) == 1
     sooner = make_pair(days=4, since_days=86)
     renewing.write(sooner.certificate, sooner.key)
-    renewing.renewal.look_now()
+    renewing.renewal.check_now()
     assert len(_told(renewing, caplog, now)) == 1  # of another certificate
 
 

@@ -8,7 +8,7 @@ import pytest
 from psycopg import sql
 from sqlalchemy import make_url
 
-from broker.cli.maintenance.database_doctor import look_at_database
+from broker.cli.maintenance.database_doctor import inspect_database
 from broker.cli.maintenance.finding import ERROR
 from broker.cli.server.schema import check_schema
 from broker.client.stop import Stop
@@ -45,7 +45,7 @@ def test_a_database_in_another_encoding_is_refused_and_the_one_of_the_remedy_is_
             migrations.upgrade(url)
         with pytest.raises(Stop, match=encoding):
             check_schema(url, "")
-        [found] = look_at_database(url)
+        [found] = inspect_database(url)
         assert (found.check, found.state, found.command) == ("database", ERROR, "")
         assert encoding in found.why
         statement = str(refused.value).split("`")[1]

@@ -6,7 +6,7 @@ from sqlalchemy import make_url
 
 from broker.app.config import AppConfig, connections_of_a_process
 from broker.app.settings.fields import Settings
-from broker.cli.maintenance.database_doctor import look_at_database
+from broker.cli.maintenance.database_doctor import inspect_database
 from broker.core.context.running_processes import RunningProcesses
 from broker.db.driver.database import Database
 from broker.db.schema.fleet import BY_DEFAULT, SPARE, read_fleet
@@ -33,7 +33,7 @@ def allowed(database_url: str) -> int:
 
 def _said(url: str) -> list[tuple[str, str, str]]:
     return [
-        (state, found, command) for check, state, found, _, command in look_at_database(url) if check == "fleet"
+        (state, found, command) for check, state, found, _, command in inspect_database(url) if check == "fleet"
     ]
 
 
@@ -99,7 +99,7 @@ async def test_a_process_says_how_many_it_opens(database: Database) -> None:
         database,
         clock,
         changed=lambda: None,
-        look=lambda: None,
+        check=lambda: None,
         database_connections=config.database_connections,
     )
     await running.run_once()

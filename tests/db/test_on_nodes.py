@@ -398,8 +398,8 @@ async def test_which_dead_letters_are_chosen_and_what_becomes_of_them(log: Log) 
     for on_nodes in (True, False):
         async with undone(log, on_nodes) as session:
             done.append(await redrive(session, dead_letters.wanted(), log.attempt_ids))
-            look = Statement(b"look", b"SELECT * FROM straggler_batches ORDER BY last_seq")
-            stragglers.append((await session.run((look, {})))[0])
+            check = Statement(b"look", b"SELECT * FROM straggler_batches ORDER BY last_seq")
+            stragglers.append((await session.run((check, {})))[0])
     assert done[0] == done[1]
     assert stragglers[0] == stragglers[1]
     assert [*done[0].outcomes.values()] == [Outcome.REDRIVEN] * 4 + [Outcome.GONE]
@@ -448,7 +448,7 @@ async def test_which_subscriptions_may_have_a_backlog(log: Log) -> None:
         await add_subscription(connection, log.topic, "new", log.start)
     seen = []
 
-    async def look() -> None:
+    async def check() -> None:
         names = {"after": "projects/p/subscriptions/", "before": "projects/p/subscriptions0"}
         async with as_on_nodes(log) as session:
             alike = await lag.find_lagging(session, **names)
@@ -456,13 +456,13 @@ async def test_which_subscriptions_may_have_a_backlog(log: Log) -> None:
             assert alike == await lag.find_lagging(session, **names)
         seen.append([may_lag for _, may_lag in alike])
 
-    await look()
+    await check()
     await log.publish("a")
-    await look()
+    await check()
     [delivery] = await log.pull()
-    await look()
+    await check()
     await log.acknowledge(delivery)
-    await look()
+    await check()
     assert [sum(each) for each in seen] == [0, 2, 2, 1]
     async with as_on_nodes(log) as session:
         assert await lag.find_lagging(session, after="projects/q/", before="projects/q0") == []
@@ -471,7 +471,7 @@ async def test_which_subscriptions_may_have_a_backlog(log: Log) -> None:
 async def test_what_projects_keep(log: Log) -> None:
     seen = set()
 
-    async def look(now: datetime) -> None:
+    async def check(now: datetime) -> None:
         async with as_on_nodes(log) as session:
             found = []
             for session.is_distributed in (True, False):
@@ -480,29 +480,29 @@ async def test_what_projects_keep(log: Log) -> None:
         assert found[0] == found[1]
         seen.add(str(found[0]))
 
-    await look(log.start)
+    await check(log.start)
     await log.publish("a", "b", now=log.start + SECOND)
     await log.publish("c", key="k", now=log.start + SECOND)
-    await look(log.start + SECOND)
+    await check(log.start + SECOND)
     deliveries = await log.pull(3, now=log.start + SECOND, ordered=True)
-    await look(log.start + SECOND)
+    await check(log.start + SECOND)
     await _snapshot(log, "projects/p/snapshots/s", log.start + SECOND)
     for days in (0, 30):
-        await look(log.start + timedelta(days=days))
+        await check(log.start + timedelta(days=days))
     for delivery in deliveries:
         await log.acknowledge(delivery)
-    await look(log.start + SECOND)
+    await check(log.start + SECOND)
     await log.execute("DELETE FROM snapshots")
-    await look(log.start + SECOND)
+    await check(log.start + SECOND)
     await log.execute("UPDATE subscriptions SET retain_acked_messages = true")
-    await look(log.start + HOUR)
+    await check(log.start + HOUR)
     await log.execute("UPDATE topics SET message_retention = interval '30 days'")
-    await look(log.start + HOUR)
+    await check(log.start + HOUR)
     await log.execute("UPDATE subscriptions SET detached = true")
-    await look(log.start + HOUR)
+    await check(log.start + HOUR)
     await log.execute("DELETE FROM topics")
     await log.execute("UPDATE subscriptions SET topic = '_deleted-topic_'")
-    await look(log.start + HOUR)
+    await check(log.start + HOUR)
     assert len(seen) > 5, seen
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.db.schema.after_restore import go_on_after_restore
-from broker.db.schema.backup_state import look_at_backup
+from broker.db.schema.backup_state import inspect_backup
 from tests.cli.processes import run_broker
 from tests.fixtures.broker import BrokerProcess
 from tests.fixtures.dead_letters import make_dead_letters
@@ -36,10 +36,10 @@ async def test_what_does_not_belong_together_is_found(log: Log, damage: str, fla
     await log.publish("a", "b", "c")
     await log.pull(2)
     url = log.database.url
-    whole = look_at_backup(url, schema="broker")
+    whole = inspect_backup(url, schema="broker")
     assert (whole.flaws, whole.out, whole.processes) == ({}, 1, 0)
     await log.execute(damage)
-    assert flaw in look_at_backup(url, schema="broker").flaws
+    assert flaw in inspect_backup(url, schema="broker").flaws
 
 
 async def test_dead_letters_a_gap_and_deadlines_of_the_past_are_no_flaws(log: Log) -> None:
@@ -53,7 +53,7 @@ async def test_dead_letters_a_gap_and_deadlines_of_the_past_are_no_flaws(log: Lo
     await log.execute(
         f"UPDATE delivery_attempts SET next_delivery_at = now() - interval '{ACK_DEADLINE.total_seconds()} s'"
     )
-    found = look_at_backup(url, schema="broker")
+    found = inspect_backup(url, schema="broker")
     assert (found.flaws, found.past) == ({}, found.out)
     assert found.known_until is not None
 

@@ -15,7 +15,7 @@ from broker.core.acking.delivery_attempts import acknowledge_in_order
 from broker.db.driver.database import Database
 from broker.db.schema import migrations
 from broker.db.schema.after_restore import go_on_after_restore
-from broker.db.schema.backup_state import look_at_backup
+from broker.db.schema.backup_state import inspect_backup
 from tests.fixtures.database import begin
 from tests.fixtures.dead_letters import DeadLetters, make_dead_letters
 from tests.fixtures.log import ACK_DEADLINE, Log, make_log, texts
@@ -98,7 +98,7 @@ async def _goes_on(
     database: Database, before: Log, dead_letters: DeadLetters, lost: dict[str, tuple[int, int]]
 ) -> None:
     log, failing, dead = (replace(one, database=database) for one in (before, dead_letters.log, dead_letters.dead))
-    state = look_at_backup(database.url, schema="broker")
+    state = inspect_backup(database.url, schema="broker")
     assert (state.flaws, state.out) == ({}, 1)
     gap = go_on_after_restore(database.url, schema="broker")
     kept = await _ids(log)
@@ -108,7 +108,7 @@ async def _goes_on(
     new = (await _ids(log))["new"]
     assert new not in lost.values()
     assert new[1] == kept["after the backup"][1] + gap.sequences + 1  # the gap is there to be seen
-    assert look_at_backup(database.url, schema="broker").flaws == {}
+    assert inspect_backup(database.url, schema="broker").flaws == {}
     assert await _delivered(log) == ["a", "b", "c", "after the backup", "new"]
     assert len(await DeadLetters(failing, dead).redrive()) == 1
     assert await failing.pull_texts(max_attempts=1) == ["letter"]

@@ -43,10 +43,10 @@ async def test_a_copy_is_exact_whatever_is_killed(start_broker: StartBroker, dat
         importing = asyncio.create_task(_import_all(rest))
         killed: Counter[str] = Counter()
 
-        async def look() -> Json:
+        async def check() -> Json:
             return await rest.ok("GET", name)
 
-        while not (operation := await patiently(look))["done"] or not importing.done():
+        while not (operation := await patiently(check))["done"] or not importing.done():
             await asyncio.sleep(dice.uniform(0.05, 0.5))
             kill_one(broker, dice, killed)
         assert min(killed["session"], killed["worker"]) >= 2, killed

@@ -9,9 +9,9 @@ import pytest
 
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
-from broker.cli.maintenance.database_doctor import look_at_replica_of
+from broker.cli.maintenance.database_doctor import inspect_replica_of
 from broker.db.schema import migrations
-from broker.observability.metrics.families import LOOKS
+from broker.observability.metrics.families import INSPECTION_READS
 from tests.fixtures.broker import Rest, eventually
 from tests.fixtures.in_process import running_in_process
 from tests.fixtures.metrics import scrape
@@ -45,7 +45,7 @@ class Looking:
         self.broker, self.rest = broker, Rest(client, project)
 
     def count(self, by: str) -> int:
-        return int(self.broker.core.counters.process[LOOKS[by]])
+        return int(self.broker.core.counters.process[INSPECTION_READS[by]])
 
     async def seen(self) -> int:
         """How many messages a look at the subscription shows."""
@@ -54,63 +54,63 @@ class Looking:
 
     async def uses(self, in_use: bool) -> None:
         async def is_so() -> bool:
-            await self.broker.looks.run_once()
-            return self.broker.looks.in_use is in_use
+            await self.broker.replica_reads.run_once()
+            return self.broker.replica_reads.in_use is in_use
 
         await eventually(is_so)
 
 
 @pytest.fixture
-async def looking(pair: Pair, project: str, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Looking]:
+async def inspection(pair: Pair, project: str, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Looking]:
     url, replica = _url(pair.primary), _url(pair.standby)
     config = AppConfig(database_url=url, replica_database_url=replica, replica_max_lag_seconds=3_600, pool_size=4)
     broker = Broker(config)
     async with running_in_process(broker) as client:
-        looking = Looking(broker, client, project)
-        await looking.rest.create_topic()
-        await looking.rest.create_subscription()
-        await looking.uses(True)
+        inspection = Looking(broker, client, project)
+        await inspection.rest.create_topic()
+        await inspection.rest.create_subscription()
+        await inspection.uses(True)
         caplog.set_level(logging.INFO, "broker.state")
-        yield looking
+        yield inspection
 
 
-async def test_a_look_reads_the_replica_and_sees_what_was_answered_before(looking: Looking) -> None:
+async def test_a_look_reads_the_replica_and_sees_what_was_answered_before(inspection: Looking) -> None:
     for number in range(1, 21):
-        await looking.rest.publish("x")
-        assert await looking.seen() == number
-    rest = looking.rest
+        await inspection.rest.publish("x")
+        assert await inspection.seen() == number
+    rest = inspection.rest
     lags = await rest.ok("GET", f"{rest.project}/lag")
     assert int(lags["subscriptions"][0]["undeliveredMessages"]) == 20
     assert len((await rest.ok("GET", f"{rest.topic()}/messages?pageSize=100"))["messages"]) == 20
-    assert looking.count("replica") >= 18  # a stall of the machine may send one or two to the primary
+    assert inspection.count("replica") >= 18  # a stall of the machine may send one or two to the primary
 
 
-async def test_a_replica_that_stands_still_hides_nothing(looking: Looking, pair: Pair) -> None:
+async def test_a_replica_that_stands_still_hides_nothing(inspection: Looking, pair: Pair) -> None:
     pair.standby.ask(_PAUSE)
     try:
-        before = looking.count("primary")
-        await looking.rest.publish("x")
-        assert looking.broker.looks.in_use  # it may be an hour behind
-        assert await looking.seen() == 1
-        assert looking.count("primary") == before + 1
+        before = inspection.count("primary")
+        await inspection.rest.publish("x")
+        assert inspection.broker.replica_reads.in_use  # it may be an hour behind
+        assert await inspection.seen() == 1
+        assert inspection.count("primary") == before + 1
     finally:
         pair.standby.ask(_RESUME)
 
 
 async def test_a_replica_that_is_too_far_behind_is_left_alone_until_it_is_near(
-    looking: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
+    inspection: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
-    looking.broker.looks._most_behind = 0.5
+    inspection.broker.replica_reads._most_behind = 0.5
     pair.standby.ask(_PAUSE)
     try:
-        await looking.rest.publish("x")
-        await looking.uses(False)
-        scraped = await scrape(looking.rest.client)
+        await inspection.rest.publish("x")
+        await inspection.uses(False)
+        scraped = await scrape(inspection.rest.client)
         assert scraped.get("broker_replica_lag_seconds") > 0.5
         assert scraped.get("broker_replica_in_use") == 0
     finally:
         pair.standby.ask(_RESUME)
-    await looking.uses(True)
+    await inspection.uses(True)
     said = [line for line in caplog.messages if "replica" in line]
     assert len(said) == 2, said
     assert "s behind, and may be 0.5" in said[0]
@@ -118,42 +118,42 @@ async def test_a_replica_that_is_too_far_behind_is_left_alone_until_it_is_near(
 
 
 async def test_a_replica_that_dies_is_not_missed_and_is_read_again(
-    looking: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
+    inspection: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     _wait_for_no_standby(pair)
-    await looking.rest.publish("x")
+    await inspection.rest.publish("x")
     await asyncio.to_thread(pair.standby.kill)
-    assert await looking.seen() == 1
-    await looking.uses(False)
-    assert [found[1] for found in look_at_replica_of(_url(pair.primary), _url(pair.standby))] == ["error"]
+    assert await inspection.seen() == 1
+    await inspection.uses(False)
+    assert [found[1] for found in inspect_replica_of(_url(pair.primary), _url(pair.standby))] == ["error"]
     await asyncio.to_thread(pair.standby.start)
-    await looking.uses(True)
+    await inspection.uses(True)
     assert len([line for line in caplog.messages if "replica" in line]) == 2
-    found = look_at_replica_of(_url(pair.primary), _url(pair.standby))
+    found = inspect_replica_of(_url(pair.primary), _url(pair.standby))
     assert [(check, state) for check, state, *_ in found] == [("replica", "ok")]
 
 
 async def test_what_is_no_standby_of_this_database_is_not_read(
-    looking: Looking, pair: Pair, database_url: str, caplog: pytest.LogCaptureFixture
+    inspection: Looking, pair: Pair, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = AppConfig(database_url=_url(pair.primary), replica_database_url=database_url, pool_size=4)
     broker = Broker(config)
     async with running_in_process(broker):
-        await broker.looks.run_once()
-        assert not broker.looks.in_use
+        await broker.replica_reads.run_once()
+        assert not broker.replica_reads.in_use
         assert "it is no copy of this database" in caplog.text
-    [(_, state, finding, *_)] = look_at_replica_of(_url(pair.primary), database_url)
+    [(_, state, finding, *_)] = inspect_replica_of(_url(pair.primary), database_url)
     assert (state, finding) == ("error", "it is not a copy of this database")
 
 
 async def test_a_replica_that_was_promoted_is_not_read(
-    looking: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
+    inspection: Looking, pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     _wait_for_no_standby(pair)
     await asyncio.to_thread(pair.standby.run, "pg_ctl", "-w", "promote")
-    await looking.rest.publish("x")
-    assert await looking.seen() == 1  # before any pass has found out
-    await looking.uses(False)
+    await inspection.rest.publish("x")
+    assert await inspection.seen() == 1  # before any pass has found out
+    await inspection.uses(False)
     assert "it follows no primary: it was promoted" in caplog.text
-    [(_, state, finding, *_)] = look_at_replica_of(_url(pair.primary), _url(pair.standby))
+    [(_, state, finding, *_)] = inspect_replica_of(_url(pair.primary), _url(pair.standby))
     assert (state, finding) == ("error", "it follows no primary")

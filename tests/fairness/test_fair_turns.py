@@ -180,7 +180,7 @@ KINDS = {  # of calls: as broker/app/messages.py and the parts have them, and ab
         resource_turns.MOST_CHARGED_SECONDS,
         0.1,
     ),
-    "look": (resource_turns.LOOKING_AT_ONCE, *RESOURCES, 0.3),
+    "look": (resource_turns.INSPECTIONS_AT_ONCE, *RESOURCES, 0.3),
 }
 
 

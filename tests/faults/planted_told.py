@@ -187,10 +187,10 @@ def tell_other_things_under_one_id(view: View, dice: random.Random) -> bool:
 
 def tell_of_no_dead_letters(view: View, dice: random.Random) -> bool:
     dead_letters = [r for copies in view.dead_letters(view.subscriptions["dead"]).values() for r in copies]
-    looked = view.subscriptions["events"].positions[-1][1].began
+    checked = view.subscriptions["events"].positions[-1][1].began
     if (
         not dead_letters
-        or min(dead_letter.received for dead_letter in dead_letters) + DEAD_LETTERS_SECONDS >= looked
+        or min(dead_letter.received for dead_letter in dead_letters) + DEAD_LETTERS_SECONDS >= checked
     ):
         return False
     for _, receive in view.subscriptions["events"].receives:

@@ -66,13 +66,13 @@ class Story:
     def rules(self, left: int = 0, *, drained: bool = True) -> list[str]:
         """The rules that are found to be broken; `drained`: what still came at the end was acked then, perhaps."""
         acks = self._last_acks() if drained else []
-        looks = [
+        replica_reads = [
             Position(
                 who="d", began=900, ended=901, subscription=s.name, undelivered=left, outstanding=0, final=True
             )
             for s in self.history.subscriptions
         ]
-        told = [*self._told(), *acks, *looks]
+        told = [*self._told(), *acks, *replica_reads]
         return [violation.rule for violation in check(History(self.history.subscriptions, told))]
 
     def _last_acks(self) -> list[Settle]:

@@ -43,7 +43,7 @@ from tests.faults.history import History
 
 DRAIN_SECONDS = 90.0  # longer than any lease, retry delay or push backoff of what has been healed
 _SETTLED_SECONDS = 1.0  # for so long nothing is left, then nothing more will come
-_LOOK_SECONDS = 0.3
+_CHECK_SECONDS = 0.3
 _COPIED_FOR = "3600s"  # longer than a run
 _SHAPED_RATE = 2.0  # publish requests a second
 ACTORS: tuple[type[Actor], ...] = (
@@ -196,10 +196,10 @@ class Workload:
                     break
             for actor in self._actors:
                 await actor.mend()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
         self.drained_in = time.monotonic() - began
         for plan in self._plans:
-            await self._operator.look(plan.name, final=True)
+            await self._operator.check(plan.name, final=True)
         historian = Historian(self.caller, self.history, self._dice("historian"))
         for plan in self._plans:
             if plan.terms.journal:
@@ -216,7 +216,7 @@ class Workload:
         for plan in self._plans:
             if plan.paused:
                 continue
-            position = await self._operator.look(plan.name)
+            position = await self._operator.check(plan.name)
             if position.undelivered or position.outstanding:
                 return False
         return True

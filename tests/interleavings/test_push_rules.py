@@ -158,7 +158,7 @@ async def test_an_ack_while_a_claim_waits_does_not_hide_the_rows_it_had_no_capac
     attempts: list[Delivery] = []
     for text in "abc":
         await push_log.publish(text)
-        attempts += (await push_log.claim(0, looks_for_due=False))[0].deliveries
+        attempts += (await push_log.claim(0, includes_due=False))[0].deliveries
     much_later = push_log.start + 3600 * SECOND
     async with open_transaction(push_log.log.database) as acking:
         await push_log.acknowledge(0, attempts[0], connection=acking)

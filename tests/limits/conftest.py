@@ -49,14 +49,14 @@ class Memory:
 
     async def __aenter__(self) -> "Memory":
         self._before = rss(self._broker)
-        self._looking = asyncio.create_task(self._look())
+        self._looking = asyncio.create_task(self._check())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._looking.cancel()
         await asyncio.gather(self._looking, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         while True:
             self.grown = max(self.grown, rss(self._broker) - self._before)
             await asyncio.sleep(0.02)

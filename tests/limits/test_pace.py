@@ -31,7 +31,7 @@ class Served:
     """An application without a broker behind the broker's protocol."""
 
     pace: Pace
-    look_seconds: float  # before the first bytes
+    check_seconds: float  # before the first bytes
     keep_alive: float
     url: str = ""
     proceed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -82,7 +82,7 @@ class Served:
             lambda: self._http1(server),
             asyncio.Protocol,
             keep_alive=lambda: self.keep_alive,
-            look_seconds=self.look_seconds,
+            check_seconds=self.check_seconds,
         )
 
     def _http1(self, server: Http1Server) -> Http1Connection:
@@ -90,9 +90,9 @@ class Served:
         self.connections.append(connection)
         return connection
 
-    def look(self, times: int = 1) -> None:
+    def check(self, times: int = 1) -> None:
         for _ in range(times):
-            self.connections[-1].look()
+            self.connections[-1].check()
 
     async def heard(self, size: int) -> None:
         """Until so many bytes of bodies have come."""
@@ -117,9 +117,9 @@ class OfAddress:
 
 @asynccontextmanager
 async def serving(
-    *, look_seconds: float = NEVER, keep_alive: float = 3 * NEVER, **pace: Any
+    *, check_seconds: float = NEVER, keep_alive: float = 3 * NEVER, **pace: Any
 ) -> AsyncIterator[Served]:
-    served = Served(Pace(**{"look": NEVER, "body_bytes": 100, "linger": 0.05} | pace), look_seconds, keep_alive)
+    served = Served(Pace(**{"check": NEVER, "body_bytes": 100, "linger": 0.05} | pace), check_seconds, keep_alive)
     server = await asyncio.get_running_loop().create_server(served.make_protocol, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     served.url = f"http://{host}:{port}"
@@ -138,7 +138,7 @@ async def served() -> AsyncIterator[Served]:
 async def test_a_connection_that_says_nothing_for_long_or_nothing_clear_is_closed(
     first: bytes, keep_alive: float
 ) -> None:
-    async with serving(look_seconds=0.05, keep_alive=keep_alive) as served, calling(served.url) as caller:
+    async with serving(check_seconds=0.05, keep_alive=keep_alive) as served, calling(served.url) as caller:
         caller.send(first)
         assert await caller.rest() == b""
 
@@ -155,9 +155,9 @@ async def test_a_connection_without_a_request_is_kept_as_long_as_an_idle_one() -
     protocol.connection_made(transport)
     try:
         for _ in range(20):
-            protocol._look()
+            protocol._check()
         assert not transport.closed
-        protocol._look()  # after 630 s
+        protocol._check()  # after 630 s
         assert transport.closed
     finally:
         protocol.connection_lost(None)
@@ -201,7 +201,7 @@ def test_an_ipv6_address_counts_with_its_network(host: str, counted: str) -> Non
 
 
 async def test_a_connection_that_has_spoken_in_time_is_kept(served: Served) -> None:
-    async with serving(look_seconds=1.0) as served, calling(served.url) as caller:
+    async with serving(check_seconds=1.0) as served, calling(served.url) as caller:
         caller.send(request("GET", "/wait"))
         await asyncio.sleep(1.2)
         served.proceed.set()
@@ -226,8 +226,8 @@ async def test_a_head_that_does_not_come_to_its_end_is_refused(served: Served, p
     async with calling(served.url) as caller:
         caller.send(part)
         await eventually(lambda: served.connections)
-        served.look()
-        served.look()
+        served.check()
+        served.check()
         refusal = await caller.answer()
         assert refusal.status == 408
         assert b"head of the request took longer" in refusal.body
@@ -235,7 +235,7 @@ async def test_a_head_that_does_not_come_to_its_end_is_refused(served: Served, p
 
 
 async def test_a_head_that_comes_byte_by_byte_is_refused() -> None:
-    async with serving(look=0.1) as served, calling(served.url) as caller:
+    async with serving(check=0.1) as served, calling(served.url) as caller:
         sending = asyncio.create_task(_trickle(caller, b"GET / HTTP/1.1\r\nHost: x\r\nX: "))
         assert await caller.answers() in ([408], [])
         sending.cancel()
@@ -254,7 +254,7 @@ async def test_each_request_has_the_time_anew(served: Served) -> None:
             caller.send(request("GET", "/")[:-5])
             await eventually(lambda: served.connections)
             await asyncio.sleep(0.01)
-            served.look()
+            served.check()
             caller.send(request("GET", "/")[-5:])
             assert (await caller.answer()).status == 200
 
@@ -265,10 +265,10 @@ async def test_a_body_that_comes_too_slowly_is_refused(served: Served, chunked: 
         length = "Transfer-Encoding: chunked" if chunked else "Content-Length: 1000"
         caller.send(request("POST", "/", length), b"63\r\n" if chunked else b"", b"x" * 99)
         await served.heard(99)
-        served.look()
+        served.check()
         caller.send(b"\r\n63\r\n" if chunked else b"", b"x" * 99)
         await served.heard(198)
-        served.look()
+        served.check()
         refusal = await caller.answer()
         assert refusal.status == 408
         assert b"body of the request came slower" in refusal.body
@@ -281,7 +281,7 @@ async def test_a_body_that_comes_steadily_may_take_its_time(served: Served) -> N
         for size in range(100, 2001, 100):
             caller.send(b"x" * 100)
             await served.heard(size)
-            served.look()
+            served.check()
         assert (await caller.answer()).body == b"2000"
 
 
@@ -289,7 +289,7 @@ async def test_a_body_that_the_broker_does_not_read_is_not_slow(served: Served) 
     async with calling(served.url) as caller:
         caller.send(request("POST", "/unread", body=b"x" * 1_000_000))
         await eventually(lambda: served.connections and served.connections[-1].received > 65_536)
-        served.look(20)
+        served.check(20)
         served.proceed.set()
         assert (await caller.answer()).body == b"1000000"
 
@@ -298,7 +298,7 @@ async def test_the_rest_of_a_body_whose_request_was_answered_may_not_take_for_ev
     async with calling(served.url) as caller:
         caller.send(request("POST", "/early", "Content-Length: 1000"), b"x" * 10)
         assert (await caller.answer()).status == 200
-        served.look(2)
+        served.check(2)
         assert await caller.rest() == b""
 
 
@@ -320,9 +320,9 @@ async def _flood(caller: Caller) -> None:
 async def test_a_connection_is_closed_once_it_was_idle_for_long(served: Served) -> None:
     async with calling(served.url) as caller:
         assert await caller.is_served()
-        served.look(3)
+        served.check(3)
         assert await caller.is_served()
-        served.look(4)
+        served.check(4)
         assert await caller.rest() == b""
 
 
@@ -330,7 +330,7 @@ async def test_a_request_may_wait_for_its_answer_as_long_as_that_takes(served: S
     async with calling(served.url) as caller:
         caller.send(request("GET", "/wait"))
         await eventually(lambda: served.tasks)
-        served.look(20)
+        served.check(20)
         served.proceed.set()
         assert (await caller.answer()).status == 200
 
@@ -339,10 +339,10 @@ async def test_half_a_request_behind_one_that_waits_is_refused_after_its_answer(
     async with calling(served.url) as caller:
         caller.send(request("GET", "/wait"), b"GET /wa")
         await eventually(lambda: served.tasks)
-        served.look(20)
+        served.check(20)
         served.proceed.set()
         assert (await caller.answer()).status == 200
-        served.look(2)
+        served.check(2)
         assert await caller.answers() == [408]
 
 
@@ -358,10 +358,10 @@ async def test_what_came_before_a_body_that_is_refused_is_answered_before_it(
         caller.send(request("GET", "/wait"), request("GET", "/wait"), post)
         await eventually(lambda: served.connections and served.connections[-1].received in (0, 3))
         await eventually(lambda: served.tasks)
-        served.look(6)
+        served.check(6)
         served.proceed.set()
         assert [(await caller.answer()).status for _ in range(2)] == [200, 200]
-        served.look(2)
+        served.check(2)
         assert await caller.answers() == [status]
 
 

@@ -78,7 +78,7 @@ class PubSub(RuleBasedStateMachine):
     """`broker` is shared; each run works in a project of its own."""
 
     broker: RunningBroker
-    looks = 0
+    replica_reads = 0
     number = 0
 
     @initialize(
@@ -102,12 +102,12 @@ class PubSub(RuleBasedStateMachine):
         """Of two that have ended, others after each step."""
         if not hasattr(self, "both"):
             return
-        self.looks += 1
+        self.replica_reads += 1
         ended = [
             (s, each) for s in self.both.model.subscriptions.values() for each in s.standings.values() if each.ended
         ]
         for number in range(min(2, len(ended))):
-            self.both.compare_end(*ended[(2 * self.looks + number) % len(ended)])
+            self.both.compare_end(*ended[(2 * self.replica_reads + number) % len(ended)])
 
     def teardown(self) -> None:
         if hasattr(self, "both"):

@@ -39,7 +39,7 @@ class Served:
     """
 
     app: Application = no_application
-    pace: Pace = field(default_factory=lambda: Pace(look=NEVER, linger=0.05))
+    pace: Pace = field(default_factory=lambda: Pace(check=NEVER, linger=0.05))
     keep_alive: float = 3 * NEVER
     url: str = ""
     proceed: asyncio.Event = field(default_factory=asyncio.Event)

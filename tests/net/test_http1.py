@@ -257,9 +257,9 @@ async def test_a_caller_that_leaves_is_noticed_behind_requests_that_wait(served:
         caller.send(request("GET", "/hang"), request("GET", "/a") * behind)
         await eventually(lambda: served.seen)
         [connection] = served.connections
-        connection.look()
+        connection.check()
         assert not served.seen[0].gone
-    await eventually(lambda: connection.look() or served.seen[0].gone)
+    await eventually(lambda: connection.check() or served.seen[0].gone)
     await eventually(lambda: not served.server.tasks)
     assert len(served.seen) == 1
 
@@ -308,7 +308,7 @@ async def test_a_client_that_takes_no_answers_does_not_keep_its_connection_for_e
     served: Served, end: str
 ) -> None:
     """What it leaves may be so little that the transport still has room for more."""
-    served.pace, served.keep_alive = Pace(look=0.05 if end == "idle" else NEVER, answer=0.2), 0.2
+    served.pace, served.keep_alive = Pace(check=0.05 if end == "idle" else NEVER, answer=0.2), 0.2
     async with calling(served.url) as caller:
         caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
         many = request("GET", "/" + "a" * 900) * 8

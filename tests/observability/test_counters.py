@@ -34,7 +34,7 @@ async def _work(door: Rest) -> None:
     await door.acknowledge(received[:12])  # which are acked already
 
 
-def _look(scraped: Scraped, project: str) -> None:
+def _check(scraped: Scraped, project: str) -> None:
     project = project.removeprefix("projects/")
     topic = {"project": project, "topic": "topic"}
     sub = {"project": project, "subscription": "sub"}
@@ -64,7 +64,7 @@ async def test_publishes_pulls_acks_and_nacks_are_counted_over_both_doors(
         with channel_to(str(broker[1].base_url)) as channel:
             await _work(GrpcRest(channel, project))
     scraped = await scrape(broker[1])
-    _look(scraped, project)
+    _check(scraped, project)
     assert scraped.get("pubsub_sequencing_seconds_count") == 3
     assert scraped.get("broker_publish_commit_messages_sum") == 16
     assert scraped.get("broker_database_round_trip_seconds_count") > 3

@@ -378,7 +378,7 @@ async def _purge(log: Log, session: Any) -> None:
         until=END_OF_TIME,
         filter_path="exists($.env)",
     )
-    after = meant.next_look({})
+    after = meant.next_position({})
     assert after is not None
     step = purging.PurgeStep(meant=meant, after=after, max_messages=3, author=NOBODY, now=log.start)
     await purging.purge_matching(session, step, log.attempt_ids)
@@ -402,7 +402,7 @@ async def _replay_pushes(log: Log, session: Any) -> None:
     found = await push_replay.find_expired(session, subscription=log.subscription, since=EVER, until=now)
     assert found[log.shard_id].last_seq == 2
     walk = LogWalk(subscription_id=owner, starts={log.shard_id: EVER}, ends={log.shard_id: 9}, until=END_OF_TIME)
-    after = walk.next_look({})
+    after = walk.next_position({})
     assert after is not None
     for missed in Missed:
         meant = Meant(missed=missed, walk=walk, since=EVER, until=END_OF_TIME)
@@ -444,7 +444,7 @@ async def _run_push_statements(log: Log, session: Any) -> None:
     push_log = PushLog(log, ids)
     numbers = range(MAX_TARGETS)
     await push_log.publish("a", "b")
-    targets = [push_log.target(number, max_messages=1 + number % 2, looks_for_due=False) for number in numbers]
+    targets = [push_log.target(number, max_messages=1 + number % 2, includes_due=False) for number in numbers]
     await push_log.claim_for(*targets, connection=session)
     await push_log.publish("c")
     await push_log.claim(*numbers, now=log.start + ACK_DEADLINE, connection=session)

@@ -45,7 +45,7 @@ async def _fill(log: Log, retractions: int) -> None:
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 async def test_nothing_reads_all_that_there_is(log: Log, mode: str) -> None:
     await _fill(log, 20_000)
-    faults, looked_at = [], 0
+    faults, checked_at = [], 0
     async with log.database.hot() as connection:
         recorder: Any = Recorder(connection)
         await execute(connection, "BEGIN")
@@ -57,10 +57,10 @@ async def test_nothing_reads_all_that_there_is(log: Log, mode: str) -> None:
         await execute(connection, f"SET plan_cache_mode = {mode}")
         for statement, given in recorder.sent.items():
             if any(table in statement.text.decode() for table in TABLES):
-                looked_at += 1
+                checked_at += 1
                 faults += [f"{statement.name!r}: {fault}" for fault in await _faults(connection, statement, given)]
         await execute(connection, "ROLLBACK")
-    assert looked_at >= 8
+    assert checked_at >= 8
     assert not faults, "\n".join(faults)
 
 

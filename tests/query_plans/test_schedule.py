@@ -59,7 +59,7 @@ async def _run(log: Log, session: Any) -> None:
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 async def test_nothing_reads_all_that_waits(log: Log, mode: str) -> None:
     await _fill(log)
-    faults, looked_at = [], 0
+    faults, checked_at = [], 0
     async with log.database.hot() as connection:
         recorder = Recorder(connection)
         await _run(log, recorder)
@@ -67,9 +67,9 @@ async def test_nothing_reads_all_that_waits(log: Log, mode: str) -> None:
         await execute(connection, "SET statement_timeout = '60s'")
         for statement, given in recorder.sent.items():
             if any(table in statement.text.decode() for table in TABLES):
-                looked_at += 1
+                checked_at += 1
                 faults += [f"{statement.name!r}: {fault}" for fault in await _faults(connection, statement, given)]
-    assert looked_at >= 11
+    assert checked_at >= 11
     assert not faults, "\n".join(faults)
 
 

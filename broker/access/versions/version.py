@@ -21,9 +21,9 @@ from broker.db.driver.database import Connection, Database
 from broker.db.driver.patient_connection import PatientConnection
 from broker.model.errors import BrokerError, Unavailable
 
-READ_SECONDS = 0.5  # between two looks at the version; a change holds within a second everywhere (E1)
+READ_SECONDS = 0.5  # between two reads of the version; a change holds within a second everywhere (E1)
 STALE_SECONDS = 2.0  # after which what is known is believed no more
-PATIENCE_SECONDS = 2.0  # for one look, and for a call that waits for it
+PATIENCE_SECONDS = 2.0  # for one check, and for a call that waits for it
 
 _UNKNOWN = "Whether the caller may do that cannot be looked up. {}"
 _LATE = "The database does not answer in time; try again."
@@ -52,7 +52,7 @@ class AccessVersion:
         self._database = database
         self._ticks = ticks
         self.known = Versions(0, 0)
-        self._read_at = float("-inf")  # when the last look that succeeded began
+        self._read_at = float("-inf")  # when the last check that succeeded began
         self._loaders: list[Load] = []
         self._watchers: list[Watch] = []
         # By project.  An entry goes when nothing that was read refers to it any more.
@@ -92,35 +92,35 @@ class AccessVersion:
     async def check(self) -> None:
         """Be sure that what is known may be believed.  Raises Unavailable."""
         if not self.is_fresh:
-            await self._look_in_time(unless_fresh=True)
+            await self._refresh_in_time(unless_fresh=True)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Know of all changes that are committed now.  Raises Unavailable."""
-        await self._look_in_time(unless_fresh=False)
+        await self._refresh_in_time(unless_fresh=False)
 
-    async def _look_in_time(self, *, unless_fresh: bool) -> None:
+    async def _refresh_in_time(self, *, unless_fresh: bool) -> None:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), self._lock:
                 if not (unless_fresh and self.is_fresh):  # else another call's look has done
-                    await self._look()
+                    await self._refresh()
         except (BrokerError, TimeoutError) as error:
             seen = error.message if isinstance(error, BrokerError) else _LATE
             raise Unavailable(_UNKNOWN.format(seen)) from error
 
     async def run(self) -> None:
-        """Look at the version for ever, at once where somebody says that it has changed."""
+        """Check the version for ever, at once where somebody says that it has changed."""
         try:
             while True:
                 self._hint.clear()
                 with suppress(Unavailable):  # calls say so
-                    await self.look()
+                    await self.refresh()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(READ_SECONDS):
                         await self._hint.wait()
         finally:
             await self._hang_up()
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         began = self._ticks()
         try:
             changes = await read_changes(await self._connected(), since=self.known)

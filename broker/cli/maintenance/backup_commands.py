@@ -10,7 +10,7 @@ from broker.cli.maintenance.secrets_commands import find_missing_keys, key_file_
 from broker.cli.server.announcements import say
 from broker.client.stop import Stop
 from broker.db.schema.after_restore import IdsUsedUp, go_on_after_restore
-from broker.db.schema.backup_state import BackupState, look_at_backup
+from broker.db.schema.backup_state import BackupState, inspect_backup
 from broker.db.schema.migration_waits import MigrationUnderWay
 from broker.db.schema.running_brokers import BrokersAtWork
 from broker.db.schema.schema_state import DatabaseUnreachable
@@ -22,7 +22,7 @@ def check(settings: Settings) -> int:
     set_up_log(settings.log_level, settings.log_format)
     with used_database(settings) as (url, schema):
         try:
-            state = look_at_backup(url, schema=schema)
+            state = inspect_backup(url, schema=schema)
         except DatabaseUnreachable as error:
             raise Stop(str(error)) from error
         for line in _lines(state):

@@ -10,9 +10,9 @@ from broker.cli.server.own_database import hot_database, own_database, replica_d
 from broker.db.citus.prepared import WHAT_TO_DO
 from broker.db.database_url import without_password
 from broker.db.schema.fleet import BY_DEFAULT, SPARE, Fleet, read_fleet
-from broker.db.schema.hot_nodes import look_at_nodes
-from broker.db.schema.prepared_transactions import look_at_prepared
-from broker.db.schema.replica_state import ReplicaUnreachable, look_at_replica
+from broker.db.schema.hot_nodes import inspect_nodes
+from broker.db.schema.prepared_transactions import inspect_prepared_transactions
+from broker.db.schema.replica_state import ReplicaUnreachable, inspect_replica
 from broker.db.schema.schema_state import DatabaseUnfit, DatabaseUnreachable, UrlUnusable, inspect, why_not_served
 from broker.db.schema.server_settings import ServerSettings, read_server_settings
 from broker.features.outbox.application_functions import CannotGrant
@@ -49,12 +49,12 @@ def find_database_checks(options: Mapping[str, str | None]) -> Sequence[Check]:
     url, replica_url, hot_url = own_database(settings), replica_database(settings), hot_database(settings)
     schema, most = settings.database_schema, settings.replica_max_lag_seconds
     checks: list[Check] = [lambda: (Finding("settings", WARNING, each) for each in in_force.ignored)]
-    checks += [lambda: look_at_database(url, schema)] if url else []
-    checks += [lambda: look_at_replica_of(url, replica_url, late_seconds=most)] if replica_url else []
-    return checks + ([lambda: look_at_hot_nodes(url, hot_url, schema)] if hot_url else [])
+    checks += [lambda: inspect_database(url, schema)] if url else []
+    checks += [lambda: inspect_replica_of(url, replica_url, late_seconds=most)] if replica_url else []
+    return checks + ([lambda: inspect_hot_nodes(url, hot_url, schema)] if hot_url else [])
 
 
-def look_at_database(database_url: str, schema: str = "") -> Iterator[Finding]:
+def inspect_database(database_url: str, schema: str = "") -> Iterator[Finding]:
     """All checks of the database itself."""
     try:
         state, server = inspect(database_url, schema), read_server_settings(database_url)
@@ -81,12 +81,12 @@ def look_at_database(database_url: str, schema: str = "") -> Iterator[Finding]:
         yield Finding("standby", ERROR, "the server is read-only", "it is a standby", "give the URL of the primary")
 
 
-def look_at_replica_of(database_url: str, replica_url: str, *, late_seconds: float = 10.0) -> Iterator[Finding]:
+def inspect_replica_of(database_url: str, replica_url: str, *, late_seconds: float = 10.0) -> Iterator[Finding]:
     """Whether calls that only read may use the replica, which may be `late_seconds` behind."""
     return _checked("replica", lambda: _of_replica(database_url, replica_url, late_seconds))
 
 
-def look_at_hot_nodes(database_url: str, hot_url: str, schema: str = "") -> Iterator[Finding]:
+def inspect_hot_nodes(database_url: str, hot_url: str, schema: str = "") -> Iterator[Finding]:
     """Whether hot statements may go to these nodes."""
     return _checked("hot nodes", lambda: _of_nodes(database_url, hot_url, schema))
 
@@ -116,7 +116,7 @@ def _of_clock(server: ServerSettings) -> Iterator[Finding]:
 def _of_replica(database_url: str, replica_url: str, late_seconds: float) -> Iterator[Finding]:
     """Raises DatabaseUnreachable for the primary, without which nothing can be said of the replica."""
     try:
-        state = look_at_replica(database_url, replica_url)
+        state = inspect_replica(database_url, replica_url)
     except ReplicaUnreachable as error:
         yield Finding("replica", ERROR, str(error), "read-only calls use the primary meanwhile")
         return
@@ -136,7 +136,7 @@ def _of_replica(database_url: str, replica_url: str, late_seconds: float) -> Ite
 def _of_nodes(database_url: str, hot_url: str, schema: str) -> Iterator[Finding]:
     """Raises DatabaseUnreachable for the coordinator."""
     try:
-        found = look_at_nodes(database_url, hot_url, inspect(database_url, schema).schema)
+        found = inspect_nodes(database_url, hot_url, inspect(database_url, schema).schema)
     except UrlUnusable as error:
         yield Finding("hot nodes", ERROR, str(error))
         return
@@ -164,7 +164,7 @@ def _of_transactions(database_url: str, schema: str) -> Iterator[Finding]:
 
 def _of_prepared(database_url: str) -> Iterator[Finding]:
     """Commits in two phases that Citus should have ended.  Raises DatabaseUnreachable."""
-    for each in look_at_prepared(database_url):
+    for each in inspect_prepared_transactions(database_url):
         found = f"{each.name} is prepared at {each.node} for {each.seconds} s, and keeps its locks"
         yield Finding("prepared transaction", ERROR, found, "", WHAT_TO_DO)
 

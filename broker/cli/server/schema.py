@@ -69,10 +69,10 @@ def check_schema(database_url: str, schema: str, *, connections: int = 0) -> Ser
 
 def check_hot_nodes(database_url: str, hot_url: str, schema: str) -> None:
     """Raises Stop unless hot statements may go to the nodes of that URL."""
-    from broker.db.schema.hot_nodes import look_at_nodes  # slow to import, and seldom needed
+    from broker.db.schema.hot_nodes import inspect_nodes  # slow to import, and seldom needed
 
     try:
-        found = look_at_nodes(database_url, hot_url, schema)
+        found = inspect_nodes(database_url, hot_url, schema)
     except schema_state.DatabaseUnreachable as error:
         raise Stop(str(error)) from error
     if found.problem:

@@ -335,10 +335,10 @@ async def _renewed(tls: TlsFiles | None, children: Children) -> AsyncIterator[No
         yield
         return
     renewal = Renewal(tls, children.renew)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renewal.look_now)
-    looking = asyncio.create_task(renewal.run())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, renewal.check_now)
+    renewing = asyncio.create_task(renewal.run())
     try:
         yield
     finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)

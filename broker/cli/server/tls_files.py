@@ -16,7 +16,7 @@ from broker.net.tls.material import TlsMaterial, UnusableTls, make_context
 from broker.observability.log import extra, fields_of
 
 REMIND_AFTER = timedelta(days=1)  # of a certificate that should be renewed
-LOOK_SECONDS = 5.0  # between two looks whether the files have changed
+CHECK_SECONDS = 5.0  # between two checks whether the files have changed
 
 _OPTIONS = {"certificate": "tls_certificate", "key": "tls_key", "client_ca": "tls_client_ca"}
 
@@ -34,7 +34,7 @@ class TlsFiles:
             what: Path(path) for what, name in _OPTIONS.items() if (path := str(getattr(settings, name)))
         }
         self._client_required = settings.tls_client_certificates == "required"
-        self.state = self.look()
+        self.state = self.check()
         self.material = self.read()
 
     def read(self) -> TlsMaterial:
@@ -60,7 +60,7 @@ class TlsFiles:
     def _why(self, what: str, why: str) -> str:
         return f"{option(_OPTIONS[what])} {self._paths[what]}: {why}"
 
-    def look(self) -> State:
+    def check(self) -> State:
         """What changes when a file does, also where a link leads elsewhere, as Kubernetes renews its secrets."""
         return {what: _state(path) for what, path in self._paths.items()}
 
@@ -110,18 +110,18 @@ class Renewal:
         """For ever."""
         while True:
             self.tell_expiry(datetime.now(UTC))
-            await asyncio.sleep(LOOK_SECONDS)
-            self.look()
+            await asyncio.sleep(CHECK_SECONDS)
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Read the files if they have changed since they were read, or would not do."""
-        state = self._files.look()
+        state = self._files.check()
         if state != self._seen:
             self._read(state, surely=state == self._doubted)
 
-    def look_now(self) -> None:
+    def check_now(self) -> None:
         """Read the files, changed or not: somebody asks for it."""
-        self._read(self._files.look(), surely=True)
+        self._read(self._files.check(), surely=True)
 
     def _read(self, state: State, *, surely: bool) -> None:
         try:

@@ -174,7 +174,7 @@ class LockedBacklog:
             if row.ordering_key is not None:
                 self._keys[row.ordering_key] = parsed
 
-    async def look_ahead(self, connection: HotConnection, messages: Sequence[Any]) -> None:
+    async def read_ahead(self, connection: HotConnection, messages: Sequence[Any]) -> None:
         """Read what the cursor would have to pass to be past these messages, before any of its rows is locked."""
         ahead = [message for message in messages if message.seq >= self.cursor.next_seq]
         if not ahead:
@@ -212,7 +212,7 @@ class LockedBacklog:
         )
 
     def go_past(self, messages: Sequence[Any]) -> int | None:
-        """Lets the cursor pass these messages, as far as `look_ahead` has read.
+        """Lets the cursor pass these messages, as far as `read_ahead` has read.
 
         Returns the sequence up to which it can, if that is before the last of them.
         """
@@ -400,7 +400,7 @@ async def lock_delivery_rows(
     connection: HotConnection, backlogs: Sequence[LockedBacklog], messages: Sequence[Any], *, locked: bool = True
 ) -> None:
     """Locks and takes the rows in which the backlogs of one shard have any of these messages, and the rows of all
-    ordering keys that are written afterwards: so it comes after `look_ahead`.  Not `locked`: only to read.
+    ordering keys that are written afterwards: so it comes after `read_ahead`.  Not `locked`: only to read.
     """
     if not backlogs or not messages:
         return

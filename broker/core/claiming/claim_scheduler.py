@@ -158,14 +158,14 @@ class ShardSubscription:
             return waits or self.again
         only_retried = answer.claimed.only_just_retried and not self.again
         self.retried_until = now + RETRY_SPACING if only_retried else None
-        if target.looks_for_due and self.is_due(now):
+        if target.includes_due and self.is_due(now):
             self.due_at = None
         served = [bool(deliveries) or answer.transformed for deliveries in answer.claimed.deliveries]
         if any(served):
             # The messages are due then if they are not settled, which is not in the answer.
             self.due_by(now + target.ack_deadline)
         if isinstance(answer.claimed.rest, More):
-            self.due_by(now if target.looks_for_due else None)
+            self.due_by(now if target.includes_due else None)
             return True
         assert isinstance(answer.claimed.rest, Quiet)
         self.due_by(answer.claimed.rest.until)

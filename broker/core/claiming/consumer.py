@@ -42,7 +42,7 @@ class Terms(TypedDict, total=False):
     max_run: int
     preferred: Preferred
     digest: Digest | None
-    looks_for_due: bool
+    includes_due: bool
     wants_next: bool
 
 

@@ -47,7 +47,7 @@ class RunningProcesses:
         clock: DatabaseClock,
         *,
         changed: Callable[[], None],
-        look: Callable[[], None],
+        poll: Callable[[], None],
         database_connections: int = 0,
         states: StateChanges | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class RunningProcesses:
         self._database = database
         self._clock = clock
         self._changed = changed
-        self._look = look
+        self._poll = poll
         self.shared_counts: SharedCounts | None = None  # connections of clients, if they are limited
         self._database_connections = database_connections
         self._states = states or StateChanges()
@@ -115,7 +115,7 @@ class RunningProcesses:
             self._others = others
             self._changed()
         if others and now - self._joined_at < _JOINING:
-            self._look()
+            self._poll()
         return len(others) + 1
 
     def _tell(self, now: int, *, before: int) -> None:

@@ -29,8 +29,8 @@ from broker.observability.state_changes import StateChanges
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.1  # without notifications: between two looks for what others have published
-_LOOKS = 10  # after which all is looked at: what others gave back, or changed
+_CHECK_SECONDS = 0.1  # without notifications: between two checks for what others have published
+_POLLS = 10  # after which all is looked at: what others gave back, or changed
 _SPACING_SECONDS = 0.005  # 200 notifications a second wake as many pulls as 2,000 would
 
 
@@ -46,7 +46,7 @@ class WakeUps:
         is_alone: Callable[[], bool] = lambda: False,
         access_changed: Callable[[], None] = lambda: None,
         committed: Callable[[], None] = lambda: None,
-        look: Callable[[], Awaitable[object]] | None = None,
+        poll: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """`wake(shard_id, subscription_id)` and `drop(name)` reach this process's pulls and caches; None: all.
 
@@ -60,7 +60,7 @@ class WakeUps:
         self._is_alone = is_alone
         self._access_changed = access_changed
         self._committed = committed
-        self._look = look
+        self._poll = poll
         self._seal: NotificationSeal | None = None  # as it was read from the database, where it does not change
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
@@ -149,9 +149,9 @@ class WakeUps:
             logger.warning(
                 "The database has no LISTEN (%s): what other processes publish is seen within %g s, what they give"
                 " back within %g s, and changes of topics and subscriptions within %g s.",
-                error, _LOOK_SECONDS, _LOOKS * _LOOK_SECONDS, MAX_AGE_SECONDS,
+                error, _CHECK_SECONDS, _POLLS * _CHECK_SECONDS, MAX_AGE_SECONDS,
             )  # fmt: skip
-            await self._look_for_ever()
+            await self._poll_for_ever()
         except BrokerError:
             self._drop(None)
             raise
@@ -181,12 +181,12 @@ class WakeUps:
                 for subscription_id in wake.subscription_ids:
                     self._wake(None, subscription_id)
 
-    async def _look_for_ever(self) -> None:
+    async def _poll_for_ever(self) -> None:
         while True:
             self._wake(None, None)
             self._access_changed()
             self._committed()
-            for _ in range(_LOOKS):
-                await asyncio.sleep(_LOOK_SECONDS)
-                if self._look is not None:
-                    await self._look()
+            for _ in range(_POLLS):
+                await asyncio.sleep(_CHECK_SECONDS)
+                if self._poll is not None:
+                    await self._poll()

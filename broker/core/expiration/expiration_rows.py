@@ -21,7 +21,7 @@ _WATCH_IDLE_SUBSCRIPTIONS = statements.load("watch_idle_subscriptions")
 _FIND_EXPIRED_SUBSCRIPTIONS = statements.load("find_expired_subscriptions")
 _LOCK_EXPIRED_SUBSCRIPTION = statements.load("lock_expired_subscription")
 
-_JUST_NOW = WATCH_INTERVAL / 2  # a look so recent, by any process, is not repeated
+_JUST_NOW = WATCH_INTERVAL / 2  # a check so recent, by any process, is not repeated
 _CONDITION = {"lag": RECORD_LAG, "notice": NOTICE}
 
 

@@ -9,14 +9,19 @@ from broker.core.lag.lag_rows import read_lag
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.pulling.reader_rows import count_readers
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.model.subscription import Subscription
 
 AT_A_TIME = 200  # subscriptions of one statement: some 50 ms, 1 s if all have filters that compare much
 
 
 async def read_lags(
-    database: Database, looks: Looks, clock: DatabaseClock, some: Sequence[Subscription], *, late: bool = False
+    database: Database,
+    replica_reads: ReplicaReads,
+    clock: DatabaseClock,
+    some: Sequence[Subscription],
+    *,
+    late: bool = False,
 ) -> list[Lag]:
     """Of at most AT_A_TIME subscriptions; `late`: see Looks.  Nothing is locked."""
     now = clock.now()
@@ -26,7 +31,7 @@ async def read_lags(
         ids = [s.subscription_id for s in some]
         readers = await count_readers(connection, subscription_ids=ids, now=now)
     shards: dict[int, list[ShardLag]] = {}
-    for shard in await looks.read(partial(read_lag, subscriptions=some, now=now), late=late):
+    for shard in await replica_reads.read(partial(read_lag, subscriptions=some, now=now), late=late):
         shards.setdefault(shard.subscription_id, []).append(shard)
     return [
         lag_of(s, shards.get(id_, []), Delivering(states.get(id_), readers.get(id_, 0)), now)

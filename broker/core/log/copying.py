@@ -72,7 +72,7 @@ def meant_from(stored: Mapping[str, Any]) -> Meant:
     return Meant(**{**stored, **times, "ends": {int(shard): end for shard, end in stored["ends"].items()}})
 
 
-def next_look(meant: Meant, progress: Mapping[str, Any], shard_ids: tuple[int, ...]) -> LogPosition | None:
+def next_position(meant: Meant, progress: Mapping[str, Any], shard_ids: tuple[int, ...]) -> LogPosition | None:
     """Behind which message to go on, of the shards that the topic still has; None: nothing is left."""
     later = [id_ for id_ in sorted(meant.ends) if id_ >= progress.get("shard", 0) and id_ in shard_ids]
     if not later:

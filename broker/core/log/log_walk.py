@@ -35,7 +35,7 @@ class LogWalk:
         until = datetime.fromisoformat(stored["until"])
         return cls(**{**stored, "starts": starts, "ends": ends, "until": until})
 
-    def next_look(self, progress: Mapping[str, Any]) -> LogPosition | None:
+    def next_position(self, progress: Mapping[str, Any]) -> LogPosition | None:
         """Behind which message to go on; None: nothing is left."""
         later = [shard_id for shard_id in sorted(self.starts) if shard_id >= progress.get("shard", 0)]
         if not later:

@@ -10,7 +10,7 @@ from broker.db.driver.hot_connection import HotConnection
 _READ_SHARD_ENDS = statements.hot("read_shard_ends")
 _LIST_PUBLISHED = statements.hot("list_published")
 
-MAX_SCANNED = 1_000  # messages that a look reads
+MAX_SCANNED = 1_000  # messages that a check reads
 MAX_BYTES = 1_000_000  # that it gives, or one message that is larger
 
 

@@ -2,7 +2,7 @@
 
 Python looks for cycles among what is young once 50,000 more objects were made than freed (cli/server/worker.py).
 Where thousands of calls that waited end while as many begin that takes long to come, and what is young becomes
-millions: one look is a tenth of a second then, in which nobody is answered (M1).  So there is one ten times a
+millions: one check is a tenth of a second then, in which nobody is answered (M1).  So there is one ten times a
 second, and one at all else once a minute.
 """
 
@@ -15,7 +15,7 @@ from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import LOOP_DELAY
 
 WATCH_SECONDS = 0.1
-LOOKS_AT_ALL = 600  # every so many times
+FULL_COLLECTION_EVERY = 600  # every so many times
 
 
 async def watch_loop(counters: Counters) -> None:
@@ -25,4 +25,4 @@ async def watch_loop(counters: Counters) -> None:
         await asyncio.sleep(WATCH_SECONDS)
         late = perf_counter() - begun - WATCH_SECONDS
         LOOP_DELAY.observe(counters.process, max(int(late * 1e6), 0))
-        gc.collect(1 if number % LOOKS_AT_ALL else 2)
+        gc.collect(1 if number % FULL_COLLECTION_EVERY else 2)

@@ -19,7 +19,7 @@ from broker.db.driver.database import Database
 from broker.model.ack_id import AttemptName, MessageNames, attempt_name
 from broker.model.delivery import Delivery
 
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two looks of a stream that stays full
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two checks of a stream that stays full
 MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back
 LEFT = timedelta(seconds=600)  # for which they may: no ack deadline is longer, unless somebody renews it
 
@@ -92,8 +92,8 @@ class Window:
             return True
         return False
 
-    def looked(self, *, found: bool) -> None:
-        """A look at the database has found that something is out no more, or not."""
+    def checked(self, *, found: bool) -> None:
+        """A check at the database has found that something is out no more, or not."""
         self._pause = SHORTEST_PAUSE_SECONDS if found else min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
 
@@ -168,7 +168,7 @@ class Outstanding:
                 if not window.sizes and self._left.get(key) is window:
                     del self._left[key]
 
-    async def look(self, window: Window) -> None:
+    async def check(self, window: Window) -> None:
         """See in the database what of the window is still out."""
         by_shard: dict[int, list[AttemptName]] = {}
         for attempt in window.sizes:
@@ -179,10 +179,10 @@ class Outstanding:
                 still_out |= await read_open_attempts(
                     connection, shard_id=shard_id, attempts=attempts, now=self._clock.now()
                 )
-        looked_at = [attempt for attempts in by_shard.values() for attempt in attempts if attempt in window.sizes]
-        gone = {attempt: set(window.sizes[attempt]) - still_out.get(attempt, set()) for attempt in looked_at}
+        checked = [attempt for attempts in by_shard.values() for attempt in attempts if attempt in window.sizes]
+        gone = {attempt: set(window.sizes[attempt]) - still_out.get(attempt, set()) for attempt in checked}
         self.remove([gone])
-        window.looked(found=any(gone.values()))
+        window.checked(found=any(gone.values()))
 
     def _forget_left(self, now: datetime) -> None:
         """Those that left long ago, and those beyond what is kept."""

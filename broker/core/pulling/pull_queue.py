@@ -24,7 +24,7 @@ from broker.model.subscription import Subscription
 MAX_CLAIM_MESSAGES = 4_000  # one claim serves so many messages at most; the pulls beyond wait for the next
 MAX_CLAIM_PULLS = 250  # and so many of them: with thousands each step of a claim has the event loop for long
 MAX_CLAIM_BYTES = 64_000_000  # which the pulls of a claim share, unless a single message is larger
-MAX_LOOKS = 20  # of a pull, after which it need not look further though there is more to look at
+MAX_CLAIMS = 20  # of a pull, after which it need not look further though there is more to look at
 
 
 class SubscriptionChanged(Exception):
@@ -51,8 +51,8 @@ class WaitingPull:
     `wait`: it is answered only once there are messages.  `answer` is set when the pull leaves the queue: with its
     deliveries, with none, or with an error.  `parked` is set when no shard had a message for it; it stays in the
     queue then.  `unseen`: the shards that no claim has looked at since it joined.  `joined`: the number of claims
-    that the queue had begun then.  `looks`: how many claims gave it nothing although there was more.  `left`: its
-    caller takes what is being claimed, and waits for no more.
+    that the queue had begun then.  `replica_reads`: how many claims gave it nothing although there was more.
+    `left`: its caller takes what is being claimed, and waits for no more.
     """
 
     request: DeliveryRequest
@@ -62,7 +62,7 @@ class WaitingPull:
     terms: PullTerms = PLAIN_TERMS
     unseen: set[int] = field(default_factory=set)
     joined: int = 0
-    looks: int = 0
+    claims: int = 0
     left: bool = False
 
     def fail(self, error: BaseException) -> None:
@@ -247,9 +247,13 @@ class PullQueue:
                 self.pulls.leave(pull)
         if isinstance(answer.claimed.rest, More):
             for pull in hungry:
-                pull.looks += 1
+                pull.claims += 1
         self.pulls.put_back(
-            [pull for pull in hungry if self._goes_on(pull, answer.shard_id, seen=seen or pull.looks >= MAX_LOOKS)]
+            [
+                pull
+                for pull in hungry
+                if self._goes_on(pull, answer.shard_id, seen=seen or pull.claims >= MAX_CLAIMS)
+            ]
         )
 
     def _goes_on(self, pull: WaitingPull, shard_id: int, *, seen: bool) -> bool:

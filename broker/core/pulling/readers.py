@@ -4,9 +4,9 @@
                                         │
                                         └─ every five seconds ──► the table `readers`
 
-The hot path pays a look-up for each response and for each attempt of a batch of acks, and nothing for a message.
+The hot path pays a check-up for each response and for each attempt of a batch of acks, and nothing for a message.
 What else becomes of messages (acks through other processes, nacks, deadlines, seeks) is found by looking at the
-database, for the oldest MAX_LOOKED of what is out.
+database, for the oldest MAX_CHECKED of what is out.
 """
 
 import math
@@ -33,7 +33,7 @@ FORGOTTEN_SECONDS = 60.0  # after its last pull one that has nothing out is forg
 MAX_WRITTEN = 1_000  # readers of a process; those that have most out, if there are more
 MAX_READERS = 20_000  # of a process; as many pulls and streams may wait
 MAX_ATTEMPTS = 100_000  # that are followed; some 30 MB
-MAX_LOOKED = 1_000  # attempts that a pass looks for in the database: some 10 ms
+MAX_CHECKED = 1_000  # attempts that a pass looks for in the database: some 10 ms
 _SAMPLES = 256  # of the times that acks take
 _PASSES = 12  # that the rate of acks is taken from: a minute
 
@@ -175,7 +175,7 @@ class Readers:
 
     async def run_once(self) -> int:
         """Write down who reads; returns how many do.  Writes nothing while nobody does."""
-        await self._look()
+        await self._check()
         now = self._ticks()
         for reading in [reading for reading in self._all if reading.is_over(now)]:
             self._all.discard(reading)
@@ -199,17 +199,17 @@ class Readers:
             async with self._database.transaction() as connection:
                 await remove_readers(connection, key=self._key)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """See what of the oldest attempts is still out."""
         before = self._ticks() - PASS_SECONDS
-        looked = [
-            name for name, attempt in islice(self._attempts.items(), MAX_LOOKED) if attempt.handed_out_at <= before
+        checked = [
+            name for name, attempt in islice(self._attempts.items(), MAX_CHECKED) if attempt.handed_out_at <= before
         ]
-        if not looked:
+        if not checked:
             return
         async with self._database.hot() as connection:
-            counts = await count_still_out(connection, attempts=looked, now=self._clock.now())
-        for name, count in zip(looked, counts, strict=True):
+            counts = await count_still_out(connection, attempts=checked, now=self._clock.now())
+        for name, count in zip(checked, counts, strict=True):
             attempt = self._attempts.get(name)
             if attempt is None:  # acked meanwhile
                 continue

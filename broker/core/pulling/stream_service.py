@@ -134,7 +134,7 @@ class MessageStream:
         available = self._window.available(MAX_MESSAGES_PER_ATTEMPT)
         if available <= 0:
             if not await self._window.news():
-                await self._parts.outstanding.look(self._window)
+                await self._parts.outstanding.check(self._window)
             return []
         size = self._window.bytes_left(MAX_GRPC_RESPONSE_BYTES)
         if self._parts.admission.is_metered:

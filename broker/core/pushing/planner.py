@@ -90,7 +90,7 @@ class _EndpointConsumer:
             ack_deadline=timedelta(seconds=subscription.ack_deadline_seconds + DEADLINE_MARGIN_SECONDS),
             max_run=1,  # one request of a key is out at a time
             digest=digest,
-            looks_for_due=due,
+            includes_due=due,
             wants_next=True,
         )
         endpoint.asked += _push_batches(target)

@@ -27,7 +27,7 @@ from broker.core.pushing.request.oidc_token import REFRESH_SECONDS, TokenSigner
 from broker.core.pushing.sender import PushSender
 from broker.core.pushing.settlement import Settlement
 from broker.core.pushing.tester import PushTester
-from broker.core.pushing.withheld import LOOK_SECONDS, WithheldPushes
+from broker.core.pushing.withheld import CHECK_SECONDS, WithheldPushes
 from broker.model.delivery import StoredMessage
 from broker.model.push_state import PushTest
 from broker.model.subscription import Subscription
@@ -72,13 +72,13 @@ class Pusher:
         self._reports = EndpointReports(self._log, news, core.clock, self._origins)
         self._withheld = WithheldPushes(core.database, core.wake_ups, why_not=self._why_not)
         if access is not None:
-            access.version.after_change(self._look_at_withheld)
+            access.version.after_change(self._check_withheld)
         self._endpoints = self._make_endpoints(core, news, secrets)
 
-    def _look_at_withheld(self, changes: AccessChanges) -> None:
+    def _check_withheld(self, changes: AccessChanges) -> None:
         """Pushes may carry the token of an account that has changed."""
         if changes.credentials is None or changes.credentials:
-            self._withheld.look_soon()
+            self._withheld.check_soon()
 
     def _make_endpoints(self, core: Core, news: EndpointNews, secrets: Secrets) -> Endpoints:
         return Endpoints(
@@ -128,7 +128,7 @@ class Pusher:
         """What the supervisor is to keep running."""
         return {
             "push endpoints": Loop(self._endpoints.run),
-            "withheld pushes": PeriodicWorker(self._withheld.run_once, LOOK_SECONDS),
+            "withheld pushes": PeriodicWorker(self._withheld.run_once, CHECK_SECONDS),
             "push log": PeriodicWorker(self._write_log, LOG_INTERVAL_SECONDS),
             "signing keys": PeriodicWorker(self._signer.refresh, REFRESH_SECONDS),
         }

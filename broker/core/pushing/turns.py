@@ -17,8 +17,8 @@ from broker.fairness.turn_counts import TurnCounts
 # one endpoint takes an eighth longer.
 _STARTS_AT_ONCE = 16
 # How often those are looked at that wait for slots, and by how much more seldom for each of them.
-_LOOK_SECONDS, _LOOK_SECONDS_EACH = 0.05, 0.0001
-_LOOKED_AT = 8  # urgent ones that wait, for each slot that comes back; the others are looked at with all
+_CHECK_SECONDS, _CHECK_SECONDS_EACH = 0.05, 0.0001
+_URGENT_CHECKED = 8  # urgent ones that wait, for each slot that comes back; the others are looked at with all
 
 
 class Turns:
@@ -41,7 +41,7 @@ class Turns:
         self._urgent: dict[str, dict[Endpoint, None]] = {}  # of those that wait, by project
         self._passed: Counter[str] = Counter()  # slots in a row that went to them, by project
         self._scheduled = False
-        self._look: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def ready(self, endpoint: Endpoint) -> None:
         """It has something to send: soon it has a turn."""
@@ -67,7 +67,7 @@ class Turns:
         self._waiting[endpoint] = None
         if endpoint.subscription.is_urgent:
             self._urgent.setdefault(endpoint.project, {})[endpoint] = None
-        self._look_soon()
+        self._let_in_soon()
         return None
 
     def give_back(self, endpoint: Endpoint, slot: Slot, now: float) -> None:
@@ -108,19 +108,19 @@ class Turns:
         if project not in self._urgent or self._passed[project] >= URGENT_TURNS:
             del self._passed[project]
             return None
-        first = islice(self._urgent[project], _LOOKED_AT)
+        first = islice(self._urgent[project], _URGENT_CHECKED)
         found = next((each for each in first if self._slots.has_capacity(each, now)), None)
         self._passed[project] += found is not None and not before.subscription.is_urgent
         return found
 
-    def _look_soon(self) -> None:
-        if self._look is None and self._waiting:
-            seconds = _LOOK_SECONDS + _LOOK_SECONDS_EACH * len(self._waiting)
-            self._look = asyncio.get_running_loop().call_later(seconds, self._let_in)
+    def _let_in_soon(self) -> None:
+        if self._timer is None and self._waiting:
+            seconds = _CHECK_SECONDS + _CHECK_SECONDS_EACH * len(self._waiting)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._let_in)
 
     def _let_in(self) -> None:
         """As many of those that wait as there are slots, at the most; and what they hold too long is given back."""
-        self._look = None
+        self._timer = None
         now = asyncio.get_running_loop().time()
         free = self._slots.free
         waiting = UrgentFirst()
@@ -138,4 +138,4 @@ class Turns:
                 self._start(endpoint, now)  # which gives back what is too old
         if not self._waiting:
             self._passed.clear()
-        self._look_soon()
+        self._let_in_soon()

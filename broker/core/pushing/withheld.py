@@ -13,7 +13,7 @@ from broker.db.driver.database import Database
 from broker.model.pause import is_withheld
 from broker.model.subscription import Subscription
 
-LOOK_SECONDS = 1.0  # between two passes; one that has nothing to look at costs nothing
+CHECK_SECONDS = 1.0  # between two passes; one that has nothing to look at costs nothing
 _AGAIN_SECONDS = 30.0  # between two looks at a subscription
 _AT_ONCE = 50  # names that are resolved
 
@@ -29,7 +29,7 @@ class WithheldPushes:
         self._wake_ups = wake_ups
         self._why_not = why_not
         self._withheld: dict[str, Subscription] = {}  # by name
-        self._look_at: dict[str, float] = {}  # by name
+        self._check_at: dict[str, float] = {}  # by name
 
     def read(self, subscription: Subscription) -> None:
         """This is how it is now."""
@@ -38,31 +38,31 @@ class WithheldPushes:
             return
         self._withheld[subscription.name] = subscription
         # At once if it is new here: whoever paused it may have had other settings.
-        self._look_at.setdefault(subscription.name, asyncio.get_running_loop().time())
+        self._check_at.setdefault(subscription.name, asyncio.get_running_loop().time())
 
     def forget(self, name: str) -> None:
         """It is deleted, or another process's."""
         self._withheld.pop(name, None)
-        self._look_at.pop(name, None)
+        self._check_at.pop(name, None)
 
     def all_of_ours(self, names: Container[str]) -> None:
         """There are no others than these."""
         for name in [name for name in self._withheld if name not in names]:
             self.forget(name)
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """What is allowed has changed."""
         now = asyncio.get_running_loop().time()
-        self._look_at = dict.fromkeys(self._look_at, now)
+        self._check_at = dict.fromkeys(self._check_at, now)
 
     async def run_once(self) -> None:
         """Resume those that may be pushed by now.  Raises a BrokerError."""
         now = asyncio.get_running_loop().time()
-        due = [name for name, look_at in self._look_at.items() if look_at <= now]
+        due = [name for name, check in self._check_at.items() if check <= now]
         for begin in range(0, len(due), _AT_ONCE):
             names = due[begin : begin + _AT_ONCE]
             withheld = [self._withheld[name] for name in names if name in self._withheld]
-            self._look_at |= {subscription.name: now + _AGAIN_SECONDS for subscription in withheld}
+            self._check_at |= {subscription.name: now + _AGAIN_SECONDS for subscription in withheld}
             for subscription in await self._allowed(withheld):
                 await self._resume(subscription)
 

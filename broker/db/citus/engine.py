@@ -87,11 +87,11 @@ async def find_engine(connection: psycopg.AsyncConnection[Any]) -> Engine:
     """That of a session's schema; each is asked once.  Raises psycopg.Error."""
     engine = _KNOWN.get(connection)
     if engine is None:
-        engine = _KNOWN[connection] = await _look(connection)
+        engine = _KNOWN[connection] = await _detect(connection)
     return engine
 
 
-async def _look(connection: psycopg.AsyncConnection[Any]) -> Engine:
+async def _detect(connection: psycopg.AsyncConnection[Any]) -> Engine:
     if not await _says(connection, _HAS_CITUS):
         return POSTGRES
     is_distributed = await _says(connection, _KNOWS_NODES) and await _says(connection, _IS_DISTRIBUTED)

@@ -108,7 +108,7 @@ class HotConnection:
         self.failed = False  # no more batches may be sent
         self.gave_up = False  # because the server did not answer
         self.bulky = False  # it holds a lot of memory: not worth keeping
-        self._answered_at = self._looked_at = 0.0  # when an answer came last, or was first waited for
+        self._answered_at = self._checked_at = 0.0  # when an answer came last, or was first waited for
         self.users = 0  # tasks that hold it; owned by HotPool
         self._transformer = Transformer()
         self._pgconn.nonblocking = 1
@@ -116,7 +116,7 @@ class HotConnection:
         self._socket = self._pgconn.socket
         self._loop.add_reader(self._socket, self._read)
         self._registered = True
-        self._watch = self._loop.call_later(_WATCH_SECONDS, self._look)
+        self._watch = self._loop.call_later(_WATCH_SECONDS, self._check)
 
     @property
     def closed(self) -> bool:
@@ -263,18 +263,18 @@ class HotConnection:
         except psycopg.Error as error:
             self._lose(error)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Whether the connection was lost without a word, or the server does not answer."""
         self._read()
-        now, before = self._loop.time(), self._looked_at
-        self._looked_at = now
+        now, before = self._loop.time(), self._checked_at
+        self._checked_at = now
         if now - before > 4 * _WATCH_SECONDS:  # this process stood still: there may be more to read
             self._answered_at = now
         if self._in_flight and now - self._answered_at > UNANSWERED_SECONDS:
             self.gave_up = True
             self._lose(psycopg.OperationalError("the server did not answer"))
         if self._registered:
-            self._watch = self._loop.call_later(_WATCH_SECONDS, self._look)
+            self._watch = self._loop.call_later(_WATCH_SECONDS, self._check)
 
     def _noticed(self, notice: errors.Diagnostic) -> None:
         if self._in_flight and is_unreplicated(notice):

@@ -132,14 +132,14 @@ class HotPool:
             connection = await self._connect()
         except psycopg.Error as error:
             if not (is_full(error) and self.has_some()):
-                self._look_out(reason(error))
+                self._check_server(reason(error))
             raise
         self._made.add(connection)
         return connection
 
     async def _dispose_of(self, connection: HotConnection) -> None:
         if connection.gave_up:
-            self._look_out(f"it did not answer for {UNANSWERED_SECONDS:.0f} s")
+            self._check_server(f"it did not answer for {UNANSWERED_SECONDS:.0f} s")
             await self._close_idle()  # they would be found out one by one
         await connection.close()
 
@@ -150,7 +150,7 @@ class HotPool:
                 return connection
         return None
 
-    def _look_out(self, why: str) -> None:
+    def _check_server(self, why: str) -> None:
         """The server is away: try to connect until that works."""
         if self._probe is None and not self._closed:
             self._report_away(why)

@@ -8,8 +8,8 @@ from broker.db.driver.database import Connection
 from broker.model.errors import Unavailable
 from broker.observability.state_changes import StateChanges
 
-_LOOKS = 20  # what is merely under way is over by then
-_PATIENT_LOOKS = 100
+_CHECKS = 20  # what is merely under way is over by then
+_PATIENT_CHECKS = 100
 _BY_CITUS = "citus_"  # begin the names of what others have not prepared
 _KIND = "commits in doubt"
 
@@ -23,7 +23,7 @@ async def is_nothing_in_doubt(connection: Connection) -> bool:
     if not (await find_engine(connection)).is_distributed:
         return True
     left = await _prepared(connection)
-    for _ in range(_LOOKS):
+    for _ in range(_CHECKS):
         if not left:
             break
         left &= await _prepared(connection)
@@ -48,7 +48,7 @@ async def wait_until_heard(connection: Connection) -> None:
     if not (await find_engine(connection)).is_distributed:
         return
     left = {each for each in await _prepared(connection) if each[1].startswith(_BY_CITUS)}
-    for _ in range(_PATIENT_LOOKS):
+    for _ in range(_PATIENT_CHECKS):
         if not left:
             return
         left &= await _prepared(connection)

@@ -22,7 +22,7 @@ from psycopg.rows import AsyncRowFactory, TupleRow, tuple_row
 from broker.db.citus.two_phases import Written, parts_written
 from broker.db.driver.replication import is_unreplicated, unreplicated
 
-_INTERVAL_SECONDS = 0.1  # between two looks, as psycopg's own
+_INTERVAL_SECONDS = 0.1  # between two checks, as psycopg's own
 _ROLLBACK_SECONDS = _CHECK_SECONDS = 2.0
 
 # Past statement_timeout (db/driver/database.py) nothing will come.

@@ -1,10 +1,10 @@
-"""Where calls that only look read: on a replica, if one is given and near enough, else on the primary (L2).
+"""Reads of calls that change nothing: on a replica if one is configured and near enough, else on the primary (L2).
 
     primary ──a pass finds that it follows, and is near──► replica
        ▲───it is away, behind, promoted, or no copy────────┘
 
 Nobody sees less on a replica than was answered before the call: the primary says where its log is, and the replica
-is read once it is there, or not at all.  A look that may be `late` does not wait for that: what it gets is as old
+is read once it is there, or not at all.  A read that may be `late` does not wait for that: what it gets is as old
 as the last pass allows.  Whatever goes wrong on the replica is tried again on the primary.
 """
 
@@ -20,7 +20,7 @@ from broker.db.driver.replica import Replica, replayed, written
 from broker.db.replica_lag import ReplicaLag, WalPoint
 from broker.model.errors import BrokerError
 from broker.observability.metrics.counters import Counters
-from broker.observability.metrics.families import LOOKS
+from broker.observability.metrics.families import INSPECTION_READS
 from broker.observability.state_changes import StateChanges
 
 PASS_SECONDS = 1.0
@@ -29,7 +29,7 @@ _PAUSES = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.2)  # seconds, until it h
 _TROUBLE = ("replicas", "")
 
 T = TypeVar("T")
-Look = Callable[[HotConnection], Awaitable[T]]
+Query = Callable[[HotConnection], Awaitable[T]]
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +38,8 @@ class _NotThereYet(Exception):
     """The replica has not replayed what the caller may know."""
 
 
-class Looks:
-    """Of one process.  `run_once` is a pass; until the first one all is read on the primary."""
+class ReplicaReads:
+    """Chooses where a process reads.  `run_once` is a pass; until the first one it reads on the primary."""
 
     def __init__(
         self,
@@ -68,25 +68,25 @@ class Looks:
         """How far the replica is behind, at the most; None: there is none."""
         return None if self._replica is None else self._lag.seconds(monotonic())
 
-    async def read(self, look: Look[T], *, late: bool = False) -> T:
+    async def read(self, query: Query[T], *, late: bool = False) -> T:
         """What `look(connection)` gives, which only reads, and may be run a second time.
 
         Raises what it raises on the primary.
         """
         if self._replica is not None and self.in_use:
             try:
-                found = await self._on_replica(self._replica, look, late=late)
+                found = await self._on_replica(self._replica, query, late=late)
             except (BrokerError, _NotThereYet) as error:
                 logger.debug("the replica could not be read: %r", error)
             else:
-                self._counts[LOOKS["replica"]] += 1
+                self._counts[INSPECTION_READS["replica"]] += 1
                 return found
         if self._replica is not None:
-            self._counts[LOOKS["primary"]] += 1
+            self._counts[INSPECTION_READS["primary"]] += 1
         async with self._database.hot() as connection:
-            return await look(connection)
+            return await query(connection)
 
-    async def _on_replica(self, replica: Replica, look: Look[T], *, late: bool) -> T:
+    async def _on_replica(self, replica: Replica, query: Query[T], *, late: bool) -> T:
         at = None
         if not late:
             async with self._database.hot() as connection:
@@ -94,7 +94,7 @@ class Looks:
         async with replica.hot() as connection:
             if at is not None:
                 await _until_there(connection, at)
-            return await look(connection)
+            return await query(connection)
 
     async def run_once(self) -> None:
         """Look where both are.  Raises a BrokerError if the primary does not say."""

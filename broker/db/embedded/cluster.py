@@ -44,7 +44,7 @@ _START = ("the embedded PostgreSQL", "starting")
 _START_SECONDS = 60.0  # crash recovery reads at most max_wal_size of WAL
 _STOP_SECONDS = 60.0  # for its last checkpoint; then it is ended without one and recovers at its next start
 _CHECK_SECONDS, _RETRY_SECONDS, _ASK_SECONDS = 0.2, 1.0, 3.0
-_LOOK_SECONDS, _STUCK_SECONDS, _IMMEDIATE_SECONDS = 1.0, 10.0, 5.0
+_INSPECT_SECONDS, _STUCK_SECONDS, _IMMEDIATE_SECONDS = 1.0, 10.0, 5.0
 _FULL_SECONDS = 60.0  # a disk that was full so lately may be why PostgreSQL failed
 _CHECKPOINT_SECONDS = 60  # for one on demand, which the next one goes on with
 _WAL_SHARE = 8  # of a small file system WAL takes an eighth at most; max_wal_size must be twice a segment at least
@@ -133,7 +133,7 @@ class Cluster:
         self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._is_down = False  # from the end of a postmaster until another one is ready
-        self._looks_at, self._full_at = 0.0, float("-inf")
+        self._check_at, self._full_at = 0.0, float("-inf")
         self._stuck_since: float | None = None
         self._closing = False  # set by keep_running when it is cancelled, read by the thread that it started
 
@@ -229,7 +229,7 @@ class Cluster:
         try:
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
-                self._look_at_disk()
+                self._check_disk()
                 if self._process is not None and (self._is_down or self._process.poll() is not None):
                     await self._restart(self._process, states, outage)
                 elif crash := self._failures.new_crash():  # of one of its processes; it starts all of them again
@@ -266,9 +266,9 @@ class Cluster:
     def _is_stuck(self, postmaster: int) -> bool:
         """Whether it has been so for a while."""
         now = time.monotonic()
-        if now < self._looks_at:
+        if now < self._check_at:
             return False
-        self._looks_at = now + _LOOK_SECONDS
+        self._check_at = now + _INSPECT_SECONDS
         if is_up_or_recovers(postmaster):
             self._stuck_since = None
         elif self._stuck_since is None:
@@ -292,13 +292,13 @@ class Cluster:
 
     def _why(self) -> str:
         """What PostgreSQL's log has, and whether the disk was full: then the log may have had no room for it."""
-        self._look_at_disk()
+        self._check_disk()
         full = ""
         if time.monotonic() - self._full_at < _FULL_SECONDS:
             full = f"the file system of {self._directory} is full, or was a moment ago"
         return "; ".join(filter(None, (self._failures.reason(), full))) or "its log has no reason"
 
-    def _look_at_disk(self) -> None:
+    def _check_disk(self) -> None:
         free = free_bytes(self._directory)
         if free is not None and free < _SEGMENT_BYTES:
             self._full_at = time.monotonic()

@@ -79,7 +79,7 @@ class BackupState:
     processes: int
 
 
-def look_at_backup(database_url: str, *, schema: str) -> BackupState:
+def inspect_backup(database_url: str, *, schema: str) -> BackupState:
     """Raises DatabaseUnreachable."""
     parameters = connection_parameters(database_url, schema=schema)
     with saying_why("The database cannot be used"), psycopg.connect(**parameters) as connection:

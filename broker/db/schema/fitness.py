@@ -15,7 +15,7 @@ _Connection = psycopg.Connection[Any]
 
 _SHORT_SECONDS = 60  # longer than any transaction of a claim or publish may take
 
-_LOOK = """
+_READ_STATE = """
     SELECT current_database(), current_user, current_setting('server_encoding'), coalesce(
         extract(epoch FROM nullif(current_setting('transaction_timeout', true), '')::interval), 0
     )::float8
@@ -77,7 +77,7 @@ def connection_bound(connection: _Connection) -> ConnectionBound:
 
 def why_unfit(connection: _Connection, schema: str) -> str:
     """Why no broker can work in this database, with the remedy ("": one can)."""
-    database, role, encoding, timeout = cast(tuple[Any, ...], connection.execute(_LOOK).fetchone())
+    database, role, encoding, timeout = cast(tuple[Any, ...], connection.execute(_READ_STATE).fetchone())
     if encoding != "UTF8":
         name = quoted(f"{database}_utf8")
         return (

@@ -6,13 +6,13 @@ from typing import cast
 from psycopg import sql
 
 from broker.db.schema.fitness import connection_bound
-from broker.db.schema.schema_state import looking_session, saying_why
+from broker.db.schema.schema_state import read_only_session, saying_why
 
 SPARE = 5  # a migration, a doctor, somebody's psql
 BY_DEFAULT = 18  # connections that a process may open, by default
 _SEEN_WITHIN = "10 seconds"
 
-_LOOK = """
+_READ_STATE = """
     SELECT count(*), coalesce(sum(database_connections), 0)::int
     FROM {processes} WHERE seen_at > clock_timestamp() - %(within)s::interval
 """
@@ -33,9 +33,9 @@ class Fleet:
 
 def read_fleet(database_url: str, schema: str) -> Fleet:
     """Raises DatabaseUnreachable."""
-    look = sql.SQL(_LOOK).format(processes=sql.Identifier(schema, "processes"))
-    with saying_why("The database cannot be used"), looking_session(database_url) as connection:
-        counted = connection.execute(look, {"within": _SEEN_WITHIN}).fetchone()
+    query = sql.SQL(_READ_STATE).format(processes=sql.Identifier(schema, "processes"))
+    with saying_why("The database cannot be used"), read_only_session(database_url) as connection:
+        counted = connection.execute(query, {"within": _SEEN_WITHIN}).fetchone()
         processes, connections = cast(tuple[int, int], counted)
         bound = connection_bound(connection)
         return Fleet(processes, connections, bound.name, bound.value, bound.allowed)

@@ -18,7 +18,7 @@ from broker.db.citus.citus import is_distributed
 from broker.db.driver.connection_parameters import connection_parameters, each_host
 from broker.db.schema.citus_probe import is_undone_as_one
 from broker.db.schema.pooler import PoolInBetween, refuse_pools
-from broker.db.schema.schema_state import looking_session, saying_why
+from broker.db.schema.schema_state import read_only_session, saying_why
 from broker.observability.log import reason
 
 _Connection = psycopg.Connection[Any]
@@ -38,9 +38,9 @@ class HotNodes:
     away: Sequence[str] = field(default=())
 
 
-def look_at_nodes(database_url: str, hot_url: str, schema: str) -> HotNodes:
+def inspect_nodes(database_url: str, hot_url: str, schema: str) -> HotNodes:
     """Raises DatabaseUnreachable for the coordinator, or a URL that makes no sense."""
-    with saying_why("The database cannot be used"), looking_session(database_url) as coordinator:
+    with saying_why("The database cannot be used"), read_only_session(database_url) as coordinator:
         if not is_distributed(coordinator, schema):
             return HotNodes(
                 "--hot-database-url is for tables that lie on the nodes of a Citus cluster, and those of the "

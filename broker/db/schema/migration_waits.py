@@ -23,7 +23,7 @@ from broker.db.driver.connection_parameters import connection_parameters
 logger = logging.getLogger(__name__)
 
 APPLICATION_NAME = "broker migrate"
-_LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 0.1
 _TELL_SECONDS = 60.0
 _BLOCKING = """
     SELECT other.pid, other.application_name, clock_timestamp() - other.xact_start
@@ -100,7 +100,7 @@ class _Watch:
     def _run(self) -> None:
         parameters = connection_parameters(self._url, schema="pg_catalog")
         with suppress(psycopg.Error), psycopg.connect(autocommit=True, **parameters) as session:
-            while not self._over.wait(_LOOK_SECONDS):
+            while not self._over.wait(_CHECK_SECONDS):
                 if found := session.execute(_BLOCKING, [APPLICATION_NAME]).fetchone():
                     self.blocker = _described(*found)
 

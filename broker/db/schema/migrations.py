@@ -18,8 +18,8 @@ from broker.db.schema.schema_state import (
     DatabaseUnreachable,
     head_revision,
     inspect,
-    looking_session,
     migrations_directory,
+    read_only_session,
     saying_why,
     why_not_served,
 )
@@ -56,7 +56,7 @@ def upgrade(
     config = _config(directory, database_url=database_url, schema=state.schema, lock_seconds=patience.lock_seconds)
     with _saying_why("The database cannot be migrated"):
         if state.revision is None:
-            with looking_session(database_url) as connection:
+            with read_only_session(database_url) as connection:
                 check_may_make(connection, state.schema)
         migrate_patiently(lambda: command.upgrade(config, "head"), database_url, patience)
     return _head(config)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from broker.db.citus.citus import citus_version
 from broker.db.citus.prepared import LONG_SECONDS, READ_PREPARED
-from broker.db.schema.schema_state import looking_session, saying_why
+from broker.db.schema.schema_state import read_only_session, saying_why
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Prepared:
     seconds: int
 
 
-def look_at_prepared(database_url: str) -> Sequence[Prepared]:
+def inspect_prepared_transactions(database_url: str) -> Sequence[Prepared]:
     """Those that wait for long; none where there is no Citus.  Raises DatabaseUnreachable."""
-    with saying_why("The nodes cannot be looked at"), looking_session(database_url) as connection:
+    with saying_why("The nodes cannot be looked at"), read_only_session(database_url) as connection:
         if not citus_version(connection):
             return ()
         found = [

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import psycopg
 
 from broker.db.driver.connection_parameters import connection_parameters
-from broker.db.schema.schema_state import DatabaseUnreachable, looking_session, saying_why
+from broker.db.schema.schema_state import DatabaseUnreachable, read_only_session, saying_why
 
 _SYSTEM = "(SELECT system_identifier FROM pg_control_system())"
 _OF_PRIMARY = f"SELECT pg_current_wal_flush_lsn()::text, {_SYSTEM}"
@@ -30,9 +30,9 @@ class ReplicaState:
     seconds: float
 
 
-def look_at_replica(database_url: str, replica_url: str) -> ReplicaState:
+def inspect_replica(database_url: str, replica_url: str) -> ReplicaState:
     """Raises ReplicaUnreachable, and DatabaseUnreachable for the primary."""
-    with saying_why("The database cannot be used"), looking_session(database_url) as primary:
+    with saying_why("The database cannot be used"), read_only_session(database_url) as primary:
         [(lsn, system)] = primary.execute(_OF_PRIMARY).fetchall()
     try:
         with saying_why("The replica cannot be used"):

@@ -111,7 +111,7 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
 
     `schema` ("": the default one) is where the broker's tables should be.  Raises DatabaseUnreachable.
     """
-    with saying_why("The database cannot be used"), looking_session(database_url) as connection:
+    with saying_why("The database cannot be used"), read_only_session(database_url) as connection:
         if is_worker(connection):
             raise DatabaseUnreachable("this is a worker of a Citus cluster: give the URL of its coordinator")
         found = find_installation(connection, schema)
@@ -130,7 +130,7 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
 
 
 @contextmanager
-def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+def read_only_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     """One that finds nothing by a search path.
 
     Raises DatabaseUnreachable if the server is too old, PoolInBetween if sessions are not as brokers need them.
@@ -148,7 +148,7 @@ def looking_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 def schemas_of_other_roles(database_url: str) -> list[str]:
     """The schemas, except PostgreSQL's own, whose owner this role is not.  Raises DatabaseUnreachable."""
-    with saying_why("The database cannot be read"), looking_session(database_url) as connection:
+    with saying_why("The database cannot be read"), read_only_session(database_url) as connection:
         return [schema for (schema,) in connection.execute(_SCHEMAS_OF_OTHERS).fetchall()]
 
 

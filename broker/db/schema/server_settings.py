@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from broker.db.schema.schema_state import looking_session, saying_why
+from broker.db.schema.schema_state import read_only_session, saying_why
 
-_LOOKED_AT = [
+_SETTINGS = [
     *("fsync", "full_page_writes", "autovacuum", "shared_buffers", "max_connections", "max_wal_size"),
     "data_directory",
 ]
-_LOOK = """
+_READ_STATE = """
 SELECT (SELECT jsonb_object_agg(name, setting) FROM pg_settings WHERE name = ANY (%s)),
        (SELECT setting FROM pg_settings WHERE name = 'server_version'),
        clock_timestamp(), pg_is_in_recovery(), pg_database_size(current_database()),
@@ -37,6 +37,6 @@ class ServerSettings:
 
 def read_server_settings(database_url: str) -> ServerSettings:
     """Raises DatabaseUnreachable."""
-    with saying_why("The database cannot be used"), looking_session(database_url) as connection:
-        row = connection.execute(_LOOK, [_LOOKED_AT]).fetchone()
+    with saying_why("The database cannot be used"), read_only_session(database_url) as connection:
+        row = connection.execute(_READ_STATE, [_SETTINGS]).fetchone()
         return ServerSettings(*cast(tuple[Any, ...], row))

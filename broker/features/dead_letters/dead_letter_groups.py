@@ -209,7 +209,7 @@ async def judge(
         ]
         for backlog in of_shard:
             if locked and backlog.may_consume:
-                await backlog.look_ahead(connection, dead_letters)
+                await backlog.read_ahead(connection, dead_letters)
         await lock_delivery_rows(connection, of_shard, dead_letters, locked=locked)
         for backlog in of_shard:
             await backlog.ask_filter(connection, dead_letters)

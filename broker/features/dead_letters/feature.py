@@ -4,7 +4,7 @@ from broker.core.context.core import Core
 from broker.core.process.periodic import PeriodicWorker
 from broker.core.publishing.preparation import Preparation
 from broker.core.publishing.publish_rights import CheckPublisher
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.dead_letters.discarding.service import DiscardService
 from broker.features.dead_letters.editing.service import EditService
@@ -26,11 +26,13 @@ def register(
     preparation: Preparation,
     check_publisher: CheckPublisher,
     operations: Operations,
-    looks: Looks,
+    replica_reads: ReplicaReads,
     turns: ResourceTurns,
     interval_seconds: float,
 ) -> Feature:
-    """`looks` and `turns`: of calls that read much.  `interval_seconds`: between two passes of the forwarder."""
+    """`replica_reads` and `turns`: of calls that read much.  `interval_seconds`: between two passes of the
+    forwarder.
+    """
     redriving = RedriveKind(core, operations.targets)
     replaying = PushReplayKind(core, redriving)
     operations.add_kind(Verb.REDRIVE, redriving)
@@ -40,7 +42,7 @@ def register(
     redrives = RedriveService(core, operations.service)
     return Feature(
         rpcs=make_rpcs(
-            dead_letters=DeadLetterService(core.database, looks, core.clock, turns),
+            dead_letters=DeadLetterService(core.database, replica_reads, core.clock, turns),
             redrives=redrives,
             discards=DiscardService(core),
             edits=EditService(core, preparation),

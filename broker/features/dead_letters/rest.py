@@ -54,19 +54,19 @@ def decode_dead_letters(query: Mapping[str, str]) -> tuple[DeadLetterPage, Trait
 
 def dead_letters_json(found: DeadLetterList) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
-    body = {"deadLetters": [_dead_letter(dead_letter) for dead_letter in found.found], **_looked_at(found)}
+    body = {"deadLetters": [_dead_letter(dead_letter) for dead_letter in found.found], **_scanned_counts(found)}
     return body | ({} if found.rest is None else {"nextPageToken": page_token(*astuple(found.rest))})
 
 
 def groups_json(groups: Sequence[Group], found: DeadLetterList) -> dict[str, Any]:
     body = {"groups": [_group(group) for group in groups[:MAX_GROUPS]], "deadLetterCount": len(found.found)}
-    body |= _looked_at(found)
+    body |= _scanned_counts(found)
     if len(groups) > MAX_GROUPS:
         body["moreGroups"] = len(groups) - MAX_GROUPS
     return body | ({} if found.rest is None else {"atLeast": True})
 
 
-def _looked_at(found: DeadLetterList) -> dict[str, Any]:
+def _scanned_counts(found: DeadLetterList) -> dict[str, Any]:
     return {"scannedDeadLetterCount": found.scanned, "settledDeadLetterCount": found.resolved}
 
 

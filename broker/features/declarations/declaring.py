@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from broker.db.driver.database import Database
 from broker.db.driver.locks import DECLARING, held
 
-_LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 0.1
 
 
 @asynccontextmanager
@@ -20,4 +20,4 @@ async def turn_to_declare(database: Database) -> AsyncIterator[None]:
             if lock is not None:
                 yield
                 return
-        await asyncio.sleep(_LOOK_SECONDS)  # a statement that waits is cancelled after a while
+        await asyncio.sleep(_CHECK_SECONDS)  # a statement that waits is cancelled after a while

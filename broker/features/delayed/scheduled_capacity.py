@@ -17,17 +17,17 @@ from broker.model.names import leaf
 from broker.model.publish_limits import MAX_MESSAGES
 from broker.model.topic import Topic
 
-KNOWN_SECONDS = 60.0  # how long a look holds: other processes may have come
+KNOWN_SECONDS = 60.0  # how long a check holds: other processes may have come
 FULL_SECONDS = 1.0  # how long a topic without room is taken to be so
 _MOST_KNOWN = 10_000  # topics
 
 
 @dataclass(slots=True)
-class _Look:
+class _Known:
     at: float = float("-inf")
     available: int = 0  # that there was
     left: int = 0  # of that which this process may take
-    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class ScheduledCapacity:
@@ -45,34 +45,34 @@ class ScheduledCapacity:
         self._most = most
         self._processes = processes
         self._ticks = ticks
-        self._known: dict[int, _Look] = {}
+        self._known: dict[int, _Known] = {}
 
     async def take(self, topic: Topic, count: int) -> None:
         """Room for so many.  Raises QuotaExceeded: nothing has been taken."""
-        look = self._known.get(topic.topic_id)
-        if look is None:
-            look = self._known[topic.topic_id] = _Look()
-        if not self._suffices(look, count):
-            async with look.looking:
-                if not self._suffices(look, count) and not self._is_full(look, count):
-                    await self._count(topic, look)
-        if look.left < count:
+        known = self._known.get(topic.topic_id)
+        if known is None:
+            known = self._known[topic.topic_id] = _Known()
+        if not self._suffices(known, count):
+            async with known.counting:
+                if not self._suffices(known, count) and not self._is_full(known, count):
+                    await self._count(topic, known)
+        if known.left < count:
             raise self._refusal(topic)
-        look.left -= count
+        known.left -= count
 
-    def _suffices(self, look: _Look, count: int) -> bool:
-        return look.left >= count and self._ticks() - look.at < KNOWN_SECONDS
+    def _suffices(self, known: _Known, count: int) -> bool:
+        return known.left >= count and self._ticks() - known.at < KNOWN_SECONDS
 
-    def _is_full(self, look: _Look, count: int) -> bool:
-        return look.available < count and self._ticks() - look.at < FULL_SECONDS
+    def _is_full(self, known: _Known, count: int) -> bool:
+        return known.available < count and self._ticks() - known.at < FULL_SECONDS
 
-    async def _count(self, topic: Topic, look: _Look) -> None:
+    async def _count(self, topic: Topic, known: _Known) -> None:
         if len(self._known) > _MOST_KNOWN:
-            self._known = {topic.topic_id: look}
+            self._known = {topic.topic_id: known}
         async with self._database.hot() as hot:
             waiting = await count_scheduled(hot, shard_ids=topic.shard_ids, most=self._most)
-        look.at, look.available = self._ticks(), max(self._most - waiting, 0)
-        look.left = max(look.available // (2 * max(self._processes(), 1)), min(look.available, MAX_MESSAGES))
+        known.at, known.available = self._ticks(), max(self._most - waiting, 0)
+        known.left = max(known.available // (2 * max(self._processes(), 1)), min(known.available, MAX_MESSAGES))
 
     def _refusal(self, topic: Topic) -> QuotaExceeded:
         return QuotaExceeded(

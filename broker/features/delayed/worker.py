@@ -25,7 +25,7 @@ from broker.model.timestamps import whole_milliseconds
 from broker.observability.log import fields_of, reason
 from broker.observability.metrics.families import LATENESS
 
-_LOOK = timedelta(seconds=1)  # how soon a process does what one that has died has left
+_RECOVERY_INTERVAL = timedelta(seconds=1)  # how soon a process does what one that has died has left
 _STEP = timedelta(milliseconds=1)  # publish times have no finer one
 _PUT_OFF = timedelta(seconds=20)  # what cannot be published
 _FIND_SECONDS = 0.05  # of turns, until others that have come due meanwhile are let wait for one, too
@@ -67,8 +67,8 @@ class DueMessages:
             due_ats = await self._find(now)
             more = await self._append_in_turn(now)
         if self._storage.is_raised:
-            return now + _LOOK
-        return _look_again(due_ats, now)
+            return now + _RECOVERY_INTERVAL
+        return _next_check(due_ats, now)
 
     async def _find(self, now: datetime) -> list[datetime]:
         """Let shards with due messages wait for a turn of their project.  When the first message of each is due."""
@@ -155,9 +155,9 @@ class DueMessages:
         )
 
 
-def _look_again(due_ats: list[datetime], now: datetime) -> datetime:
+def _next_check(due_ats: list[datetime], now: datetime) -> datetime:
     """At the time of the first message, rounded up: a publish time is never before it."""
-    first = min(due_ats, default=now + _LOOK)
+    first = min(due_ats, default=now + _RECOVERY_INTERVAL)
     if first <= now:
         return now + _NOT_YET
-    return min(whole_milliseconds(first + _STEP), now + _LOOK)
+    return min(whole_milliseconds(first + _STEP), now + _RECOVERY_INTERVAL)

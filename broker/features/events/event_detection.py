@@ -88,46 +88,46 @@ def push_failures_to_tell(subscription: str, state: PushState) -> Iterator[Found
         )
 
 
-class Look(NamedTuple):
-    """What follows from a look: what to tell, what holds now, and what holds no more."""
+class Comparison(NamedTuple):
+    """What follows from a check: what to tell, what holds now, and what holds no more."""
 
     events: list[Event]
     holds: list[Told]
     over: list[Subject]
 
 
-def compare(told: Iterable[Told], found: Iterable[Found], *, now: datetime) -> Look:
-    """What is new since the last look."""
+def compare(told: Iterable[Told], found: Iterable[Found], *, now: datetime) -> Comparison:
+    """What is new since the last check."""
     before = {condition.subject: condition for condition in told}
-    look = Look([], [], [])
+    comparison = Comparison([], [], [])
     for condition in found:
-        _go_on(look, before.pop(condition.subject, None), condition, now)
+        _go_on(comparison, before.pop(condition.subject, None), condition, now)
     for left in before.values():
-        _not_found(look, left, now)
-    return look
+        _not_found(comparison, left, now)
+    return comparison
 
 
-def _go_on(look: Look, told: Told | None, found: Found, now: datetime) -> None:
+def _go_on(comparison: Comparison, told: Told | None, found: Found, now: datetime) -> None:
     subject = found.subject
     if told is None:
         if found.begins:
             since = found.since or now
-            look.holds.append(Told(subject, since, now, found.amount))
-            look.events.append(Event(subject, "begins", found.why, now, since, found.amount, found.fields))
+            comparison.holds.append(Told(subject, since, now, found.amount))
+            comparison.events.append(Event(subject, "begins", found.why, now, since, found.amount, found.fields))
         return
     amount = told.amount + found.amount if subject.kind in _LASTING else max(told.amount, found.amount)
-    look.holds.append(Told(subject, told.since, now, amount))
+    comparison.holds.append(Told(subject, told.since, now, amount))
     if "grows" in TYPES[subject.kind] and len(str(amount)) > len(str(told.amount)):
-        look.events.append(Event(subject, "grows", found.why, now, told.since, amount, found.fields))
+        comparison.events.append(Event(subject, "grows", found.why, now, told.since, amount, found.fields))
 
 
-def _not_found(look: Look, told: Told, now: datetime) -> None:
+def _not_found(comparison: Comparison, told: Told, now: datetime) -> None:
     kind = told.subject.kind
     if now - told.found_at < _LASTING.get(kind, timedelta(0)) and not told.gone:
         return
-    look.over.append(told.subject)
+    comparison.over.append(told.subject)
     if "ends" in TYPES[kind] and not told.gone:
-        look.events.append(Event(told.subject, "ends", "", now, told.since, told.amount))
+        comparison.events.append(Event(told.subject, "ends", "", now, told.since, told.amount))
 
 
 def event_json(event: Event) -> dict[str, object]:

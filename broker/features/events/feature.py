@@ -19,6 +19,6 @@ def register(
         rpcs=make_rpcs(EventService(core.database, core.clock)),
         workers={
             "events": PeriodicWorker(watch.run_once, EVENT_SECONDS),
-            "lag alerts": PeriodicWorker(watch.look_at_lags, LAG_SECONDS),
+            "lag alerts": PeriodicWorker(watch.check_lags, LAG_SECONDS),
         },
     )

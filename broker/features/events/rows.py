@@ -27,7 +27,7 @@ from broker.model.push_state import PushState
 _FIND_CONDITIONS = statements.load("find_conditions")
 _LIST_DEAD_LETTER_POLICIES = statements.load("list_dead_letter_policies")
 _COUNT_NEW_DEAD_LETTERS = statements.load("count_new_dead_letters")
-_OUR_LOOK = text("SELECT try_lock(:lock)")
+_OUR_PASS = text("SELECT try_lock(:lock)")
 
 _NO_RESOURCE: tuple[Kind, ...] = ("quota", "disk")  # kinds whose subjects cannot be deleted
 
@@ -76,9 +76,9 @@ async def write_event_topic(connection: ResourceConnection, *, project: str, top
     )
 
 
-async def is_our_look(connection: ResourceConnection) -> bool:
+async def is_our_pass(connection: ResourceConnection) -> bool:
     """Whether no other process looks just now; none does until the transaction ends."""
-    return bool(await connection.scalar(_OUR_LOOK, {"lock": TELLING_EVENTS}))
+    return bool(await connection.scalar(_OUR_PASS, {"lock": TELLING_EVENTS}))
 
 
 async def find_conditions(connection: ResourceConnection, *, now: datetime, late: timedelta = LATE) -> list[Found]:

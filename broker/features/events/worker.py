@@ -17,7 +17,7 @@ from broker.core.publishing.publish_coalescer import PublishCoalescer
 from broker.core.publishing.publish_rights import CheckPublisher, allow_any_publisher
 from broker.core.publishing.publishing_rules import EVENT
 from broker.db.driver.database import ResourceConnection
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.features.events import rows as store
 from broker.features.events.event_detection import LAGS, STATES, Found, compare, event_message, storage_subject
 from broker.features.events.lag_alerts import lags_to_tell
@@ -46,7 +46,9 @@ class EventWatch:
     ) -> None:
         """`late`: so long after its publish time a dead letter may be committed."""
         self._database = core.database
-        self._looks = Looks(core.database)  # what is told is compared with what was told: on the primary
+        self._replica_reads = ReplicaReads(
+            core.database
+        )  # what is told is compared with what was told: on the primary
         self._clock = core.clock
         self._resources = core.resources
         self._preparation = preparation
@@ -60,7 +62,7 @@ class EventWatch:
         """Look, and publish what there is to tell.  Returns how many events were published."""
         async with self._database.transaction() as connection:
             topics = await store.read_event_topics(connection)
-            if topics and await store.is_our_look(connection):
+            if topics and await store.is_our_pass(connection):
                 found = await store.find_conditions(connection, now=self._clock.now(), late=self._late)
                 found += self._of_disk(topics)
                 found += await self._find_blocked(connection)
@@ -91,24 +93,24 @@ class EventWatch:
                 found.append(Found(Subject(policy.project, "deadLetterTopic", policy.subscription), why))
         return found
 
-    async def look_at_lags(self) -> None:
+    async def check_lags(self) -> None:
         """What there is to tell is published by `run_once`."""
         async with self._database.transaction() as connection:
             topics = await store.read_event_topics(connection)
-            if topics and await store.is_our_look(connection):
+            if topics and await store.is_our_pass(connection):
                 alerting = await list_alerting_subscriptions(connection, projects=topics)
                 watched = [s for s in alerting if s.topic != topics[project_of(s.name)]]
                 found: list[Found] = []
                 for first in range(0, len(watched), AT_A_TIME):
                     some = watched[first : first + AT_A_TIME]
-                    lags = await read_lags(self._database, self._looks, self._clock, some)
+                    lags = await read_lags(self._database, self._replica_reads, self._clock, some)
                     found += [one for lag in lags for one in lags_to_tell(lag, self._clock.now())]
                 await self._tell(connection, found, LAGS)
 
     async def _tell(self, connection: ResourceConnection, found: list[Found], kinds: Collection[Kind]) -> None:
-        look = compare(await store.read_told(connection, kinds=kinds), found, now=self._clock.now())
-        await store.write_told(connection, holds=look.holds, over=look.over)
-        await store.insert_events(connection, events=look.events)
+        comparison = compare(await store.read_told(connection, kinds=kinds), found, now=self._clock.now())
+        await store.write_told(connection, holds=comparison.holds, over=comparison.over)
+        await store.insert_events(connection, events=comparison.events)
 
     async def _publish_some(self, topics: dict[str, str], stuck: set[str]) -> int:
         """Publish the oldest; the projects whose events cannot be published are added to `stuck`."""

@@ -2,7 +2,7 @@
 
 from broker.core.context.core import Core
 from broker.core.resources.subscription_service import SubscriptionService
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.feature import Feature
 from broker.features.filters.change_rows import forget_filters
@@ -11,12 +11,14 @@ from broker.features.filters.rpcs import make_rpcs
 from broker.features.filters.trial_service import FilterService
 
 
-def register(core: Core, *, subscriptions: SubscriptionService, looks: Looks, turns: ResourceTurns) -> Feature:
-    """`looks` and `turns`: of calls that read much."""
+def register(
+    core: Core, *, subscriptions: SubscriptionService, replica_reads: ReplicaReads, turns: ResourceTurns
+) -> Feature:
+    """`replica_reads` and `turns`: of calls that read much."""
     return Feature(
         rpcs=make_rpcs(
             changes=FilterChangeService(core),
-            trials=FilterService(core.database, looks, core.clock, turns),
+            trials=FilterService(core.database, replica_reads, core.clock, turns),
             subscriptions=subscriptions,
         ),
         clean_ups=[forget_filters],

@@ -14,7 +14,7 @@ from broker.core.process.database_clock import DatabaseClock
 from broker.core.resources.subscription_service import existing_subscription
 from broker.core.resources.topic_service import topic_not_found
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.filters import trial_rows as filters
 from broker.model.errors import FailedPrecondition
@@ -27,14 +27,16 @@ HungUp = Callable[[], Awaitable[None]]
 class FilterService:
     """TestFilter, of a topic and of a subscription.  Nothing is changed, locked or delivered.
 
-    Trials take the turns of calls that look, by project.  One whose caller goes while it waits (`hung_up()`
+    Trials take the turns of calls that inspect, by project.  One whose caller goes while it waits (`hung_up()`
     completes) is not begun.  One that is under way goes on: it looks at a bounded number of messages, and
     PostgreSQL would not stop, while the next began.
     """
 
-    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
+    def __init__(
+        self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
+    ) -> None:
         self._database = database
-        self._looks = looks
+        self._replica_reads = replica_reads
         self._clock = clock
         self._turns = turns
 
@@ -86,7 +88,7 @@ class FilterService:
     ) -> FilterTest:
         if page.before is not None and page.before.shard_id not in shard_ids:
             raise invalid_page_token(page_token(*astuple(page.before)))
-        look = partial(
+        query = partial(
             filters.test_filter,
             shard_ids=shard_ids,
             filter_path=paths.filter_path,
@@ -94,4 +96,4 @@ class FilterService:
             retained_since=retained_since,
             page=page,
         )
-        return await self._looks.read(look)
+        return await self._replica_reads.read(query)

@@ -6,7 +6,7 @@ import msgspec
 
 from broker.core.context.core import Core
 from broker.core.log.copied_messages import read_copied
-from broker.core.log.copying import CopyOutcome, meant_from, next_look, progress_json
+from broker.core.log.copying import CopyOutcome, meant_from, next_position, progress_json
 from broker.core.log.log_page import MatchedMessage
 from broker.db.driver.hot_connection import HotConnection
 from broker.features.operations.operation import MAX_TOLD, Operation, Step, step_size
@@ -33,7 +33,7 @@ class CopyKind:
         meant = meant_from(operation.request["meant"])
         source = await self._targets.topic(operation.target, meant.source_id)
         target = await self._targets.topic(meant.target, meant.target_id)
-        after = next_look(meant, operation.progress, source.shard_ids)
+        after = next_position(meant, operation.progress, source.shard_ids)
         if after is None:
             return Step(progress=operation.progress, ended=True)
         await self._targets.check_open(target, operation)
@@ -50,7 +50,7 @@ class CopyKind:
         progress = progress_json(after.shard_id, read)
         return Step(
             progress=progress | {"skipped": [*operation.progress.get("skipped", ()), *skipped][:MAX_TOLD]},
-            ended=next_look(meant, progress, source.shard_ids) is None,
+            ended=next_position(meant, progress, source.shard_ids) is None,
             done=len(found),
             counts=_counts(len(numbers), len(skipped)),
             published=shard_ids,

@@ -17,7 +17,7 @@ from broker.core.process.database_clock import DatabaseClock
 from broker.core.process.tails import Tail, Tails
 from broker.core.resources.topic_service import topic_not_found
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.model.errors import Unavailable
 from broker.model.names import project_of
@@ -41,11 +41,16 @@ class ExportService:
     """Reading only.  It holds a megabyte, or one message that is larger, and reads on when that is taken."""
 
     def __init__(
-        self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns, tails: Tails
+        self,
+        database: Database,
+        replica_reads: ReplicaReads,
+        clock: DatabaseClock,
+        turns: ResourceTurns,
+        tails: Tails,
     ) -> None:
-        """`turns` are those of calls that look; an export is one of the `tails` that may be open."""
+        """`turns` are those of calls that inspect; an export is one of the `tails` that may be open."""
         self._database = database
-        self._looks = looks
+        self._replica_reads = replica_reads
         self._clock = clock
         self._turns = turns
         self._tails = tails
@@ -84,22 +89,22 @@ class ExportService:
             while more:
                 if tail.stopping:
                     raise Unavailable("The broker stops; export again what is missing.")
-                found, read = await self._look(tail, topic, after, paths)
+                found, read = await self._read_page(tail, topic, after, paths)
                 more = read != after and read.seq < end.seq and read.publish_time < until
                 after = read
                 page = [each for each in found if each.seq <= end.seq and each.publish_time < until]
                 if page:
                     yield page
 
-    async def _look(
+    async def _read_page(
         self, tail: Tail, topic: Topic, after: LogPosition, paths: FilterPaths
     ) -> tuple[Messages, LogPosition]:
         async with self._turns.of(tail.project, is_short=True):
             now, _ = await self._existing(topic.name)
             if now.shard_ids != topic.shard_ids:
                 raise topic_not_found(topic.name)
-            look = partial(list_published, after=after, filter_path=paths.filter_path, body_path=paths.body_path)
-            return await self._looks.read(look)
+            query = partial(list_published, after=after, filter_path=paths.filter_path, body_path=paths.body_path)
+            return await self._replica_reads.read(query)
 
     async def _existing(self, name: str) -> tuple[Topic, datetime]:
         """The topic, and since when it retains messages."""

@@ -5,7 +5,7 @@ from functools import partial
 from broker.core.context.core import Core
 from broker.core.process.tails import Tails
 from broker.core.publishing.preparation import Preparation
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.feature import Feature
 from broker.features.import_export.copy_operation import CopyKind
@@ -23,17 +23,19 @@ def register(
     *,
     preparation: Preparation,
     operations: Operations,
-    looks: Looks,
+    replica_reads: ReplicaReads,
     turns: ResourceTurns,
     tails: Tails,
     kept_days: int,
 ) -> Feature:
-    """`looks` and `turns`: of calls that read much.  `kept_days`: how long a part of an import is remembered."""
+    """`replica_reads` and `turns`: of calls that read much.  `kept_days`: how long a part of an import is
+    remembered.
+    """
     operations.add_kind(Verb.COPY, CopyKind(core, operations.targets))
     return Feature(
         rpcs=make_rpcs(
             copies=CopyService(core.database, core.clock, operations.service),
-            exports=ExportService(core.database, looks, core.clock, turns, tails),
+            exports=ExportService(core.database, replica_reads, core.clock, turns, tails),
             imports=ImportService(core, preparation),
         ),
         clean_ups=[partial(delete_old_parts, days=kept_days)],

@@ -8,7 +8,7 @@ from broker.core.filtering.changes import compiled
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.resources.subscription_service import existing_subscription
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.inspect.backlog_page import BacklogList, BacklogPage
 from broker.features.inspect.backlog_rows import Asked, list_messages
@@ -22,10 +22,12 @@ HungUp = Callable[[], Awaitable[None]]
 class BacklogMessageService:
     """Reading only: nothing is changed, locked or delivered."""
 
-    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
-        """`turns` are those of calls that look."""
+    def __init__(
+        self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
+    ) -> None:
+        """`turns` are those of calls that inspect."""
         self._database = database
-        self._looks = looks
+        self._replica_reads = replica_reads
         self._clock = clock
         self._turns = turns
 
@@ -60,4 +62,4 @@ class BacklogMessageService:
                 page=page,
                 now=now,
             )
-            return await self._looks.read(partial(list_messages, asked=asked))
+            return await self._replica_reads.read(partial(list_messages, asked=asked))

@@ -4,7 +4,7 @@ from broker.core.acking.delivery_recorder import DeliveryRecords
 from broker.core.context.core import Core
 from broker.core.process.tails import Tails
 from broker.core.publishing.publish_rights import CheckPublisher
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.feature import Feature
 from broker.features.inspect.backlog_service import BacklogMessageService
@@ -20,22 +20,22 @@ from broker.features.inspect.topic_service import TopicMessageService
 def register(
     core: Core,
     *,
-    looks: Looks,
+    replica_reads: ReplicaReads,
     turns: ResourceTurns,
     tails: Tails,
     records: DeliveryRecords,
     check_publisher: CheckPublisher,
 ) -> Feature:
-    """`looks` and `turns`: of calls that read much.  Tails read what is new, and so from the primary."""
+    """`replica_reads` and `turns`: of calls that read much.  Tails read what is new, and so from the primary."""
     database, clock = core.database, core.clock
     return Feature(
         rpcs=make_rpcs(
-            lag=LagService(database, looks, clock, turns, check_publisher),
+            lag=LagService(database, replica_reads, clock, turns, check_publisher),
             consumers=ConsumerService(database, clock),
             publishers=TopicPublisherService(database, check_publisher),
             delivery_reports=DeliveryReportService(database, clock, turns, records),
-            backlog_messages=BacklogMessageService(database, looks, clock, turns),
-            topic_messages=TopicMessageService(database, looks, clock, turns),
+            backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
+            topic_messages=TopicMessageService(database, replica_reads, clock, turns),
             tails=TailService(database, turns, tails),
         )
     )

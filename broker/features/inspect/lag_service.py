@@ -12,7 +12,7 @@ from broker.core.lag.lags import AT_A_TIME, read_lags
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.publishing.publish_rights import CheckPublisher, allow_any_publisher
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.model.errors import PermissionDenied
 from broker.model.names import check_project, project_of
@@ -26,14 +26,14 @@ class LagService:
     def __init__(
         self,
         database: Database,
-        looks: Looks,
+        replica_reads: ReplicaReads,
         clock: DatabaseClock,
         turns: ResourceTurns,
         check_publisher: CheckPublisher = allow_any_publisher,
     ) -> None:
-        """`turns` are those of calls that look."""
+        """`turns` are those of calls that inspect."""
         self._database = database
-        self._looks = looks
+        self._replica_reads = replica_reads
         self._clock = clock
         self._turns = turns
         self._check_publisher = check_publisher
@@ -72,7 +72,7 @@ class LagService:
         """The names of a project's subscriptions, and whether each may have a backlog: of most there is none."""
         found: list[tuple[str, bool]] = []
         after, before = f"{project}/subscriptions/", f"{project}/subscriptions0"
-        while some := await self._looks.read(partial(find_lagging, after=after, before=before)):
+        while some := await self._replica_reads.read(partial(find_lagging, after=after, before=before)):
             found += some
             after = some[-1][0]
         return found
@@ -82,6 +82,6 @@ class LagService:
         for first in range(0, len(names), AT_A_TIME):
             async with self._database.transaction() as connection:
                 some = await subscriptions.find_subscriptions(connection, names=names[first : first + AT_A_TIME])
-            read = await read_lags(self._database, self._looks, self._clock, some)
+            read = await read_lags(self._database, self._replica_reads, self._clock, some)
             lags = sorted([*lags, *read], key=Lag.rank)[:size]
         return lags

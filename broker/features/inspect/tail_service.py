@@ -18,13 +18,13 @@ from broker.model.names import project_of
 from broker.model.topic import Topic
 
 WAIT_SECONDS = 15.0  # for the next message; then whoever reads is told that the tail is alive
-PAUSE_SECONDS = 0.1  # between two looks: a tail costs the database the same however much is published
+PAUSE_SECONDS = 0.1  # between two checks: a tail costs the database the same however much is published
 MAX_BEHIND = 10_000  # messages; a tail that is further behind leaves them out, and says so
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a look has found; so many messages before that were left out (`skipped`)."""
+    """What a check has found; so many messages before that were left out (`skipped`)."""
 
     messages: Sequence[MatchedMessage] = field(default=())
     skipped: int = 0
@@ -34,7 +34,7 @@ class TailService:
     """Reading only: nothing is changed, locked or delivered."""
 
     def __init__(self, database: Database, turns: ResourceTurns, tails: Tails) -> None:
-        """`turns` are those of calls that look."""
+        """`turns` are those of calls that inspect."""
         self._database = database
         self._turns = turns
         self._tails = tails
@@ -69,14 +69,14 @@ class TailService:
             for shard_id in tail.shard_ids:
                 if tail.stopping:
                     return
-                news, positions[shard_id], is_behind = await self._look(tail, positions[shard_id], paths)
+                news, positions[shard_id], is_behind = await self._read(tail, positions[shard_id], paths)
                 if is_behind:
                     tail.news.set()
                 if news.messages or news.skipped:
                     yield news
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _look(self, tail: Tail, after: LogPosition, paths: FilterPaths) -> tuple[News, LogPosition, bool]:
+    async def _read(self, tail: Tail, after: LogPosition, paths: FilterPaths) -> tuple[News, LogPosition, bool]:
         """The next messages of a shard, the position that they were read to, and whether there are more."""
         async with self._turns.of(tail.project, is_short=True), self._database.hot() as connection:
             ends = await read_shard_ends(connection, shard_ids=[after.shard_id])

@@ -26,29 +26,29 @@ def top(session: Session, *, every: str, most: int | None) -> int:
     PER SECOND is how fast the backlog has grown or shrunk since the last refresh.
     """
     pause = max(seconds_of(every, "--every"), 0.1)
-    path, looks = f"{session.project}/lag", 0
+    path, rounds = f"{session.project}/lag", 0
     before: dict[str, int] = {}
-    looked_at = time.monotonic()
+    read_at = time.monotonic()
     while True:
         try:
             found = session.api.call("GET", path, params={"pageSize": _ROWS}).get("subscriptions", [])
         except (NotReached, Refused) as error:
-            if looks == 0 or error.exit_code != NOT_REACHED:
+            if rounds == 0 or error.exit_code != NOT_REACHED:
                 raise
             terminal.write_line(f"broker: could not be read, and is tried again: {error}", error=True)
         else:
             now = time.monotonic()
-            rates = _rates(found, before, now - looked_at)
-            before, looked_at = {one["subscription"]: one.get("undeliveredMessages", 0) for one in found}, now
+            rates = _rates(found, before, now - read_at)
+            before, read_at = {one["subscription"]: one.get("undeliveredMessages", 0) for one in found}, now
             _show(session, found, rates)
-        looks += 1
-        if looks == most:
+        rounds += 1
+        if rounds == most:
             return 0
         time.sleep(pause)
 
 
 def _rates(found: list[Json], before: dict[str, int], seconds: float) -> list[float | None]:
-    """Of each, in messages a second; None at the first look."""
+    """Of each, in messages a second; None at the first check."""
     rates: list[float | None] = []
     for one in found:
         held = before.get(one["subscription"])

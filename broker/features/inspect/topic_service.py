@@ -11,7 +11,7 @@ from broker.core.filtering.changes import compiled
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.resources.topic_service import topic_not_found
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.inspect.topic_page import TopicMessages, TopicPage
 from broker.features.inspect.topic_rows import Asked, list_topic_messages
@@ -24,10 +24,12 @@ HungUp = Callable[[], Awaitable[None]]
 class TopicMessageService:
     """Reading only: nothing is changed, locked or delivered."""
 
-    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, turns: ResourceTurns) -> None:
-        """`turns` are those of calls that look."""
+    def __init__(
+        self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, turns: ResourceTurns
+    ) -> None:
+        """`turns` are those of calls that inspect."""
         self._database = database
-        self._looks = looks
+        self._replica_reads = replica_reads
         self._clock = clock
         self._turns = turns
 
@@ -56,4 +58,4 @@ class TopicMessageService:
                 retained_since=self._clock.now() - retained,
                 page=page,
             )
-            return await self._looks.read(partial(list_topic_messages, asked=asked))
+            return await self._replica_reads.read(partial(list_topic_messages, asked=asked))

@@ -46,7 +46,7 @@ class Horizon:
         None  # what will be the next one, once the transactions of then have ended
     )
 
-    def look(self, ends: Ends, at: float) -> None:
+    def observe(self, ends: Ends, at: float) -> None:
         """How far it is written at a time, in seconds."""
         then, since = self._waiting or (ends, at)
         if ends.oldest == ends.next:

@@ -19,7 +19,7 @@ _READ_TRANSACTIONS = statements.hot("read_transactions")
 _LIST_WRITTEN = statements.hot("list_written")
 _FIND_WRITTEN_SINCE = statements.hot("find_written_since")
 
-MAX_ROWS = 200  # that a look reads: of 128 ranges each at the most
+MAX_ROWS = 200  # that a check reads: of 128 ranges each at the most
 _MAX_MIXED = 10_000
 
 

@@ -17,7 +17,7 @@ from broker.model.names import project_of
 from broker.model.subscription import Subscription
 
 WAIT_SECONDS = 15.0  # for what is next; then whoever reads is told that the tail is alive
-PAUSE_SECONDS = 0.25  # between two looks: a tail costs the database the same however much happens
+PAUSE_SECONDS = 0.25  # between two checks: a tail costs the database the same however much happens
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -36,7 +36,7 @@ class JournalTailService:
     """Reading only: nothing is changed, locked or delivered."""
 
     def __init__(self, database: Database, turns: ResourceTurns, tails: Tails) -> None:
-        """`turns` are those of calls that look."""
+        """`turns` are those of calls that inspect."""
         self._database = database
         self._turns = turns
         self._tails = tails
@@ -77,17 +77,17 @@ class JournalTailService:
                     checked_at = loop.time()
             if tail.stopping:
                 return
-            written = await self._look(reader)
+            written = await self._read(reader)
             more = len(written) == MAX_ROWS
             if written or loop.time() - told_at >= WAIT_SECONDS:
                 yield written
                 told_at = loop.time()
 
-    async def _look(self, reader: _Reader) -> Sequence[Written]:
+    async def _read(self, reader: _Reader) -> Sequence[Written]:
         """What is next, as far as nothing can come before it."""
         horizon = reader.horizon
         async with self._turns.of(reader.tail.project, is_short=True), self._database.hot() as connection:
-            horizon.look(await read_ends(connection), asyncio.get_running_loop().time())
+            horizon.observe(await read_ends(connection), asyncio.get_running_loop().time())
             if horizon.number <= reader.after:
                 return ()
             written = await list_written(

@@ -4,16 +4,18 @@ from broker.api.gate import Gate
 from broker.api.pages.metrics import metrics_routes
 from broker.core.context.core import Core
 from broker.core.process.periodic import PeriodicWorker
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.features.feature import Feature
 from broker.features.metrics.figures import Figures
 from broker.features.metrics.scrapes import Scrapes
 from broker.features.metrics.series_janitor import SERIES_SECONDS, SeriesJanitor
 
 
-def register(core: Core, *, looks: Looks, gate: Gate | None) -> Feature:
+def register(core: Core, *, replica_reads: ReplicaReads, gate: Gate | None) -> Feature:
     """`gate` checks who scrapes the page beside the API; None: anybody may."""
-    scrapes = Scrapes(core.counters, Figures(core.database, looks, core.clock, core.counters.book), core.storage)
+    scrapes = Scrapes(
+        core.counters, Figures(core.database, replica_reads, core.clock, core.counters.book), core.storage
+    )
     janitor = SeriesJanitor(core.database, core.counters)
     return Feature(
         workers={"metrics of what is gone": PeriodicWorker(janitor.run_once, SERIES_SECONDS)},

@@ -11,7 +11,7 @@ from broker.core.lag.lag import Lag
 from broker.core.lag.lags import AT_A_TIME, read_lags
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
+from broker.db.driver.replica_reads import ReplicaReads
 from broker.features.metrics.rows import (
     count_beyond,
     count_operations,
@@ -33,9 +33,11 @@ _BREAKERS = {"closed": 0, "half_open": 1, "open": 2}
 class Figures:
     """Of the oldest topics and subscriptions, as many as the book counts apart."""
 
-    def __init__(self, database: Database, looks: Looks, clock: DatabaseClock, book: CounterBook) -> None:
+    def __init__(
+        self, database: Database, replica_reads: ReplicaReads, clock: DatabaseClock, book: CounterBook
+    ) -> None:
         self._database = database
-        self._looks = looks
+        self._replica_reads = replica_reads
         self._clock = clock
         self._capacity = book.capacity
         self._kept = Standings(complete=False)
@@ -61,7 +63,7 @@ class Figures:
             operations = await count_operations(connection)
             outbox, outbox_since = await count_outbox(connection)
             scheduled = await count_scheduled(connection)
-        retained = await self._looks.read(partial(read_retained, max_topics=capacity), late=True)
+        retained = await self._replica_reads.read(partial(read_retained, max_topics=capacity), late=True)
         now = self._clock.now()
         under_way = {
             project: UnderWay(count, max((now - updated_at).total_seconds(), 0.0))
@@ -69,7 +71,10 @@ class Figures:
         }
         standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, outbox=outbox)
         standings.scheduled = scheduled
-        standings.replica_lag, standings.replica_in_use = self._looks.lag_seconds, self._looks.in_use
+        standings.replica_lag, standings.replica_in_use = (
+            self._replica_reads.lag_seconds,
+            self._replica_reads.in_use,
+        )
         if outbox_since is not None:
             standings.outbox_age = max((now - outbox_since).total_seconds(), 0.0)
         after = 0
@@ -88,7 +93,7 @@ class Figures:
             states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
         return {
             lag.subscription.name: self._standing(lag, states.get(lag.subscription.subscription_id))
-            for lag in await read_lags(self._database, self._looks, self._clock, some, late=True)
+            for lag in await read_lags(self._database, self._replica_reads, self._clock, some, late=True)
         }
 
     def _standing(self, lag: Lag, state: PushState | None) -> Standing:

@@ -24,7 +24,7 @@ from broker.model.operation_verb import Verb
 from broker.observability.log import fields_of, reason
 from broker.observability.metrics.families import OPERATION_STEPS, OPERATIONS_ENDED
 
-POLL_SECONDS = 5.0  # nobody has told of anything for so long: one look by an index with nothing in it
+POLL_SECONDS = 5.0  # nobody has told of anything for so long: one check by an index with nothing in it
 _BUSY_SECONDS = 1.0  # another process is at what is due
 _AGAIN = timedelta(seconds=0.1)  # after a step that has failed and may go well; twice as long each time
 _MOST_DOUBLINGS = 8

@@ -23,7 +23,7 @@ from broker.model.topic import Topic
 from broker.observability.metrics.families import OPERATIONS_ENDED
 
 MAX_WAIT_SECONDS = 60.0
-_LOOK_SECONDS = 1.0  # should the news be lost
+_CHECK_SECONDS = 1.0  # should the news be lost
 _RANDOM_BITS = 24
 
 
@@ -100,7 +100,7 @@ class OperationService:
                 if operation.ended_at is not None or left <= 0:
                     return operation
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                    async with asyncio.timeout(min(left, _CHECK_SECONDS)):
                         await something.wait()
 
     async def cancel_operation(self, name: str) -> None:

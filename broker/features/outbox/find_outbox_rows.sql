@@ -1,10 +1,10 @@
 -- What is in the outbox and committed that no look has found before: of these the first by number, up to a count and
--- about so many bytes.  `floor`, `xids` and `xmax` are of an earlier look whose finds have all been taken: transactions
+-- about so many bytes.  `floor`, `xids` and `xmax` are of an earlier pass whose finds have all been taken: transactions
 -- that it did not see were under way then (`xids`, or from `xmax` on), or began to write later and took numbers beyond
--- `floor`. So a look passes by what was deleted before that one, however long vacuum is held back. `n + 0`: these go by
+-- `floor`. So a pass passes by what was deleted before that one, however long vacuum is held back. `n + 0`: these go by
 -- the index of xid, and never through all numbers below.  `kept`: topics and subscriptions that are passed by, whatever
 -- is in the outbox for them; `behind`: projects. A row of nulls if there is nothing; `now_xids` and `now_xmax` are of
--- this look.
+-- this pass.
 -- parameters: floor int8, xids int8[], xmax int8, kept text[], behind text[], max_rows int8, max_bytes int8
 -- columns: now_xids, now_xmax, n, xid, role, written_at, name, topic_id, subscription_id, size, ordering_key,
 --     attributes, data, ack_ids, nack

@@ -31,19 +31,19 @@ from broker.observability.log import reason
 AWAKE_SECONDS = 1.0  # after the last find, in which nobody need tell of a commit
 _NOTE_SECONDS = 0.5  # between two notes of that
 _FAR = 10_000  # numbers that were taken and never seen (rolled back), until that is noted, too
-# A look remembers what earlier ones saw; it must not where a server that knew less has taken another one's place.
+# A pass remembers what earlier ones saw; it must not where a server that knew less has taken another one's place.
 _FORGET_SECONDS = 60.0
 # What takes nothing just now, a frozen topic or a log that somebody has locked, is passed by for so long: thousands
 # of its rows do not delay anybody else's.
 _KEPT_SECONDS = 1.0
 _AT_ONCE = 3  # topics and subscriptions, each on a connection
-_PATIENCE_SECONDS = 2.0  # with one of them, while what has come of others waits for the next look
-# A project is behind for so long after the last look that it filled.
+_PATIENCE_SECONDS = 2.0  # with one of them, while what has come of others waits for the next pass
+# A project is behind for so long after the last pass that it filled.
 _BEHIND_SECONDS = 2.0
-# Between two looks at the other projects, if there was nothing of them; else as long as the look took.
+# Between two passes at the other projects, if there was nothing of them; else as long as the pass took.
 _OTHERS_SECONDS = 0.1
 
-# Of each topic or subscription of a look, by its name.
+# Of each topic or subscription of a pass, by its name.
 Outcomes = dict[str, Outcome]
 
 
@@ -68,7 +68,7 @@ class OutboxRelay:
         self._since_ever_at = ticks()
         self._kept: set[str] = set()
         self._kept_at = 0.0
-        self._behind: dict[str, float] = {}  # projects, and when they filled a look last
+        self._behind: dict[str, float] = {}  # projects, and when they filled a pass last
         self._behind_to = 0  # up to which number nothing of them is left
         self._others_to = 0  # and of the other projects
         self._others_at = 0.0
@@ -76,7 +76,7 @@ class OutboxRelay:
         self.committed = asyncio.Event()  # somebody has, as far as we were told
 
     def forget(self) -> None:
-        """What was seen: the next look begins anew."""
+        """What was seen: the next pass begins anew."""
         self._since, self._since_ever_at, self._others_to = EVER, self._ticks(), 0
         self._kept.clear()
 
@@ -114,7 +114,7 @@ class OutboxRelay:
         return not found.complete and (is_done or Outcome.KEPT in outcomes.values())
 
     def _now_behind(self, found: Found) -> dict[str, float]:
-        """Those that took half of an equal part of the look, or more, and those that did so a moment ago."""
+        """Those that took half of an equal part of the pass, or more, and those that did so a moment ago."""
         now = self._ticks()
         rows, sizes = Counter[str](), Counter[str]()
         for project, size in _projects(found):
@@ -125,7 +125,7 @@ class OutboxRelay:
         return behind | {p: now for p in rows if rows[p] >= least_rows or (sizes[p] and sizes[p] >= least_size)}
 
     async def _relay_others(self) -> bool:
-        """A look at what is in the outbox for the projects that are not behind.  Returns whether some of it was
+        """A pass at what is in the outbox for the projects that are not behind.  Returns whether some of it was
         taken.
         """
         begun_at = self._ticks()

@@ -26,7 +26,7 @@ _RETURN_TO_OUTBOX = """
 """
 
 
-_LOOK = """
+_READ_STATE = """
     SELECT count(*)::int, coalesce(extract(epoch FROM clock_timestamp() - min(written_at)), 0)::float8,
            (SELECT count(*)::int FROM refused_messages)
     FROM (SELECT written_at FROM outbox ORDER BY n LIMIT 10000) AS first
@@ -66,7 +66,7 @@ def list_refused(database_url: str, *, schema: str) -> Sequence[Refused]:
 def inspect_outbox(database_url: str, *, schema: str) -> OutboxState:
     """What waits.  Raises CannotGrant."""
     with session_in(database_url, schema) as connection:
-        row = connection.execute(_LOOK).fetchone()
+        row = connection.execute(_READ_STATE).fetchone()
         assert row is not None
         return OutboxState(*row)
 

@@ -28,9 +28,9 @@ _REFUSE_OUTBOX_MESSAGES = statements.hot("refuse_outbox_messages")
 _NOTE_OUTBOX_PROGRESS = statements.hot("note_outbox_progress")
 _DELETE_REFUSED_MESSAGES = statements.load("delete_refused_messages")
 
-MAX_ROWS = 1_000  # that one look finds, and one transaction relays
+MAX_ROWS = 1_000  # that one pass finds, and one transaction relays
 MAX_BYTES = 8_000_000  # or about so many; the last may be larger
-# A log that is locked for longer keeps its messages for the next look, and those of others do not wait for it.
+# A log that is locked for longer keeps its messages for the next pass, and those of others do not wait for it.
 _SHORT_WAIT = Statement(b"short_wait", b"SET LOCAL lock_timeout = '300ms'")
 _REFUSED_DAYS, _MOST_REFUSED = 7, 100_000
 _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
@@ -38,7 +38,7 @@ _decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """A look whose finds have all been taken (find_outbox_rows.sql); the first look of a process is since ever."""
+    """A pass whose finds have all been taken (find_outbox_rows.sql); the first pass of a process is since ever."""
 
     floor: int = 0
     xids: Sequence[int] = ()
@@ -78,7 +78,7 @@ class OutboxAcks:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """By number, which is the order of the calls.  `since`: for the next look, if nothing of this one is left.
+    """By number, which is the order of the calls.  `since`: for the next pass, if nothing of this one is left.
 
     `complete`: that is all that can be seen; `relayed_to`: as somebody noted it.
     """

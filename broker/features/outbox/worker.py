@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from broker.features.outbox.outbox_relay import OutboxRelay
 
-_LOOK_SECONDS = 1.0  # how soon a process sees what nobody told it of
-_POLL_SECONDS = 0.004  # between two looks while something comes
+_IDLE_SECONDS = 1.0  # how soon a process sees what nobody told it of
+_POLL_SECONDS = 0.004  # between two passes while something comes
 
 
 class OutboxWorker:
@@ -26,7 +26,7 @@ class OutboxWorker:
                 await self._wait()
 
     async def _wait(self) -> None:
-        seconds = _POLL_SECONDS if self.relay.is_awake else _LOOK_SECONDS
+        seconds = _POLL_SECONDS if self.relay.is_awake else _IDLE_SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.relay.committed.wait()

@@ -29,7 +29,7 @@ class PurgeKind:
         """Raises NotFound (the subscription was deleted), FailedPrecondition (it was detached)."""
         meant = LogWalk.from_json(operation.request["meant"])
         await self._resources.subscription_meant(operation.target, meant.subscription_id)
-        after = meant.next_look(operation.progress)
+        after = meant.next_position(operation.progress)
         if after is None:
             return Step(progress=operation.progress, ended=True)
         wanted = PurgeStep(
@@ -49,7 +49,7 @@ class PurgeKind:
         progress = progress_json(after.shard_id, done.rest)
         return Step(
             progress=progress | {"skipped": [*operation.progress.get("skipped", ()), *skipped][:MAX_TOLD]},
-            ended=meant.next_look(progress) is None,
+            ended=meant.next_position(progress) is None,
             done=len(done.outcomes),
             counts=Counter(done.outcomes.values()),
             woken=(meant.subscription_id,) if done.outcomes else (),

@@ -62,7 +62,7 @@ async def purge_matching(connection: HotConnection, step: PurgeStep, attempt_ids
     if shard_id not in by_shard:
         raise FailedPrecondition("The subscription is detached, or was deleted.")
     [backlog] = by_shard[shard_id]
-    await backlog.look_ahead(connection, found)
+    await backlog.read_ahead(connection, found)
     await lock_delivery_rows(connection, [backlog], found)
     held = [message for message in found if backlog.has(message, step.now)]
     until = backlog.go_past(held)

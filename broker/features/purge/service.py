@@ -25,8 +25,8 @@ from broker.observability.log import fields_of
 from broker.observability.lost_dead_letters import LostDeadLetters
 from broker.observability.metrics.families import PURGES
 
-_MAX_COUNTED = 5_000  # messages that one look counts
-_MOST_LOOKS = 20  # of a dry run, each of at most 10,000 messages
+_MAX_COUNTED = 5_000  # messages that one check counts
+_MAX_CHECKS = 20  # of a dry run, each of at most 10,000 messages
 
 
 class PurgeService:
@@ -104,8 +104,8 @@ class PurgeService:
         """The operation with the messages that it would purge; `is_estimate` if there may be more of them."""
         counts: Counter[str] = Counter({Outcome.PURGED: 0})
         progress: Mapping[str, Any] = {}
-        for _ in range(_MOST_LOOKS):
-            after = meant.next_look(progress)
+        for _ in range(_MAX_CHECKS):
+            after = meant.next_position(progress)
             if after is None:
                 return replace(operation, counts=counts, total=counts.total(), is_estimate=False)
             async with self._database.hot() as hot:

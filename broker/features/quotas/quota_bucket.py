@@ -2,7 +2,7 @@
 
 There is one bucket for all processes, in the database: it holds a second's worth, fills at the rate, and may be in
 debt.  Between two looks at it (`balanced`) a process goes by its part: the n-th of what the bucket held and of what
-it gains.  Whatever is taken is told at the next look, so that the sum is exact whoever took it, and a process that
+it gains.  Whatever is taken is told at the next check, so that the sum is exact whoever took it, and a process that
 is alone in being busy is soon given all (docs/decisions/0024-quotas.md).
 """
 
@@ -101,19 +101,19 @@ class Metered(NamedTuple):
 class Level:
     """How much a project keeps, as was last looked at, and what this process has added to it since."""
 
-    __slots__ = ("kept", "looked_at")
+    __slots__ = ("kept", "last_kept")
 
     def __init__(self) -> None:
-        self.kept = self.looked_at = 0
+        self.kept = self.last_kept = 0
 
-    def look(self, kept: int) -> None:
+    def refresh(self, kept: int) -> None:
         """It was looked at: so much is kept."""
-        self.kept = self.looked_at = kept
+        self.kept = self.last_kept = kept
 
     def is_pressing(self, limit: int, *, processes: int) -> bool:
         """Whether half of what was left may be gone, if all processes add as much as this one."""
-        added = self.kept - self.looked_at
-        return added > 0 and 2 * added * processes >= limit - self.looked_at
+        added = self.kept - self.last_kept
+        return added > 0 and 2 * added * processes >= limit - self.last_kept
 
 
 class Ceiling(NamedTuple):

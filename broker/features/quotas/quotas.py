@@ -81,7 +81,9 @@ class Quotas:
         return self._set.get(project, NO_QUOTAS)
 
     def changed(self, name: str | None) -> None:
-        """Somebody has changed the quotas of this name, or (None) perhaps any: they are read with the next look."""
+        """Somebody has changed the quotas of this name, or (None) perhaps any: they are read with the next
+        check.
+        """
         if name is None or name.endswith("/quotas"):
             self._read_at = None
 
@@ -193,8 +195,8 @@ class Quotas:
         return _RETAINED in self.of_project("").limits, limited, of.keys() - limited
 
     def retains(self, project: str, kept: int) -> None:
-        """A look has found that the topics of a project keep so many bytes."""
-        self._retained.setdefault(project, Level()).look(kept)
+        """A check has found that the topics of a project keep so many bytes."""
+        self._retained.setdefault(project, Level()).refresh(kept)
 
     def is_pressing(self) -> bool:
         """Whether a project nears its limit of retained bytes so fast that somebody should look."""

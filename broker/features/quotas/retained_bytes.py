@@ -1,6 +1,6 @@
 """Looks now and then what the projects retain whose retained bytes are limited (E4).
 
-What a shard's log has is read once, as far back as anything is wanted of it, and later what is new.  So a look
+What a shard's log has is read once, as far back as anything is wanted of it, and later what is new.  So a check
 costs what was published since the last one, a statement about cursors and attempts, and what waits for its time.
 After a start of the process, and where much is retained, a few looks pass until all is read; until then less is
 known than there is.
@@ -18,10 +18,10 @@ from broker.features.quotas.quotas import Quotas
 from broker.features.quotas.retained import Tally, span_of
 from broker.features.quotas.retained_rows import Kept, read_kept, read_projects, sum_batches, sum_scheduled
 
-LOOK_SECONDS = 10.0
-TICK_SECONDS = 1.0  # where much is published a look comes sooner, but not more often
-READING_SECONDS = 5.0  # what a look may take to read what it does not know
-_REST = 4.0  # times what the last look has taken: looks take a fifth of the time of one connection at most
+REFRESH_SECONDS = 10.0
+TICK_SECONDS = 1.0  # where much is published a check comes sooner, but not more often
+READING_SECONDS = 5.0  # what a check may take to read what it does not know
+_REST = 4.0  # times what the last check has taken: looks take a fifth of the time of one connection at most
 _PROJECTS = 100  # in a statement
 _SHARDS, _BATCHES = 50, 1_000  # in a statement, and of each shard: it ends long before its timeout
 _WAITING = 10_000  # messages of each shard in a statement, likewise
@@ -46,31 +46,31 @@ class RetainedBytes:
         self._quotas = quotas
         self._ticks = ticks
         self._batches, self._waiting_at_once = batches, waiting
-        self._tallies: dict[int, Tally] = {}  # by shard; only a look, which has the lock, touches them
-        self._looking = asyncio.Lock()
+        self._tallies: dict[int, Tally] = {}  # by shard; only a check, which has the lock, touches them
+        self._refreshing = asyncio.Lock()
         self._rests_until = self._due = 0.0
 
     async def run_once(self) -> int:
-        """A look, if it is time for one, or a project nears its limit; and the last one has not taken long.
+        """A check, if it is time for one, or a project nears its limit; and the last one has not taken long.
 
-        Returns how many projects have a limit; 0 without a look.
+        Returns how many projects have a limit; 0 without a check.
         """
         now = self._ticks()
         if now < self._rests_until or (now < self._due and not self._quotas.is_pressing()):
             return 0
-        return await self.look()
+        return await self.refresh()
 
-    async def look(self) -> int:
+    async def refresh(self) -> int:
         """Find out what projects retain, and tell the quotas.  Raises a BrokerError."""
-        async with self._looking:
+        async with self._refreshing:
             begun = self._ticks()
             projects = await self._projects()
             if projects:
-                await self._look(projects, until=begun + READING_SECONDS)
+                await self._refresh(projects, until=begun + READING_SECONDS)
             else:
                 self._tallies.clear()
             now = self._ticks()
-            self._rests_until, self._due = now + _REST * (now - begun), now + LOOK_SECONDS
+            self._rests_until, self._due = now + _REST * (now - begun), now + REFRESH_SECONDS
         return len(projects)
 
     async def _projects(self) -> list[str]:
@@ -80,7 +80,7 @@ class RetainedBytes:
                 limited |= {*await read_projects(connection)} - free
         return sorted(limited)
 
-    async def _look(self, projects: Sequence[str], *, until: float) -> None:
+    async def _refresh(self, projects: Sequence[str], *, until: float) -> None:
         seen: set[int] = set()
         for start in range(0, len(projects), _PROJECTS):
             some, now = projects[start : start + _PROJECTS], self._clock.now()
@@ -123,7 +123,7 @@ class RetainedBytes:
     async def _waiting(
         self, connection: HotConnection, all_kept: Sequence[Kept], *, until: float
     ) -> dict[int, int]:
-        """What waits in each shard for its time, as far as there is time to read it; each look reads it anew, for
+        """What waits in each shard for its time, as far as there is time to read it; each check reads it anew, for
         what waits may also be cancelled.
         """
         found: dict[int, int] = {}

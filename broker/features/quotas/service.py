@@ -50,5 +50,5 @@ class QuotaService:
         await self._wake_ups.announce(f"{project}/quotas")
         await self._quotas.load()
         if "retainedBytes" in limits:
-            await self._retained_bytes.look()
+            await self._retained_bytes.refresh()
         return await self.get_quotas(project)

@@ -15,7 +15,7 @@ LONG_SECONDS = (
 )
 MOST_CHARGED_SECONDS = 2.0  # for a turn
 BUSY_SECONDS = 1.0  # of ticks without a break, after which a project is behind with them
-_LOOK = timedelta(seconds=1)  # how soon a process notices what another one has made, or left
+_RECOVERY_INTERVAL = timedelta(seconds=1)  # how soon a process notices what another one has made, or left
 _NOT_YET_SECONDS = 0.02  # until another process, which has locked what is due, may be done with it
 _FIND_SECONDS = 0.02  # between two queries for projects with due schedules, while there are ticks
 _FIND_PART = 10  # and so many times what a query took
@@ -56,8 +56,8 @@ class ScheduleWorker:
         if first is not None and first <= now:
             await self._tick_all()
             first, now = await self.ticker.next_at(), self._clock.now()
-        if first is None or first > now + _LOOK:
-            return now + _LOOK
+        if first is None or first > now + _RECOVERY_INTERVAL:
+            return now + _RECOVERY_INTERVAL
         return max(first, now + timedelta(seconds=_NOT_YET_SECONDS)) if first <= now else first
 
     async def _tick_all(self) -> None:

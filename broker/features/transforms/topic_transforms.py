@@ -14,7 +14,7 @@ from broker.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from broker.model.message import NewMessage
 from broker.model.names import project_of
 from broker.model.topic import Topic
-from broker.model.transforms import FIELD, Transform, Transforms, check_transforms, need_a_look
+from broker.model.transforms import FIELD, Transform, Transforms, check_transforms, need_check
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import TOPIC_TRANSFORM_DROPS, TOPIC_TRANSFORM_FAILURES
 
@@ -50,7 +50,7 @@ class TransformChecks:
     async def check(self, resource: str, transforms: Transforms, where: str = FIELD) -> None:
         """Those of a resource, or of a project.  Raises InvalidArgument, with the place; Unavailable."""
         check_transforms(transforms, where)
-        if need_a_look(transforms):
+        if need_check(transforms):
             reason = await self._sandboxes.check(project_of(resource), transforms, where)
             if reason:
                 raise InvalidArgument(f"Invalid message transform: {reason}.")

@@ -140,7 +140,7 @@ class Http1Connection(asyncio.Protocol):
         self._fault: Refusal | None = None  # what the connection ends with
         self._stopping = False  # after the requests that are here
         self._ending = False  # the last was written; what still comes is dropped
-        self._reading_paused = self._was_paused = False  # the latter since the last look
+        self._reading_paused = self._was_paused = False  # the latter since the last check
         self._writable: asyncio.Future[None] | None = None  # for those who wait to write
         self._is_full = False  # as many answers wait for their reader as may
         self._stuck: asyncio.TimerHandle | None = None
@@ -158,7 +158,7 @@ class Http1Connection(asyncio.Protocol):
         self.client_certificate = client_certificate(transport)
         self._is_secure = transport.get_extra_info("ssl_object") is not None
         self._server.connections.add(self)
-        self._timer = self._loop.call_later(self.pace.look, self.look)
+        self._timer = self._loop.call_later(self.pace.check, self.check)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
@@ -399,14 +399,14 @@ class Http1Connection(asyncio.Protocol):
     def cut_off(self) -> None:
         self._transport.abort()
 
-    def look(self) -> None:
-        """Compare what has come with what had at the last look; has a peer gone that is not read?"""
+    def check(self) -> None:
+        """Compare what has come with what had at the last check; has a peer gone that is not read?"""
         if self._ending or self._fault:
             return
         if self._reading_paused and _has_hung_up(self._transport):
             self._transport.abort()
             return
-        self._timer = self._loop.call_later(self.pace.look, self.look)
+        self._timer = self._loop.call_later(self.pace.check, self.check)
         held_up = self._was_paused or self._reading_paused or bool(self._unfed)
         self._was_paused = self._reading_paused
         reader = self._reader

@@ -1,4 +1,4 @@
-"""How long a peer may take: a look every few seconds, in place of timers for each request."""
+"""How long a peer may take: a check every few seconds, in place of timers for each request."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ from broker.net.http1.reader import BODY, HEAD, IDLE, Refusal
 class Pace:
     """How long a peer may take, in seconds."""
 
-    look: float = 10.0  # a head, or so many bytes of a body, may take from one look to the next but one
-    body_bytes: int = 10_240  # from one look to the next: 1 KB a second
+    check: float = 10.0  # a head, or so many bytes of a body, may take from one check to the next but one
+    body_bytes: int = 10_240  # from one check to the next: 1 KB a second
     answer: float = 120.0  # for 13 MB at most: slower than a megabit a second is too slow
     linger: float = 5.0  # for a peer that still sends to read why it was refused
 
 
 class Patience:
-    """Compares what has come of a peer with what had at the last look."""
+    """Compares what has come of a peer with what had at the last check."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._seen = (0, IDLE, 0)
-        self._idle_looks = 0
+        self._idle_checks = 0
 
     def has_run_out(
         self, *, number: int, phase: int, received: int, held_up: bool, answering: bool, keep_alive: float
@@ -35,15 +35,15 @@ class Patience:
         pace = self._pace
         (number_then, phase_then, received_then), self._seen = self._seen, (number, phase, received)
         if number != number_then or held_up or (answering and phase != BODY):
-            self._idle_looks = 0
+            self._idle_checks = 0
         elif phase == BODY:
             if phase_then == BODY and received - received_then < pace.body_bytes:
-                rate = pace.body_bytes / pace.look
+                rate = pace.body_bytes / pace.check
                 raise Refusal(408, f"The body of the request came slower than {rate:.0f} bytes a second.")
         elif phase == HEAD:
             if phase_then == HEAD:
-                raise Refusal(408, f"The head of the request took longer than {pace.look:.0f} seconds.")
+                raise Refusal(408, f"The head of the request took longer than {pace.check:.0f} seconds.")
         else:
-            self._idle_looks += 1
-            return self._idle_looks * pace.look >= keep_alive
+            self._idle_checks += 1
+            return self._idle_checks * pace.check >= keep_alive
         return False

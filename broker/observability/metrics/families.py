@@ -184,7 +184,7 @@ ROUND_TRIPS: Final = PROCESS.histogram(
     _SECONDS,
     scale=MICROSECONDS,
 )
-LOOKS: Final = PROCESS.counters(
+INSPECTION_READS: Final = PROCESS.counters(
     "broker_looks",
     "Reads of calls that look, and of scrapes, where there is a replica, by who answered.",
     "by",

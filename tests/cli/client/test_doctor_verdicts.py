@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from broker.cli.maintenance import database_doctor
-from broker.cli.maintenance.database_doctor import look_at_database, look_at_hot_nodes, look_at_replica_of
+from broker.cli.maintenance.database_doctor import inspect_database, inspect_hot_nodes, inspect_replica_of
 from broker.core.lag import lag
 from tests.cli.client.answering import AnsweringServer, error_answer
 from tests.cli.client.terminal import Terminal
@@ -148,9 +148,9 @@ def test_a_server_that_does_not_answer_is_not_said_to_be_stopped(
 
 def test_a_primary_that_is_away_says_nothing_of_its_replica_or_nodes(database_url: str) -> None:
     away = "postgresql://127.0.0.1:1/x"
-    assert [found[1] for found in look_at_replica_of(away, database_url)] == ["unknown"]
-    assert [found[1] for found in look_at_hot_nodes(away, database_url)] == ["unknown"]
-    assert [found[1] for found in look_at_replica_of(database_url, away)] == ["error"]
+    assert [found[1] for found in inspect_replica_of(away, database_url)] == ["unknown"]
+    assert [found[1] for found in inspect_hot_nodes(away, database_url)] == ["unknown"]
+    assert [found[1] for found in inspect_replica_of(database_url, away)] == ["error"]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_table_that_cannot_be_read_leaves_the_other_checks_of_the_database(
 ) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(f"ALTER TABLE {table} RENAME TO {table}_elsewhere")
-    found = {one.check: one for one in look_at_database(database_url)}
+    found = {one.check: one for one in inspect_database(database_url)}
     assert found[check].state == "unknown"
     assert found[check].finding == "could not be checked"
     assert {"database", "schema", "disk"} <= found.keys()

@@ -141,7 +141,7 @@ class Reports:
             filter_path=self.subscription.filter_path,
             body_path=self.subscription.body_path,
         )
-        after = walk.next_look({})
+        after = walk.next_position({})
         assert after is not None
         async with self.log.session() as session:
             return len((await count_matching(session, walk, after, 1_000, now=self.now)).outcomes)
@@ -154,7 +154,7 @@ class Reports:
         outstanding = Outstanding(self.log.database, clock)
         window = outstanding.open(self.subscription.subscription_id, "", FlowControl(max_messages=900))
         outstanding.handed_out(window, deliveries)
-        await outstanding.look(window)
+        await outstanding.check(window)
         async with self.log.session() as session:
             counts = await count_still_out(session, attempts=names, now=self.now)
         return {(self.log.shard_id, name.attempt_id): set(sizes) for name, sizes in window.sizes.items()}, sum(

@@ -72,7 +72,7 @@ class DeliveryStates(RuleBasedStateMachine):
         self.now = self.runner.run(self.database.now()).replace(microsecond=0)
         self.model = Model(self.ordered, self.retention)
         self.deliveries: list[Delivery] = []
-        self.looks = 0
+        self.replica_reads = 0
         self.filter = ""
         self.runner.run(self._begin())
         self.known = self.runner.run(known(self.log))
@@ -95,7 +95,7 @@ class DeliveryStates(RuleBasedStateMachine):
 
     def _is_rare(self) -> bool:
         """Whether a rule may run that brings all messages to an end: at every third step."""
-        return bool(self.messages) and self.looks % 3 == 0
+        return bool(self.messages) and self.replica_reads % 3 == 0
 
     def choose(self, data: st.DataObject) -> list[Message]:
         return data.draw(
@@ -315,7 +315,7 @@ class DeliveryStates(RuleBasedStateMachine):
                 until=END_OF_TIME,
                 filter_path=to_jsonpath(parse_filter(BIG)),
             )
-            after = walk.next_look({})
+            after = walk.next_position({})
             assert after is not None
             step = PurgeStep(meant=walk, after=after, max_messages=1_000, author=NOBODY, now=self.now)
             async with open_transaction(self.database) as session:
@@ -490,8 +490,8 @@ class DeliveryStates(RuleBasedStateMachine):
     def _some(self) -> Iterator[Message]:
         """Other messages after each step."""
         for _ in range(2):
-            self.looks += 1
-            yield self.messages[self.looks % len(self.messages)]
+            self.replica_reads += 1
+            yield self.messages[self.replica_reads % len(self.messages)]
 
     @invariant()
     def each_message_is_in_the_state_of_the_model(self) -> None:

@@ -187,7 +187,7 @@ class Eater:
             ack_deadline=timedelta(seconds=60),
             retained_since=now,
             filter_path=self.filter_path,
-            looks_for_due=due,
+            includes_due=due,
             wants_next=True,
         )
 

@@ -96,7 +96,7 @@ class Deliveries(RuleBasedStateMachine):
     runner: asyncio.Runner
     database: Database
     number = 0
-    looks = 0
+    replica_reads = 0
 
     @initialize(with_policy=st.booleans())
     def begin(self, with_policy: bool) -> None:
@@ -210,10 +210,10 @@ class Deliveries(RuleBasedStateMachine):
         """Of another one after each step; looking changes nothing, as the other rules then see (F3)."""
         if not hasattr(self, "log") or not self.model.messages:
             return
-        self.looks += 1
-        place = self.looks % len(self.model.messages)
+        self.replica_reads += 1
+        place = self.replica_reads % len(self.model.messages)
         message = self.model.messages[f"m{place}"]
-        report, before = self.runner.run(self._look(place + 1))
+        report, before = self.runner.run(self._report(place + 1))
         assert report.state == message.state(self.now)
         assert report.attempt_number in (None, message.attempts)
         untouched = [
@@ -221,7 +221,7 @@ class Deliveries(RuleBasedStateMachine):
         ]
         assert before == (len(untouched) if report.state is DeliveryState.WAITING else None)
 
-    async def _look(self, seq: int) -> tuple[DeliveryReport, int | None]:
+    async def _report(self, seq: int) -> tuple[DeliveryReport, int | None]:
         async with self.log.session() as session:
             found = await read_message(session, shard_id=self.log.shard_id, id_seq=seq)
             assert found is not None

@@ -129,11 +129,11 @@ async def test_a_long_stretch_without_a_match_is_passed_in_bounded_steps(
     monkeypatch.setattr(fresh, "MAX_SCANNED", 10)
     await push_log.publish(*["no"] * 25, env="test")
     await push_log.publish("yes", env="prod")
-    looks = 0
+    replica_reads = 0
     while not (claimed := (await push_log.claim(0, filter_path=PROD))[0]).deliveries:
         assert claimed.more
-        looks += 1
-    assert (texts(claimed.deliveries), looks, claimed.more) == (["yes"], 2, False)
+        replica_reads += 1
+    assert (texts(claimed.deliveries), replica_reads, claimed.more) == (["yes"], 2, False)
 
 
 async def test_matches_far_apart_are_attempts_of_their_own(push_log: PushLog) -> None:

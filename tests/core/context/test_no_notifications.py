@@ -47,7 +47,7 @@ async def two(database_url: str, start_broker: StartBroker, project: str) -> Asy
 async def test_a_process_looks_by_itself(database: Database, database_url: str) -> None:
     seen: list[str] = []
 
-    async def look() -> None:
+    async def poll() -> None:
         seen.append("heads")
 
     async with unheard(database_url) as url:
@@ -58,7 +58,7 @@ async def test_a_process_looks_by_itself(database: Database, database_url: str) 
             drop=lambda _: None,
             access_changed=lambda: seen.append("access"),
             committed=lambda: seen.append("committed"),
-            look=look,
+            poll=poll,
         )
         listening = asyncio.create_task(wake_ups.run_listener())
         await eventually(lambda: seen.count("committed") == 2)

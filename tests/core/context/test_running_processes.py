@@ -29,11 +29,11 @@ class Process(RunningProcesses):
     """Counts how often it was told to look."""
 
     def __init__(self, database: Database, clock: SetClock) -> None:
-        super().__init__(database, clock, changed=lambda: None, look=self.looked)
-        self.looks = 0
+        super().__init__(database, clock, changed=lambda: None, poll=self.checked)
+        self.replica_reads = 0
 
-    def looked(self) -> None:
-        self.looks += 1
+    def checked(self) -> None:
+        self.replica_reads += 1
 
 
 @pytest.fixture
@@ -155,20 +155,20 @@ async def test_who_joins_looks_by_itself_as_long_as_others_may_not_know_of_it(
     """What it looks for lies there from before `first` knew of it: nothing is sent while `first` is alone."""
     first, second = start(), start()
     await first.run_once()
-    assert first.looks == 0
+    assert first.replica_reads == 0
     while first.is_alone():  # with the last thing that it has heard
         await second.run_once()
         clock.move(timedelta(seconds=1))
-    assert second.looks > 0
-    looks = second.looks
+    assert second.replica_reads > 0
+    replica_reads = second.replica_reads
     await second.run_once()
-    assert second.looks == looks + 1, "once more, for what happened after the look before"
+    assert second.replica_reads == replica_reads + 1, "once more, for what happened after the look before"
     for _ in range(10):
         clock.move(timedelta(seconds=1))
         await heartbeats(first, second)
-    looks = second.looks
+    replica_reads = second.replica_reads
     await second.run_once()
-    assert second.looks == looks
+    assert second.replica_reads == replica_reads
 
 
 async def test_who_was_away_looks_again_when_it_is_back(start: Callable[[], Process], clock: SetClock) -> None:
@@ -180,9 +180,9 @@ async def test_who_was_away_looks_again_when_it_is_back(start: Callable[[], Proc
         await first.run_once()
         clock.move(timedelta(seconds=1))
     assert first.is_alone()
-    looks = second.looks
+    replica_reads = second.replica_reads
     await second.run_once()
-    assert second.looks > looks
+    assert second.replica_reads > replica_reads
 
 
 class _Counts:

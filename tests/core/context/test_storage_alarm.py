@@ -178,8 +178,8 @@ async def test_dead_letters_and_messages_that_are_due_wait_and_none_is_lost(limi
         return datetime.fromisoformat(waiting["deliverTime"]) < limited.broker.core.clock.now()
 
     await eventually(is_due)
-    next_look = await workers["due messages"].run_once()
-    assert next_look > limited.broker.core.clock.now(), "and the database is left alone"
+    next_position = await workers["due messages"].run_once()
+    assert next_position > limited.broker.core.clock.now(), "and the database is left alone"
     for name in ("dead-sub", "delayed-sub"):
         assert await rest.pull(name) == []
     limited.free()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.features.inspect.test_looking import tailing
+from tests.features.inspect.test_inspection import tailing
 from tests.fixtures.broker import Json, Rest, message, text
 
 LARGE = "body.order.total > 100"

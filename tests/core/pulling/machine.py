@@ -61,7 +61,7 @@ class Parties:
         )
         return name, stream
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Let the reference see what came."""
         arrivals, self.arrivals = self.arrivals, []
         for name, came in arrivals:
@@ -72,7 +72,7 @@ class Parties:
             await asyncio.sleep(CALM_SECONDS)
             if not self.arrivals:
                 return
-            self.look()
+            self.check()
 
     async def publish(self, key: str, count: int) -> None:
         texts = [f"{key}{self._number + n}" for n in range(count)]
@@ -83,7 +83,7 @@ class Parties:
 
     async def pull(self, max_messages: int) -> None:
         came = await self.rest.pull(max_messages=max_messages)
-        self.look()
+        self.check()
         for each in came:
             body = each["message"]
             self.reference.delivered(PULLER, body["messageId"], each["ackId"], text(each))
@@ -129,7 +129,7 @@ class Parties:
             for _ in range(3):  # on the same connection: the broker has read the cancellation before, and acted
                 await other.round_trip()
             await asyncio.sleep(CALM_SECONDS)
-        self.look()
+        self.check()
         said = self.said.pop(name, [])
         acks, nacks = self.reference.still_settled(said)
         await self._settle_unary(acks, nacks)
@@ -155,7 +155,7 @@ class Parties:
             for holder in sorted(self.reference.holders()):
                 await self.settle(holder, ["ack"], unary=False)
             await asyncio.sleep(0.005)
-            self.look()
+            self.check()
         while await self.streams.unacked():
             assert loop.time() < deadline, "an ack was not heard"
             await asyncio.sleep(0.01)
@@ -184,7 +184,7 @@ class StreamingPull(RuleBasedStateMachine):
     def _do(self, act: Coroutine[Any, Any, None]) -> None:
         self.parties.run(act)
         self.parties.run(asyncio.sleep(0.002))
-        self.parties.look()
+        self.parties.check()
 
     @rule(key=st.sampled_from(["", "k", "j"]), count=st.integers(1, 6))
     def publish(self, key: str, count: int) -> None:

@@ -87,7 +87,7 @@ async def test_a_look_finds_what_was_acked_elsewhere(log: Log, outstanding: Outs
     [delivery] = await hand_out(outstanding, window, log, "a", "b", "c")
     assert not await window.news()  # nobody has told
     await log.acknowledge(delivery, [0, 2])
-    await outstanding.look(window)
+    await outstanding.check(window)
     assert window.sizes == {log.name(delivery): {1: delivery.messages[1].size}}
 
 
@@ -97,14 +97,14 @@ async def test_a_look_finds_what_was_nacked_or_is_due_or_was_sought_away(
     window = open_window(outstanding, log, 3)
     [first] = await hand_out(outstanding, window, log, "a", "b")
     await log.nack(first, [0])
-    await outstanding.look(window)
+    await outstanding.check(window)
     assert window.messages == 1
     clock.time = log.start + timedelta(seconds=3600)  # past the ack deadline
-    await outstanding.look(window)
+    await outstanding.check(window)
     assert window.messages == 0
     await hand_out(outstanding, window, log, "c")
     await log.execute("DELETE FROM delivery_attempts")
-    await outstanding.look(window)
+    await outstanding.check(window)
     assert window.available(1000) == 3
 
 
@@ -117,7 +117,7 @@ async def test_looks_become_seldom_while_they_find_nothing(log: Log, outstanding
         before = loop.time()
         assert not await window.news()
         spans.append(loop.time() - before)
-        await outstanding.look(window)
+        await outstanding.check(window)
     assert spans[2] > spans[0]
     outstanding.remove(acked(log, delivery, 0))
     assert await window.news()

@@ -44,12 +44,12 @@ async def test_a_digest_waits_no_longer_than_its_delay(push_log: PushLog) -> Non
 
 async def test_what_a_digest_leaves_behind_waits_for_company_again(push_log: PushLog) -> None:
     await push_log.publish(*"abcdefg")
-    looks = []
+    replica_reads = []
     for _ in range(3):
-        [claimed] = await push_log.claim(0, max_messages=3, digest=digest(3), looks_for_due=False)
-        looks.append((texts(claimed.deliveries), claimed.rest))
+        [claimed] = await push_log.claim(0, max_messages=3, digest=digest(3), includes_due=False)
+        replica_reads.append((texts(claimed.deliveries), claimed.rest))
     soon = push_log.start + 60 * SECOND
-    assert looks == [([*"abc"], More()), ([*"def"], Quiet(soon)), ([], Quiet(soon))]
+    assert replica_reads == [([*"abc"], More()), ([*"def"], Quiet(soon)), ([], Quiet(soon))]
 
 
 async def test_a_digest_counts_only_what_matches_and_the_cursor_passes_the_rest(push_log: PushLog) -> None:

@@ -31,9 +31,9 @@ async def test_who_does_not_look_for_redeliveries_gets_none_and_knows_of_none(pu
     await push_log.publish("a")
     await push_log.claim()
     later = push_log.start + ACK_DEADLINE
-    targets = [push_log.target(0, looks_for_due=False), push_log.target(1)]
+    targets = [push_log.target(0, includes_due=False), push_log.target(1)]
     assert contents(await push_log.claim_for(*targets, now=later)) == [[], ["a"]]
-    [claimed] = await push_log.claim(0, looks_for_due=False, now=later + SECOND)
+    [claimed] = await push_log.claim(0, includes_due=False, now=later + SECOND)
     assert claimed == One((), Quiet())
     assert await push_log.texts(0, now=later + 3600 * SECOND) == ["a"]
 
@@ -166,7 +166,7 @@ async def test_redeliveries_that_have_no_capacity_in_a_claim_stay_due(
     for text in "xy":
         await push_log.publish(text * 3000)
         await push_log.claim(0 if text == "x" else 1, max_messages=1)
-        await push_log.claim(1 if text == "x" else 0, max_messages=1, looks_for_due=False)
+        await push_log.claim(1 if text == "x" else 0, max_messages=1, includes_due=False)
     for claimed in await push_log.claim(0, 1, now=push_log.start + SECOND):
         assert not claimed.deliveries
     monkeypatch.setattr(allocate, "MAX_BYTES", 3200)

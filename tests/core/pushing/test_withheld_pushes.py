@@ -105,5 +105,5 @@ async def test_a_name_that_gets_another_address_is_pushed_to_without_a_start(
         await broker.pusher._withheld.run_once()
         assert (await pushes.status())["state"] == "PAUSED"
         client._resolver._known[host] = (inf, ["10.0.0.1", "127.0.0.1"])
-        broker.pusher._withheld.look_soon()
+        broker.pusher._withheld.check_soon()
         await pushes.until_taken(path, "1")

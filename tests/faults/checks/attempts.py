@@ -7,7 +7,7 @@ from tests.faults.checks.acks import sure_acks
 from tests.faults.checks.view import DEAD_LETTER_COUNT, LATE_SECONDS, Receipt, SubscriptionView, View, overlapping
 from tests.faults.checks.violation import Violation, violation
 
-LOOK_SECONDS = 8.0  # so long a look for messages may take, and the ack deadline counts from its begin
+CHECK_SECONDS = 8.0  # so long a look for messages may take, and the ack deadline counts from its begin
 RESENT_SECONDS = 1.0  # after a push without an answer, within which it is sent once more as the same attempt
 
 
@@ -58,7 +58,7 @@ def most_lost(view: View, subscription: SubscriptionView, since: float, until: f
     """How many attempts of one message may have been lost: each is out for a whole ack deadline."""
     faults = [(fault.began, fault.ended + LATE_SECONDS) for _, fault in view.faults]
     lost = overlapping(subscription.lost, since, until) + overlapping(faults, since, until)
-    time = until - since + LOOK_SECONDS
+    time = until - since + CHECK_SECONDS
     return min(lost, int(time / subscription.subscription.ack_deadline))
 
 

@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.faults.checks.attempts import LOOK_SECONDS
+from tests.faults.checks.attempts import CHECK_SECONDS
 from tests.faults.checks.view import Receipt, SubscriptionView, View
 from tests.faults.checks.violation import Violation, violation
 
@@ -22,7 +22,7 @@ _ENDS = {
     "pubsub.subscription.caughtUp": ("age", "backlog"),
 }
 _GROWS = "pubsub.deadLetters.growing"
-DEAD_LETTERS_SECONDS = 15.0 + 2 * 5.0 + LOOK_SECONDS  # after a dead letter, within which it is told
+DEAD_LETTERS_SECONDS = 15.0 + 2 * 5.0 + CHECK_SECONDS  # after a dead letter, within which it is told
 
 
 def check_events(view: View) -> Iterator[Violation]:

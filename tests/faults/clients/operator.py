@@ -40,7 +40,7 @@ class Operator:
         """The last that it does is a seek: no later one is to blame for what that one does not bring back."""
         began = self._note_begin()
         while not self.stopping.is_set():
-            await self.look(self._dice.choice(self._subscriptions))
+            await self.check(self._dice.choice(self._subscriptions))
             for name, gate in self._gates.items():
                 async with gate.quiet():
                     if not self._snapshots[name] or self._dice.random() < 0.5:
@@ -55,7 +55,7 @@ class Operator:
             async with gate.quiet():
                 await self._seek_somewhere(name, began)
 
-    async def look(self, name: str, *, final: bool = False) -> Position:
+    async def check(self, name: str, *, final: bool = False) -> Position:
         """How much is left of a subscription."""
         began = now()
         answer = await self._caller.do("GET", f"subscriptions/{name}/snapshot")

@@ -91,7 +91,7 @@ class Streamer:
                         last_read = now()  # a confirmation says nothing of when the look for messages began
                     stream.confirm(response)
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-                self._look_at(error)
+                self._check_at(error)
             except asyncio.CancelledError:  # the call is, not this task
                 if not self._stopping.is_set():
                     raise
@@ -163,7 +163,7 @@ class Streamer:
             )
         )
 
-    def _look_at(self, error: grpc.aio.AioRpcError | asyncio.InvalidStateError) -> None:
+    def _check_at(self, error: grpc.aio.AioRpcError | asyncio.InvalidStateError) -> None:
         code = grpc.StatusCode.CANCELLED
         if isinstance(error, grpc.aio.AioRpcError):
             code = grpc.StatusCode.UNAVAILABLE if error.details() == _NOT_SENT else error.code()

@@ -79,7 +79,7 @@ async def test_subscriptions_take_turns_by_the_batch(forwarding: _Forwarding) ->
 async def test_who_comes_during_a_storm_does_not_wait_for_its_end(
     forwarding: _Forwarding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letter_forwarder, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(dead_letter_forwarder, "_CHECK_SECONDS", 0.0)
     await forwarding.give_up("storm", 23)
     forwarding.after_first = lambda: forwarding.give_up("quiet", 1)
     assert await forwarding.run_once() == 24

@@ -55,7 +55,7 @@ async def _replay(
     """Step by step, to the end."""
     outcomes: dict[int, Outcome] = {}
     progress: dict[str, Any] = {}
-    while (after := meant.walk.next_look(progress)) is not None:
+    while (after := meant.walk.next_position(progress)) is not None:
         step = ReplayStep(
             meant=meant, after=after, max_messages=most, author=NOBODY, now=now or log.start + 2 * MINUTE
         )

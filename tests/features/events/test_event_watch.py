@@ -31,7 +31,7 @@ class Watched:
         self.watch = EventWatch(broker.core, publishing.preparation, publishing.coalescer, late=late)
         self.seen: list[Json] = []
 
-    async def look(self) -> list[str]:
+    async def comparison(self) -> list[str]:
         """The types and subjects of all events so far, in order."""
         await self.watch.run_once()
         received = await self.rest.drain("event-sub")
@@ -46,19 +46,19 @@ class Watched:
 
     async def until(self, *events: str) -> None:
         async def are_seen() -> bool:
-            return set(events) <= set(await self.look())
+            return set(events) <= set(await self.comparison())
 
         await eventually(are_seen)
-        assert sorted(await self.look()) == sorted(events)  # each once
+        assert sorted(await self.comparison()) == sorted(events)  # each once
 
     async def until_told(self, *events: str) -> None:
         """The same of events that may have come before."""
 
         async def are_all() -> bool:
-            return sorted(await self.look()) == sorted(events)
+            return sorted(await self.comparison()) == sorted(events)
 
         await eventually(are_all)
-        assert sorted(await self.look()) == sorted(events)
+        assert sorted(await self.comparison()) == sorted(events)
 
 
 @asynccontextmanager
@@ -124,7 +124,7 @@ async def test_a_message_that_fails_while_others_are_delivered_is_an_event_with_
         published = await it.rest.publish("1", "2")
 
         async def is_told() -> Json | None:
-            await it.look()
+            await it.comparison()
             told = [one for one in it.seen if one["attributes"]["ce-type"] == "pubsub.push.messageFailing"]
             return told[0] if told else None
 
@@ -180,7 +180,7 @@ async def test_of_a_subscription_that_is_gone_no_dead_letter_is_told(
         await it.rest.modify_ack_deadline(await it.rest.pull(wait=True), 0)
         assert await it.rest.pull("letters", wait=True)
         await it.rest.ok("DELETE", it.rest.subscription())
-        assert await it.look() == []
+        assert await it.comparison() == []
 
 
 async def test_events_wait_for_their_topic_and_go_where_it_is_made_again(
@@ -212,7 +212,7 @@ async def test_events_go_to_a_topic_of_the_project_itself_that_exists(
         assert await it.rest.ok("PATCH", SETTINGS, {"eventTopic": ""}) == {"name": SETTINGS}
         await it.pushes.subscribe()
         await it.rest.ok("POST", f"{it.rest.subscription()}:pausePush", {"reason": "Ada looks at it."})
-        assert await it.look() == []
+        assert await it.comparison() == []
 
 
 async def test_a_subscription_that_lags_by_its_marks_is_told_of_with_what_holds_it(
@@ -223,15 +223,15 @@ async def test_a_subscription_that_lags_by_its_marks_is_told_of_with_what_holds_
         created = await it.rest.create_subscription(extensions=alerts)
         assert created["extensions"] == alerts
         await it.rest.publish(*map(str, range(12)))
-        await it.watch.look_at_lags()
+        await it.watch.check_lags()
         await it.until("pubsub.subscription.backlogReached sub")
         reason = json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]
         assert reason.startswith("12 messages are not acked, 10 are the mark. ")
         await it.rest.acknowledge(await it.rest.pull("sub", 3))
-        await it.watch.look_at_lags()
-        assert len(await it.look()) == 1  # 9 are nearly as many
+        await it.watch.check_lags()
+        assert len(await it.comparison()) == 1  # 9 are nearly as many
         await it.rest.drain()
-        await it.watch.look_at_lags()
+        await it.watch.check_lags()
         await it.until("pubsub.subscription.backlogReached sub", "pubsub.subscription.caughtUp sub")
 
 
@@ -253,7 +253,7 @@ async def test_a_storage_limit_that_pauses_publishing_is_told_of_once_and_so_is_
     async with watched(database_url, push_sink) as it:
         it.disk(free=10**6)
         for _ in range(3):
-            assert await it.look() == ["pubsub.disk.low disk"]
+            assert await it.comparison() == ["pubsub.disk.low disk"]
         [event] = it.seen
         assert event["attributes"]["ce-subject"] == "projects/p/storage/disk"
         assert "1 MB are free" in json.loads(base64.b64decode(event["data"]))["reason"]
@@ -268,7 +268,7 @@ async def test_tables_that_take_too_much_are_told_of_by_whichever_process_looks(
         await connection.execute(
             "INSERT INTO table_sizes VALUES (100, 120, true, clock_timestamp(), clock_timestamp())"
         )
-        assert await it.look() == ["pubsub.disk.low tables"]
+        assert await it.comparison() == ["pubsub.disk.low tables"]
         assert "120 bytes" in json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]
         await connection.execute("UPDATE table_sizes SET is_full = false")
         await it.until("pubsub.disk.low tables", "pubsub.disk.recovered tables")
@@ -293,7 +293,7 @@ async def test_dead_letters_without_their_topic_are_an_event_until_it_is_there_a
         await it.rest.create_topic("dead")
         policy = {"deadLetterTopic": it.rest.topic("dead"), "maxDeliveryAttempts": 5}
         await it.rest.create_subscription(deadLetterPolicy=policy)
-        assert await it.look() == []
+        assert await it.comparison() == []
         await it.rest.ok("DELETE", it.rest.topic("dead"))
         await it.until("pubsub.deadLetters.blocked sub")
         reason = json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]

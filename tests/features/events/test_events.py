@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.context.event import Kind, Subject
-from broker.features.events.event_detection import QUIET, Found, Look, Told, compare, event_json, event_message
+from broker.features.events.event_detection import (
+    QUIET,
+    Comparison,
+    Found,
+    Told,
+    compare,
+    event_json,
+    event_message,
+)
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=UTC)
 LOOK = timedelta(seconds=5)
@@ -16,8 +24,8 @@ def subject(kind: Kind = "endpoint") -> Subject:
     return Subject("projects/p", kind, "projects/p/subscriptions/s")
 
 
-def types(look: Look) -> list[str]:
-    return [event.type for event in look.events]
+def types(comparison: Comparison) -> list[str]:
+    return [event.type for event in comparison.events]
 
 
 def test_what_begins_is_told_once_and_so_is_its_end() -> None:
@@ -33,7 +41,7 @@ def test_what_begins_is_told_once_and_so_is_its_end() -> None:
 
 def test_what_is_nearly_so_neither_begins_nor_ends() -> None:
     nearly = [Found(subject("quota"), "80 %", begins=False)]
-    assert compare([], nearly, now=NOW) == Look([], [], [])
+    assert compare([], nearly, now=NOW) == Comparison([], [], [])
     told = compare([], [Found(subject("quota"), "100 %")], now=NOW).holds
     assert types(compare(told, nearly, now=NOW + LOOK)) == []
 
@@ -55,16 +63,16 @@ def test_an_event_says_since_when_it_has_been_so_and_has_the_fields_that_were_ad
 
 
 def test_the_end_of_what_is_deleted_is_not_told() -> None:
-    look = compare([Told(subject(), NOW, NOW, 1, gone=True)], [], now=NOW + LOOK)
-    assert (types(look), look.over) == ([], [subject()])
+    comparison = compare([Told(subject(), NOW, NOW, 1, gone=True)], [], now=NOW + LOOK)
+    assert (types(comparison), comparison.over) == ([], [subject()])
 
 
 def test_dead_letters_are_told_of_at_the_first_and_at_each_power_of_ten_until_it_is_quiet() -> None:
     dead_letters, told, now, seen = subject("deadLetters"), list[Told](), NOW, list[tuple[str, int]]()
     for more in (1, 0, 8, 1, 0, 50, 40, 400):
-        look = compare(told, [Found(dead_letters, "nacked", more)] if more else [], now=now)
-        seen += [(event.type, event.amount) for event in look.events]
-        told, now = look.holds or told, now + LOOK
+        comparison = compare(told, [Found(dead_letters, "nacked", more)] if more else [], now=now)
+        seen += [(event.type, event.amount) for event in comparison.events]
+        told, now = comparison.holds or told, now + LOOK
     assert seen == [
         ("pubsub.deadLetters.first", 1),
         ("pubsub.deadLetters.growing", 10),
@@ -77,10 +85,10 @@ def test_dead_letters_are_told_of_at_the_first_and_at_each_power_of_ten_until_it
 def test_beginnings_and_ends_take_turns_however_often_it_is_looked(finds: list[bool]) -> None:
     told, seen = list[Told](), list[str]()
     for number, found in enumerate([*finds, False]):
-        look = compare(told, [Found(subject(), "why")] if found else [], now=NOW + number * LOOK)
-        told = look.holds
-        seen += types(look)
-        assert len(look.events) <= 1
+        comparison = compare(told, [Found(subject(), "why")] if found else [], now=NOW + number * LOOK)
+        told = comparison.holds
+        seen += types(comparison)
+        assert len(comparison.events) <= 1
     assert seen == ["pubsub.push.failing", "pubsub.push.recovered"] * (len(seen) // 2)
     assert bool(seen) == any(finds)
 

@@ -15,8 +15,8 @@ from broker.core.log.messages import append_messages, encode_messages
 from broker.core.log.partitions import make_partitions_ahead
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
-from broker.fairness.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.db.driver.replica_reads import ReplicaReads
+from broker.fairness.resource_turns import INSPECTIONS_AT_ONCE, ResourceTurns
 from broker.features.filters import trial_rows as filters
 from broker.features.filters.trial_service import FilterService
 from broker.model.errors import DeadlineExceeded
@@ -199,7 +199,9 @@ async def _service(trial: Trial) -> FilterService:
     await trial.publish("prod", "test")
     clock = DatabaseClock(trial.database)
     await clock.synchronise()
-    return FilterService(trial.database, Looks(trial.database), clock, ResourceTurns(at_once=LOOKING_AT_ONCE))
+    return FilterService(
+        trial.database, ReplicaReads(trial.database), clock, ResourceTurns(at_once=INSPECTIONS_AT_ONCE)
+    )
 
 
 async def test_trials_take_turns_and_leave_the_connections_to_publishes_and_pulls(
@@ -209,7 +211,7 @@ async def test_trials_take_turns_and_leave_the_connections_to_publishes_and_pull
     watched, service = Watched(monkeypatch), await _service(trial)
     page = LogPage(size=10)
     await asyncio.gather(*[service.test_filter(trial.topic.name, "", page) for _ in range(20)])
-    assert watched.most == LOOKING_AT_ONCE
+    assert watched.most == INSPECTIONS_AT_ONCE
 
 
 async def test_a_trial_whose_caller_goes_while_it_waits_is_not_begun(

@@ -11,8 +11,8 @@ from broker.core.backlog.outcome import Outcome
 from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
-from broker.fairness.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.db.driver.replica_reads import ReplicaReads
+from broker.fairness.resource_turns import INSPECTIONS_AT_ONCE, ResourceTurns
 from broker.features.inspect.backlog_page import (
     MAX_SCANNED,
     BacklogList,
@@ -48,7 +48,7 @@ class Listed:
         self.log = log
         self.clock = _Clock(log.database, log.start)
         self.service = BacklogMessageService(
-            log.database, Looks(log.database), self.clock, ResourceTurns(at_once=LOOKING_AT_ONCE)
+            log.database, ReplicaReads(log.database), self.clock, ResourceTurns(at_once=INSPECTIONS_AT_ONCE)
         )
 
     async def page(self, size: int = 1000, later: timedelta = timedelta(0), **page: Any) -> BacklogList:

@@ -12,8 +12,8 @@ from broker.core.filtering.parser import parse_filter
 from broker.core.lag.lag import Lag, LagState
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
-from broker.db.driver.replica_reads import Looks
-from broker.fairness.resource_turns import LOOKING_AT_ONCE, ResourceTurns
+from broker.db.driver.replica_reads import ReplicaReads
+from broker.fairness.resource_turns import INSPECTIONS_AT_ONCE, ResourceTurns
 from broker.features.inspect.lag_service import LagService
 from broker.model.errors import InvalidArgument
 from broker.model.message_id import message_id
@@ -44,7 +44,7 @@ class Looked:
         self.log = log
         self.clock = _Clock(log.database, log.start)
         self.service = LagService(
-            log.database, Looks(log.database), self.clock, ResourceTurns(at_once=LOOKING_AT_ONCE)
+            log.database, ReplicaReads(log.database), self.clock, ResourceTurns(at_once=INSPECTIONS_AT_ONCE)
         )
 
     async def all(self, later: timedelta = timedelta(0), *, used: bool = True, size: int = 100) -> list[Lag]:
@@ -75,21 +75,21 @@ class Looked:
 
 
 @pytest.fixture
-def looked(log: Log) -> Looked:
+def checked(log: Log) -> Looked:
     return Looked(log)
 
 
-async def test_a_subscription_without_messages_is_caught_up(looked: Looked) -> None:
-    lag = await looked.only(10 * MINUTE, used=False)
+async def test_a_subscription_without_messages_is_caught_up(checked: Looked) -> None:
+    lag = await checked.only(10 * MINUTE, used=False)
     assert (lag.state, lag.oldest, lag.undelivered, lag.undelivered_bytes) == (LagState.CAUGHT_UP, None, 0, 0)
 
 
-async def test_messages_that_nobody_pulls_are_counted_with_their_age(looked: Looked, log: Log) -> None:
+async def test_messages_that_nobody_pulls_are_counted_with_their_age(checked: Looked, log: Log) -> None:
     await log.publish("one", "two")
     await log.publish("four", now=log.start + SECOND)
-    young = await looked.only(5 * SECOND)
+    young = await checked.only(5 * SECOND)
     assert (young.state, young.verdict) == (LagState.RECENT, "All messages are less than 10s old.")
-    lag = await looked.only(10 * MINUTE, used=False)
+    lag = await checked.only(10 * MINUTE, used=False)
     assert (lag.state, lag.undelivered, lag.outstanding, lag.oldest) == (
         LagState.NO_CONSUMERS,
         3,
@@ -102,57 +102,57 @@ async def test_messages_that_nobody_pulls_are_counted_with_their_age(looked: Loo
     used = log.start + 5 * SECOND
     for looked_after, latest in ((10 * MINUTE, log.start + 10 * MINUTE), (20 * MINUTE, used + 10 * MINUTE)):
         between = f"between {format_timestamp(used - MINUTE)} and {format_timestamp(latest)}"
-        verdict = (await looked.only(looked_after, used=False)).verdict
+        verdict = (await checked.only(looked_after, used=False)).verdict
         assert verdict == f"No client is pulling or streaming; the last use was {between}."
 
 
-async def test_what_is_out_counts_until_it_is_acked(looked: Looked, log: Log) -> None:
+async def test_what_is_out_counts_until_it_is_acked(checked: Looked, log: Log) -> None:
     await log.publish("a", "b", "c")
     await log.publish("d", now=log.start + SECOND)
     [delivery] = await log.pull(3)
     await log.acknowledge(delivery, [0, 1])
-    lag = await looked.only(MINUTE)
+    lag = await checked.only(MINUTE)
     assert (lag.state, lag.undelivered, lag.outstanding) == (LagState.NO_CONSUMERS, 2, 0)
-    soon = await looked.only(5 * SECOND)
+    soon = await checked.only(5 * SECOND)
     assert (soon.state, soon.undelivered, soon.outstanding) == (LagState.RECENT, 2, 1)
     assert lag.verdict == (
         "No client is pulling or streaming: 0 messages are outstanding, the oldest unacknowledged one is 1m old."
     )
     assert lag.oldest == log.start
     await log.acknowledge(delivery, [2])
-    lag = await looked.only(MINUTE)
+    lag = await checked.only(MINUTE)
     assert (lag.undelivered, lag.outstanding, lag.oldest) == (1, 0, log.start + SECOND)
 
 
-async def test_messages_that_all_failed_are_told_as_such(looked: Looked, log: Log) -> None:
+async def test_messages_that_all_failed_are_told_as_such(checked: Looked, log: Log) -> None:
     await log.publish("a", "b")
     [delivery] = await log.pull()
     await log.nack(delivery, now=log.start + 10 * MINUTE)
-    lag = await looked.only(MINUTE)
+    lag = await checked.only(MINUTE)
     assert (lag.state, lag.verdict) == (
         LagState.RETRYING,
         "All 2 messages have failed, up to 1 times, and are redelivered later.",
     )
 
 
-async def test_messages_past_the_retention_are_no_backlog(looked: Looked, log: Log) -> None:
+async def test_messages_past_the_retention_are_no_backlog(checked: Looked, log: Log) -> None:
     await log.publish("old")
     await log.publish("new", now=log.start + MINUTE)
-    lag = await looked.only(RETENTION + SECOND)
+    lag = await checked.only(RETENTION + SECOND)
     assert (lag.undelivered, lag.oldest) == (1, log.start + MINUTE)
 
 
-async def test_a_stuck_key_is_told_with_the_message_that_holds_it(looked: Looked, log: Log) -> None:
+async def test_a_stuck_key_is_told_with_the_message_that_holds_it(checked: Looked, log: Log) -> None:
     await log.execute("UPDATE subscriptions SET enable_message_ordering = true")
     for text in ("k1", "k2", "k3"):
         await log.publish(text, key="k")
     await log.publish("other", key="l")
     [first] = await log.pull(1, ordered=True)
     await log.pull(ordered=True)
-    lag = await looked.only(SECOND)
+    lag = await checked.only(SECOND)
     assert (lag.state, lag.undelivered, lag.outstanding, lag.held) == (LagState.RECENT, 4, 2, 2)
     await log.nack(first, now=log.start + SECOND)
-    lag = await looked.only(MINUTE)
+    lag = await checked.only(MINUTE)
     assert lag.state is LagState.BLOCKED_KEY
     assert lag.holder is not None
     assert (lag.holder.ordering_key, lag.holder.attempt_number) == ("k", 1)
@@ -161,9 +161,9 @@ async def test_a_stuck_key_is_told_with_the_message_that_holds_it(looked: Looked
     assert f"message {message_id(log.shard_id, 1)} failed" in lag.verdict
 
 
-async def test_what_a_filter_leaves_out_is_no_backlog(looked: Looked, log: Log) -> None:
+async def test_what_a_filter_leaves_out_is_no_backlog(checked: Looked, log: Log) -> None:
     filter_path = to_jsonpath(parse_filter('attributes.env = "prod"'))
-    await looked.add("filtered", filter='attributes.env = "prod"', filter_path=filter_path)
+    await checked.add("filtered", filter='attributes.env = "prod"', filter_path=filter_path)
     await log.publish("no")
     await log.execute(
         "INSERT INTO message_batches (shard_id, publish_time, last_seq, count, size, attributes, data)"
@@ -171,36 +171,36 @@ async def test_what_a_filter_leaves_out_is_no_backlog(looked: Looked, log: Log) 
         """ ARRAY['{"env": "prod"}', '{"env": "test"}']::jsonb[], ARRAY['a', 'b']::bytea[])"""
     )
     await log.execute("UPDATE shards SET head = 3")
-    plain, filtered = await looked.all(MINUTE)
+    plain, filtered = await checked.all(MINUTE)
     assert (plain.undelivered, filtered.undelivered) == (3, 1)
     assert filtered.oldest == log.start + SECOND
     assert not filtered.is_estimated
 
 
-async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
-    pushed = await looked.add("pushed", push_config=PushConfig(endpoint="https://example.com/"))
+async def test_pushes_say_what_stops_them(checked: Looked, log: Log) -> None:
+    pushed = await checked.add("pushed", push_config=PushConfig(endpoint="https://example.com/"))
     await log.publish("a")
     state = PushState(subscription_id=pushed.subscription_id, breaker="open", changed_at=log.start)
     run = FailureRun(since=log.start, requests=15, status=400, reason="Bad Request")
 
-    async def looked_at(**fields: object) -> Lag:
+    async def checked_at(**fields: object) -> Lag:
         async with log.database.transaction() as connection:
             new = {name: getattr(state, name) for name in PushState.__dataclass_fields__} | fields
             await push_states.write_push_states(connection, states=[PushState(**new)])
-        return next(lag for lag in await looked.all(20 * SECOND) if lag.subscription.is_push)
+        return next(lag for lag in await checked.all(20 * SECOND) if lag.subscription.is_push)
 
     async def told(**fields: object) -> LagState:
-        return (await looked_at(**fields)).state
+        return (await checked_at(**fields)).state
 
     assert await told() is LagState.ENDPOINT_FAILING
     retry_at = log.start + 30 * SECOND
-    failing = await looked_at(breaker="closed", failures=run, retry_at=retry_at)
+    failing = await checked_at(breaker="closed", failures=run, retry_at=retry_at)
     assert (failing.state, failing.endpoint and failing.endpoint.failures) == (LagState.ENDPOINT_FAILING, run)
     assert failing.verdict == (
         f"The endpoint fails: 15 requests have failed without a success since {format_timestamp(log.start)}; "
         f"the last one: status 400 (Bad Request); the next attempt is at {format_timestamp(retry_at)}."
     )
-    past = await looked_at(breaker="half_open", failures=run, retry_at=log.start + 20 * SECOND)
+    past = await checked_at(breaker="half_open", failures=run, retry_at=log.start + 20 * SECOND)
     assert past.verdict.endswith("(Bad Request); its circuit breaker is half open.")
     assert past.endpoint is not None
     assert past.endpoint.retry_at is None
@@ -213,7 +213,7 @@ async def test_pushes_say_what_stops_them(looked: Looked, log: Log) -> None:
 
 
 async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoint_is_not_called_slow(
-    looked: Looked, log: Log
+    checked: Looked, log: Log
 ) -> None:
     await log.execute(
         'UPDATE subscriptions SET settings = \'{"pushConfig": {"pushEndpoint": "https://example.com/"}}\''
@@ -231,74 +231,74 @@ async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoi
     )
     async with log.database.transaction() as connection:
         await push_states.write_push_states(connection, states=[state])
-    lag = await looked.only(MINUTE + SECOND)
+    lag = await checked.only(MINUTE + SECOND)
     assert (lag.state, lag.verdict) == (
         LagState.RETRYING,
         "1 messages have failed, up to 1 times, and are redelivered later; others succeed. "
         f"Message {poison} since {format_timestamp(log.start)}: 12 failed attempts while other messages are "
         "delivered; the last one: status 422 (Unprocessable Entity).",
     )
-    lag = await looked.only(2 * MINUTE)
+    lag = await checked.only(2 * MINUTE)
     assert lag.state is LagState.SLOW_ENDPOINT  # messages that were never handed out wait, too
 
 
 async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoint_slow(
-    looked: Looked, log: Log
+    checked: Looked, log: Log
 ) -> None:
     await log.execute(
         'UPDATE subscriptions SET settings = \'{"pushConfig": {"pushEndpoint": "https://example.com/"}}\''
     )
     await log.publish("poison")
     [delivery] = await log.pull(1)
-    assert (await looked.only(MINUTE)).state is LagState.SLOW_ENDPOINT
+    assert (await checked.only(MINUTE)).state is LagState.SLOW_ENDPOINT
     await log.nack(delivery, now=log.start + MINUTE)
     await log.pull(1, now=log.start + 2 * MINUTE)
-    lag = await looked.only(2 * MINUTE)
+    lag = await checked.only(2 * MINUTE)
     assert (lag.state, lag.verdict) == (
         LagState.RETRYING,
         "Messages that failed before are being redelivered, up to attempt 2; others succeed.",
     )
 
 
-async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(looked: Looked, log: Log) -> None:
+async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(checked: Looked, log: Log) -> None:
     await log.publish("a")
-    late = await looked.add("aaa")
+    late = await checked.add("aaa")
     await log.publish("b", now=log.start + MINUTE)
-    await looked.add("bbb")
+    await checked.add("bbb")
     async with log.database.transaction() as connection:
         await subscriptions.detach_subscription(
-            connection, subscription_id=(await looked.add("ccc")).subscription_id, now=log.start
+            connection, subscription_id=(await checked.add("ccc")).subscription_id, now=log.start
         )
-    names = [lag.subscription.name for lag in await looked.all(2 * MINUTE)]
+    names = [lag.subscription.name for lag in await checked.all(2 * MINUTE)]
     assert names[:2] == [log.subscription.name, late.name]
-    assert {lag.subscription.name: lag.state for lag in await looked.all(2 * MINUTE)} == {
+    assert {lag.subscription.name: lag.state for lag in await checked.all(2 * MINUTE)} == {
         log.subscription.name: LagState.NO_CONSUMERS,
         late.name: LagState.NO_CONSUMERS,
         "projects/p/subscriptions/bbb": LagState.CAUGHT_UP,
         "projects/p/subscriptions/ccc": LagState.DETACHED,
     }
-    assert [lag.subscription.name for lag in await looked.all(2 * MINUTE, size=1)] == names[:1]
-    assert looked.total == 4
+    assert [lag.subscription.name for lag in await checked.all(2 * MINUTE, size=1)] == names[:1]
+    assert checked.total == 4
 
 
-async def test_a_page_has_those_with_a_backlog_and_then_those_at_rest_by_name(looked: Looked, log: Log) -> None:
-    names = [(await looked.add(name)).name for name in ("b", "a", "c")]
+async def test_a_page_has_those_with_a_backlog_and_then_those_at_rest_by_name(checked: Looked, log: Log) -> None:
+    names = [(await checked.add(name)).name for name in ("b", "a", "c")]
     await log.publish("for the first one")
     await log.execute(
         "UPDATE cursors AS c SET next_seq = 2 FROM subscriptions AS s "
         f"WHERE s.subscription_id = c.subscription_id AND s.name IN ('{names[0]}', '{names[1]}', '{names[2]}')"
     )
-    lags = await looked.all(SECOND)
+    lags = await checked.all(SECOND)
     assert [lag.subscription.name for lag in lags] == [log.subscription.name, *sorted(names)]
     assert [lag.undelivered for lag in lags] == [1, 0, 0, 0]
-    assert [lag.subscription.name for lag in await looked.all(SECOND, size=2)] == [
+    assert [lag.subscription.name for lag in await checked.all(SECOND, size=2)] == [
         log.subscription.name,
         names[1],
     ]
-    assert looked.total == 4
+    assert checked.total == 4
 
 
-async def test_a_project_that_cannot_be_is_refused_and_one_without_subscriptions_has_none(looked: Looked) -> None:
+async def test_a_project_that_cannot_be_is_refused_and_one_without_subscriptions_has_none(checked: Looked) -> None:
     with pytest.raises(InvalidArgument):
-        await looked.service.list_lag("projects/no spaces", page_size=10)
-    assert (await looked.service.list_lag("projects/empty", page_size=10))[:2] == ([], 0)
+        await checked.service.list_lag("projects/no spaces", page_size=10)
+    assert (await checked.service.list_lag("projects/empty", page_size=10))[:2] == ([], 0)

@@ -34,15 +34,15 @@ def _scan(log: Sequence[MatchedMessage], begin: LogPosition, page: TopicPage, pa
         behind = [m for m in reversed(log) if (m.publish_time, m.seq) < place]
     else:
         behind = [m for m in log if (m.publish_time, m.seq) > place]
-    looked = behind[:part]
-    found = [m for m in looked if not m.seq % 2]
+    checked = behind[:part]
+    found = [m for m in checked if not m.seq % 2]
     if len(found) > page.size:
         found = found[: page.size]
-        looked = looked[: looked.index(found[-1]) + 1]
-    last = looked[-1] if looked else None
-    more = last is not None and len(looked) < len(behind)
+        checked = checked[: checked.index(found[-1]) + 1]
+    last = checked[-1] if checked else None
+    more = last is not None and len(checked) < len(behind)
     rest = LogPosition(last.shard_id, last.publish_time, last.seq) if more and last is not None else None
-    return ShardScan(found, len(looked), rest)
+    return ShardScan(found, len(checked), rest)
 
 
 @given(

@@ -9,7 +9,7 @@ import pytest
 from broker.features.journal import rows as written
 from broker.features.journal import service as journal_tail
 from broker.features.journal.service import PAUSE_SECONDS
-from tests.features.inspect.test_looking import Events, tailing
+from tests.features.inspect.test_inspection import Events, tailing
 from tests.features.journal.test_journal import ALL, journaled
 from tests.fixtures.broker import Json, Rest, eventually
 from tests.fixtures.in_process import own_broker

@@ -27,9 +27,9 @@ class _Tail:
         self.log, self.session, self.horizon, self.told = log, session, Horizon(), list[int]()
         self.after = 0
 
-    async def look(self, at: float = 0.0) -> list[int]:
+    async def observe(self, at: float = 0.0) -> list[int]:
         """The sequences that are told by now."""
-        self.horizon.look(await read_ends(self.session), at)
+        self.horizon.observe(await read_ends(self.session), at)
         until, of = self.horizon.number, self.log.subscription.subscription_id
         rows = await list_written(self.session, subscription_id=of, after=self.after, until=until, since=_EVER)
         self.after = max(self.after, until)
@@ -53,33 +53,33 @@ async def test_a_row_that_is_committed_late_is_told_before_those_behind_it(log: 
     async with _sessions(log) as (late, early, tail):
         await late.run((BEGIN, {}), (_LOCK, {"shard_id": log.shard_id}))
         await _write(log, late, 1)
-        assert await tail.look() == []
+        assert await tail.observe() == []
         await _write(log, early, 2)
-        assert [await tail.look() for _ in range(3)][-1] == []
+        assert [await tail.observe() for _ in range(3)][-1] == []
         await late.run((COMMIT, {}))
-        assert await tail.look() == [1, 2]
+        assert await tail.observe() == [1, 2]
 
 
 async def test_whoever_begins_later_holds_nothing_up_and_is_not_passed(log: Log) -> None:
     async with _sessions(log) as (one, other, tail):
         await one.run((BEGIN, {}), (_LOCK, {"shard_id": log.shard_id}))
         await _write(log, one, 1)
-        await tail.look()
+        await tail.observe()
         await other.run((BEGIN, {}), (_LOCK_HEAD, {"shard_id": log.shard_id}))  # there is always one under way
         await _write(log, other, 2)
         await one.run((COMMIT, {}))
-        assert await tail.look() == [1]
+        assert await tail.observe() == [1]
         await _write(log, one, 3)
-        assert [list(await tail.look()) for _ in range(2)] == [[1], [1]]
+        assert [list(await tail.observe()) for _ in range(2)] == [[1], [1]]
         await other.run((COMMIT, {}))
-        assert await tail.look() == [1, 2, 3]
+        assert await tail.observe() == [1, 2, 3]
 
 
 async def test_a_transaction_of_others_holds_a_tail_up_for_a_minute_and_no_longer(log: Log) -> None:
     async with _sessions(log) as (others, own, tail):
         await others.run((BEGIN, {}), (_LOCK, {"shard_id": log.shard_id}))
         await _write(log, own, 1)
-        assert await tail.look(0.0) == []
-        assert await tail.look(LONGEST_SECONDS) == []
-        assert await tail.look(LONGEST_SECONDS + 1) == [1]
+        assert await tail.observe(0.0) == []
+        assert await tail.observe(LONGEST_SECONDS) == []
+        assert await tail.observe(LONGEST_SECONDS + 1) == [1]
         await others.run((COMMIT, {}))

@@ -216,13 +216,13 @@ async def test_it_would_not_if_it_looked_only_where_something_is_known_of(
     played: Claims,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def look(scheduler: ClaimScheduler, scheduled: ScheduledConsumer) -> None:
+    def check(scheduler: ClaimScheduler, scheduled: ScheduledConsumer) -> None:
         known = [shard for shard in scheduled.shards if shard.state is not State.IDLE or not shard.claimed_at]
         for shard in known:
             scheduler._schedule(shard)
         scheduler._schedule_held_up(scheduled)
 
-    monkeypatch.setattr(ClaimScheduler, "_schedule_all", look)
+    monkeypatch.setattr(ClaimScheduler, "_schedule_all", check)
     assert await _unheard(played) == [PLAIN]
 
 
@@ -234,13 +234,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The shards that were asked since when something waits there: since `AGE` ago in the plain one."""
     shard_ids: list[int] = []
 
-    async def look(_: Any, shard_id: int, waiting: Sequence[tuple[Subscription, Levels]], now: datetime) -> None:
+    async def check(_: Any, shard_id: int, waiting: Sequence[tuple[Subscription, Levels]], now: datetime) -> None:
         shard_ids.append(shard_id)
         for subscription, levels in waiting:
             since = now - AGE if shard_id == PLAIN else now
             levels.waits(shard_id, subscription.levels.get(shard_id, MAX_LEVELS), since, AGE, now)
 
-    monkeypatch.setattr(AllLevels, "read_ages", look)
+    monkeypatch.setattr(AllLevels, "read_ages", check)
     return shard_ids
 
 
@@ -280,12 +280,12 @@ async def _grows_old(played: Claims, monkeypatch: pytest.MonkeyPatch) -> list[in
     """Nothing happens meanwhile: a claim of what is urgent is stuck, and what is not becomes old by the clock."""
     first: list[datetime] = []
 
-    async def look(_: Any, shard_id: int, waiting: Sequence[tuple[Subscription, Levels]], now: datetime) -> None:
+    async def check(_: Any, shard_id: int, waiting: Sequence[tuple[Subscription, Levels]], now: datetime) -> None:
         first.append(now)
         for subscription, levels in waiting:
             levels.waits(shard_id, subscription.levels.get(shard_id, MAX_LEVELS), first[0], MIN_AGE, now)
 
-    monkeypatch.setattr(AllLevels, "read_ages", look)
+    monkeypatch.setattr(AllLevels, "read_ages", check)
     there = begin(played, {PLAIN: 1, URGENT: 2})
     eater = Hasty(1, appetite=0, at_once=True, priorities=Priorities(3, age=MIN_AGE))
     played.scheduler.add(eater)

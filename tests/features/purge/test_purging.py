@@ -48,7 +48,7 @@ async def _meant(log: Log, end: int, until: datetime = END_OF_TIME) -> LogWalk:
 
 
 async def _step(log: Log, meant: LogWalk, progress: dict[str, object], most: int) -> Purged:
-    after = meant.next_look(progress)
+    after = meant.next_position(progress)
     assert after is not None
     step = PurgeStep(meant=meant, after=after, max_messages=most, author=NOBODY, now=log.start + SECOND)
     async with log.session() as session:

@@ -17,7 +17,7 @@ from broker.db.schema.tables import topics as topics_table
 from broker.features.delayed.rows import append_due, cancel_scheduled
 from broker.features.quotas.quota import UNLIMITED, ProjectQuotas
 from broker.features.quotas.quotas import Quotas
-from broker.features.quotas.retained_bytes import LOOK_SECONDS, RetainedBytes
+from broker.features.quotas.retained_bytes import REFRESH_SECONDS, RetainedBytes
 from broker.model.message import NewMessage
 from broker.model.message_id import FIRST_ID_SEQ
 from tests.core.backlog.test_seek import create_snapshot, seek_to_time
@@ -39,10 +39,10 @@ class Retained:
 
         clock = Clock(log.database)
         self.quotas = Quotas(log.database, clock)
-        self.looks = RetainedBytes(log.database, clock, self.quotas, **options)
+        self.replica_reads = RetainedBytes(log.database, clock, self.quotas, **options)
 
     async def now(self) -> int:
-        await self.looks.look()
+        await self.replica_reads.refresh()
         return self.quotas.amounts("projects/p")["retainedBytes"]
 
 
@@ -158,31 +158,31 @@ async def test_a_look_comes_before_its_time_when_half_of_what_was_left_may_be_go
     await clock.synchronise()
     defaults = ProjectQuotas({"retainedBytes": 1_000})
     quotas = Quotas(log.database, clock, defaults=defaults, processes=lambda: 2, ticks=lambda: ticks)
-    looks = RetainedBytes(log.database, clock, quotas, ticks=lambda: ticks)
+    replica_reads = RetainedBytes(log.database, clock, quotas, ticks=lambda: ticks)
     gauge = quotas.publishing("projects/p", "")
-    assert await looks.run_once() == 1  # the first comes at once
+    assert await replica_reads.run_once() == 1  # the first comes at once
     gauge.take(ticks, size=249)
-    assert await looks.run_once() == 0
+    assert await replica_reads.run_once() == 0
     gauge.take(ticks, size=1)  # and another process as much
-    assert await looks.run_once() == 1
+    assert await replica_reads.run_once() == 1
     assert quotas.amounts("projects/p")["retainedBytes"] == 0  # nothing was published after all
-    assert await looks.run_once() == 0
-    ticks += LOOK_SECONDS
-    assert await looks.run_once() == 1
+    assert await replica_reads.run_once() == 0
+    ticks += REFRESH_SECONDS
+    assert await replica_reads.run_once() == 1
 
 
 async def test_with_a_limit_for_all_projects_each_is_looked_at_but_for_those_that_have_none(log: Log) -> None:
     await log.publish(_HUNDRED)
     clock = DatabaseClock(log.database)
     quotas = Quotas(log.database, clock, defaults=ProjectQuotas({"retainedBytes": 10}))
-    looks = RetainedBytes(log.database, clock, quotas)
+    replica_reads = RetainedBytes(log.database, clock, quotas)
     await clock.synchronise()
-    assert (await looks.look(), quotas.amounts("projects/p")["retainedBytes"]) == (1, 100)
+    assert (await replica_reads.refresh(), quotas.amounts("projects/p")["retainedBytes"]) == (1, 100)
     await log.execute(
         f"""INSERT INTO project_quotas VALUES ('projects/p', '{{"retainedBytes": {UNLIMITED}}}', '{{}}')"""
     )
     await quotas.load()
-    assert (await looks.look(), quotas.amounts("projects/p")["retainedBytes"]) == (0, 0)
+    assert (await replica_reads.refresh(), quotas.amounts("projects/p")["retainedBytes"]) == (0, 0)
 
 
 async def test_what_waits_for_its_time_is_retained_until_it_is_cancelled_or_came_and_was_acked(
@@ -190,11 +190,11 @@ async def test_what_waits_for_its_time_is_retained_until_it_is_cancelled_or_came
 ) -> None:
     due_at = log.start + timedelta(seconds=10)
     batch = encode_scheduled([NewMessage(data=b"x" * 100)] * 5, [due_at] * 5)
-    looks = Retained(log, waiting=2)
-    await looks.quotas.load()
+    replica_reads = Retained(log, waiting=2)
+    await replica_reads.quotas.load()
     async with log.session() as session:
         await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
-        assert await looks.now() == 500
+        assert await replica_reads.now() == 500
         assert await cancel_scheduled(session, shard_id=log.shard_id, id_seq=FIRST_ID_SEQ + 1, now=log.start)
         assert await retained.now() == 400
         assert len(await append_due(session, shard_id=log.shard_id, now=due_at)) == 4

@@ -123,7 +123,7 @@ class _Claim:
         existing: set[int] = set()
         # In statements of their own, after the lock: they see everything that was committed before it was granted.
         queries = [
-            *lock_due(request, [state for state in self.states if state.target.looks_for_due]),
+            *lock_due(request, [state for state in self.states if state.target.includes_due]),
             *find_fresh(request, _places(self.states, ordered=False), self._bodies),
         ]
         missing = [target for key, target in targets.items() if key not in cursors]
@@ -147,7 +147,7 @@ class _Claim:
             Query((BEGIN, {})),
             Query((_LOCK_CURSORS, request.where([target.subscription_id])), locked.extend),
         ]
-        if target.looks_for_due:
+        if target.includes_due:
             queries += lock_due(request, [state])
         if not target.ordered:
             queries += find_fresh(request, [state.place], self._bodies)

@@ -27,7 +27,7 @@ class ClaimTarget(msgspec.Struct, frozen=True, kw_only=True):
     message matches), perhaps with a `body_path` (core/filtering/jsonpath.py); if the filter was changed, at
     `filter_changed_at`, `newest` (None: the same) alone decides about messages published since.  If `ordered`, a
     response carries up to `max_run` messages of an ordering key, which goes to the request numbered
-    `preferred(key)` if there is one and it has room.  Redeliveries are only looked up if `looks_for_due`;
+    `preferred(key)` if there is one and it has room.  Redeliveries are only looked up if `includes_due`;
     `wants_next`: return when the next one is due even if every request gets messages.  With a `digest` fresh
     messages are only taken if its `max_messages` or `max_bytes` are available, or the oldest was published its
     `max_delay` ago; redeliveries do not wait for it.  If it `leaves_just_retried`, such messages
@@ -54,7 +54,7 @@ class ClaimTarget(msgspec.Struct, frozen=True, kw_only=True):
     digest: Digest | None = None
     leaves_just_retried: bool = False
     journal: Journal | None = None
-    looks_for_due: bool = True
+    includes_due: bool = True
     wants_next: bool = False
 
     @property

@@ -114,11 +114,11 @@ def _outcome(request: ClaimRequest, state: TargetState) -> _Outcome:
     due_floor = None
     if rows or allocation.position is not None:
         due_floor = cursor.due_floor
-        if target.looks_for_due:  # else nothing new is known
+        if target.includes_due:  # else nothing new is known
             times = [row.next_delivery_at for row in rows if row.stays]
             due_floor = max(due_floor, due_floor_after(request.now, times, state.beyond))
     asks_for_next = False
-    if target.looks_for_due and not more:
+    if target.includes_due and not more:
         given = zip(allocation.allocations, allocation.runs, strict=True)
         gets_nothing = [not (each.fresh or each.redelivered or runs) for each, runs in given]
         asks_for_next = target.wants_next or any(gets_nothing)

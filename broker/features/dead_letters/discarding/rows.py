@@ -152,7 +152,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         dead_letters = [each for some in found.dead_letters.values() for each in some if each.shard_id == shard_id]
         for backlog in backlogs:
             if backlog.may_consume:
-                await backlog.look_ahead(connection, found.all_of(asked, backlog))
+                await backlog.read_ahead(connection, found.all_of(asked, backlog))
         await lock_delivery_rows(connection, backlogs, [*own, *dead_letters])
         for backlog in backlogs:
             await backlog.ask_filter(connection, [*own, *dead_letters])

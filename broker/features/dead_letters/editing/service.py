@@ -76,7 +76,7 @@ class EditService:
             author=Author(principal=by),
             now=self._clock.now(),
         )
-        dead_letters, source, allowed = await self._look(asked, edit, may_consume)
+        dead_letters, source, allowed = await self._find(asked, edit, may_consume)
         message = _edited(source, edit)
         topic = await self._topic(subscription)
         check_accepts(topic, EDIT)
@@ -113,7 +113,7 @@ class EditService:
         async with self._database.hot() as hot:
             return await located(hot, [parse_message_id(edit.message_id)])
 
-    async def _look(
+    async def _find(
         self, asked: Discard, edit: DeadLetterEdit, may_consume: AskPermission
     ) -> tuple[Sequence[Any], LoggedMessage, frozenset[int]]:
         async with self._database.hot() as hot:

@@ -37,7 +37,7 @@ from broker.observability.metrics.families import DEAD_LETTERED, EXPIRED
 from broker.observability.tally import Tally
 
 BESIDE = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
-_LOOK_SECONDS = 1.0  # a subscription waits so long to be found while others' batches have no end
+_CHECK_SECONDS = 1.0  # a subscription waits so long to be found while others' batches have no end
 PASSED_BY = timedelta(seconds=20)  # a message that the database refuses; the log has one line while it lasts
 MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
 
@@ -71,8 +71,8 @@ class DeadLetterForwarder:
         """
         self._tally.tick()
         clock = asyncio.get_running_loop().time
-        await self._look()
-        look_again_at = clock() + _LOOK_SECONDS
+        await self._find_work()
+        check_again_at = clock() + _CHECK_SECONDS
         forwarded = 0
         while (turn := self._turns.begin()) is not None:
             begun_at = clock()
@@ -85,12 +85,12 @@ class DeadLetterForwarder:
             forwarded += count
             if more:
                 self._ask(turn.item)
-            if clock() >= look_again_at:
-                await self._look()
-                look_again_at = clock() + _LOOK_SECONDS
+            if clock() >= check_again_at:
+                await self._find_work()
+                check_again_at = clock() + _CHECK_SECONDS
         return forwarded
 
-    async def _look(self) -> None:
+    async def _find_work(self) -> None:
         """Have all that is found take its turn."""
         async with self._database.hot() as connection:
             work = await find_dead_letter_work(connection, now=self._clock.now())

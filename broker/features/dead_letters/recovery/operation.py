@@ -42,7 +42,7 @@ class PushReplayKind:
         meant = Meant.from_json(operation.request["meant"])
         walked: Mapping[str, Any] = operation.progress.get("walk", {})
         await self._resources.subscription_meant(operation.target, meant.walk.subscription_id)
-        after = meant.walk.next_look(walked)
+        after = meant.walk.next_position(walked)
         if after is None:
             return Step(progress=operation.progress, ended=True)
         wanted = ReplayStep(
@@ -58,7 +58,7 @@ class PushReplayKind:
         told = [*operation.progress.get("skipped", ()), *skipped][:MAX_TOLD]
         return Step(
             progress={"walk": walked, "skipped": told},
-            ended=meant.walk.next_look(walked) is None,
+            ended=meant.walk.next_position(walked) is None,
             done=len(done.outcomes),
             counts=Counter(done.outcomes.values()),
             woken=(meant.walk.subscription_id,) if Outcome.REPLAYED in done.outcomes.values() else (),

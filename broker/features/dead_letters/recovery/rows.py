@@ -45,7 +45,7 @@ _FIND_GIVEN_UP = statements.hot("find_given_up")
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 
 ANSWERS = {Missed.EXPIRED: "recovered", Missed.UNSEEN: "replayed"}  # how the journal's REPLAYED is answered then
-_MAX_LOOKED_AT = 10_000  # messages of a step, of which most have not expired
+_MAX_READ = 10_000  # messages of a step, of which most have not expired
 _EVENTS = sorted(SETTLING | UNSETTLING - {Event.HANDED_OUT})
 
 
@@ -108,7 +108,7 @@ async def _next(
     """The messages of this step, and where the next one goes on."""
     if step.meant.missed is Missed.UNSEEN:
         return await read_matching(connection, step.meant.walk, step.after, step.max_messages)
-    found, rest = await read_matching(connection, step.meant.walk, step.after, _MAX_LOOKED_AT)
+    found, rest = await read_matching(connection, step.meant.walk, step.after, _MAX_READ)
     told = await _told(connection, backlog, found)  # only who has the cursor makes one of them come again
     expired = [message for message in found if _is_expired(step.meant, told.get(message.seq))]
     if len(expired) > step.max_messages:

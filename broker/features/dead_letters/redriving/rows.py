@@ -202,7 +202,7 @@ async def _decide(
         time = group.dead_letters[0].source_publish_time
         messages[group.seq] = Located(group.seq, time, group.ordering_key, expires_at)
     there = {seq for seq in logged if own.delivers_again(messages[seq], step.now)}
-    await own.look_ahead(connection, [message for seq, message in messages.items() if seq not in there])
+    await own.read_ahead(connection, [message for seq, message in messages.items() if seq not in there])
     await lock_delivery_rows(connection, [own], list(messages.values()))
     missing = [group.seq for group in open_groups if group.seq not in logged]
     retracted = await read_retracted(connection, shard_id=step.shard_id, seqs=missing) if missing else ()

@@ -94,7 +94,7 @@ class DeliveryReportService:
     def __init__(
         self, database: Database, clock: DatabaseClock, turns: ResourceTurns, records: DeliveryRecords
     ) -> None:
-        """`turns` are those of calls that look; `records`: those of this process."""
+        """`turns` are those of calls that inspect; `records`: those of this process."""
         self._records = records
         self._database = database
         self._clock = clock

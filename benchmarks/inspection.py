@@ -28,7 +28,7 @@ _PAUSE_SECONDS = 0.002  # between two messages
 _SINGLE = Figure("publish, single messages, 64 connections")
 
 
-def looking(bench: Bench) -> list[Row]:
+def inspection(bench: Bench) -> list[Row]:
     """Latencies of one message after the other, single publishes and a drain."""
     rows: list[Row] = []
     broker = Broker(bench.options.workers)

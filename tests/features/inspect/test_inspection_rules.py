@@ -40,7 +40,7 @@ _ROWS = """
 """
 
 
-async def _look(log: Log, session: HotConnection) -> None:
+async def _check(log: Log, session: HotConnection) -> None:
     """At everything, as `{topic}/messages`, `{subscription}/messages`, `messages/{id}`, lags and tails do."""
     now, long_ago, shards = log.start, log.start - timedelta(days=1), [log.shard_id]
     of = {"subscription_id": log.subscription.subscription_id, "shard_id": log.shard_id}
@@ -81,7 +81,7 @@ async def _looked(log: Log, *, changes_nothing: bool = True) -> AsyncIterator[Ho
     await log.acknowledge(acked, [0])
     before = await log.rows(_ROWS)
     async with open_transaction(log.database) as session:
-        await _look(log, session)
+        await _check(log, session)
         assert not changes_nothing or await log.rows(_ROWS) == before
         yield session
 
@@ -147,7 +147,7 @@ async def test_one_who_looks_does_not_wait_for_a_claim_and_sees_what_was_before_
         claim = asyncio.create_task(log.pull(2, connection=claiming))
         await claiming.reached.wait()
         async with asyncio.timeout(10), open_transaction(log.database) as session:
-            await _look(log, session)
+            await _check(log, session)
             assert await _blocked(log) == set()
         claiming.go.set()
         assert texts(await claim) == ["a", "b"]
