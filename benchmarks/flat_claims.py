@@ -213,10 +213,10 @@ def _measure_all(ground: Ground, taken: _Taken, failures: dict[str, str], notes:
             samples += _run(ground, case)
         except LoadFailed as error:
             failures[case.measure] = f"with {ground.backlog.size:,}: {error}"
-        _tell(case.measure, ground.backlog.size, samples)
+        _report(case.measure, ground.backlog.size, samples)
     measure = "until the one match of 1,000,000 is delivered"
     taken.setdefault(measure, {})[ground.backlog.size], notes[measure] = _find_the_rare_one(ground)
-    _tell(measure, ground.backlog.size, taken[measure][ground.backlog.size])
+    _report(measure, ground.backlog.size, taken[measure][ground.backlog.size])
     _measure_each(SEEKS, ground, taken, failures)
 
 
@@ -231,7 +231,7 @@ def _measure_each(acts: Sequence[Seek | Look], ground: Ground, taken: _Taken, fa
             samples += act.run(ground)
         except LoadFailed as error:
             failures[act.measure] = f"with {ground.backlog.size:,}: {error}"
-        _tell(act.measure, ground.backlog.size, samples)
+        _report(act.measure, ground.backlog.size, samples)
 
 
 def _run(ground: Ground, case: Case) -> Samples:
@@ -262,7 +262,7 @@ def _find_the_rare_one(ground: Ground) -> tuple[Samples, str]:
     return samples, note
 
 
-def _tell(measure: str, size: int, samples: Sequence[float]) -> None:
+def _report(measure: str, size: int, samples: Sequence[float]) -> None:
     if samples:
         say(f"{measure}, {size:,}: {_figures(samples)}")
 

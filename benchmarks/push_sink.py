@@ -59,14 +59,14 @@ class Lane:
                 self.delays.append(now - int(sent) / 1e9)
 
     def report(self, delays: bool) -> bytes:
-        told: dict[str, object] = {
+        attribution: dict[str, object] = {
             "count": self.count,
             "distinct": len(self.seen),
             "first": self.first,
             "last": self.last,
         }
-        told |= {"rejected": self.rejected.tolist(), "delays": self.delays.tolist() if delays else []}
-        return json.dumps(told).encode()
+        attribution |= {"rejected": self.rejected.tolist(), "delays": self.delays.tolist() if delays else []}
+        return json.dumps(attribution).encode()
 
 
 class Sink(asyncio.Protocol):

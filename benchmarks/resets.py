@@ -31,9 +31,9 @@ def resets(bench: Bench) -> list[Row]:
         bench.use(broker)
         _reset(broker, 3)
         times = _TIMES * bench.options.rounds
-        alone = _tell(rows[0], _reset(broker, times))
+        alone = _report(rows[0], _reset(broker, times))
         with _others(broker, beside):
-            rows[1].ratio = _tell(rows[1], _reset(broker, times)) / alone
+            rows[1].ratio = _report(rows[1], _reset(broker, times)) / alone
             rows[1].note += "; ratio: beside them : alone"
     except LoadFailed as error:
         rows[0].error = f"broker: {error}"
@@ -75,7 +75,7 @@ def _resources() -> list[bytes]:
     return requests
 
 
-def _tell(row: Row, taken: Sequence[float]) -> float:
+def _report(row: Row, taken: Sequence[float]) -> float:
     """The median."""
     row.rounds = {"broker": list(taken)}
     row.ours = statistics.median(taken)

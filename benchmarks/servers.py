@@ -85,8 +85,8 @@ class Server(ABC):
         """For a failure's report: whether the server lives, and the last line of its log that tells of an error."""
         code = None if self._process is None else self._process.poll()
         state = "it is running" if code is None else f"it ended with {code}"
-        telling = [line.strip() for line in self.log.splitlines() if "Error" in line or "Exception" in line]
-        return ", ".join([state, *telling[-1:]])
+        reporting = [line.strip() for line in self.log.splitlines() if "Error" in line or "Exception" in line]
+        return ", ".join([state, *reporting[-1:]])
 
     def start(self) -> None:
         """Start it on fresh data and wait until it serves.  Raises LoadFailed."""

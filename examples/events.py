@@ -18,8 +18,8 @@ with Broker(ALARM, EVENTS, SUB, TOPIC) as broker:
         broker.call("PUT", subscription, {"topic": topic})
     broker.call("PATCH", f"{PROJECT}/settings", {"eventTopic": EVENTS})
     broker.call("POST", f"{SUB}:pause", {"reason": "The database is moved."})
-    while not (told := broker.pull(ALARM)):  # a look every five seconds finds it
+    while not (reported := broker.pull(ALARM)):  # a look every five seconds finds it
         time.sleep(0.5)
-    event = json.loads(told[0])
+    event = json.loads(reported[0])
     print(event["type"], event["subject"], event["reason"])
     broker.call("PATCH", f"{PROJECT}/settings", {"eventTopic": ""})

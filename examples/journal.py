@@ -16,8 +16,8 @@ with Broker(SUB, TOPIC) as broker:
     [message_id] = broker.publish(TOPIC, "order 1")
     while not broker.pull(SUB):
         pass
-    while len((told := broker.call("GET", f"{SUB}/messages/{message_id}"))["timeline"]) < 2:
+    while len((reported := broker.call("GET", f"{SUB}/messages/{message_id}"))["timeline"]) < 2:
         time.sleep(0.2)
-    print(told["verdict"])
-    for entry in told["timeline"]:
+    print(reported["verdict"])
+    for entry in reported["timeline"]:
         print(entry["event"])

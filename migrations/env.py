@@ -15,13 +15,13 @@ from broker.db.schema.migration_waits import APPLICATION_NAME, MigrationUnderWay
 from broker.db.schema.running_brokers import refuse_older_brokers
 from broker.db.schema.tables import metadata
 
-told = context.config.attributes
-schema = told.get("schema", DEFAULT_SCHEMA)
+reported = context.config.attributes
+schema = reported.get("schema", DEFAULT_SCHEMA)
 
 
 def connect():
-    url = told.get("database_url") or os.environ["DATABASE_URL"]
-    seconds = told.get("lock_seconds", Patience().lock_seconds)
+    url = reported.get("database_url") or os.environ["DATABASE_URL"]
+    seconds = reported.get("lock_seconds", Patience().lock_seconds)
     return psycopg.connect(
         **connection_parameters(
             url,

@@ -38,7 +38,7 @@ from broker.core.process.next_due import NextDue
 from broker.core.process.supervisor import Supervisor, Worker
 from broker.core.pushing.client.address_policy import parse_address_policy
 from broker.core.pushing.client.http_client import PushClient
-from broker.core.pushing.endpoint_news import EndpointNews
+from broker.core.pushing.endpoint_incidents import EndpointIncidents
 from broker.core.pushing.pusher import GRACE_SECONDS, Pusher
 from broker.core.pushing.request.oidc_token import TokenSigner
 from broker.db.driver.replica import Replica
@@ -260,7 +260,7 @@ def _make_pusher(config: AppConfig, core: Core, *, guard: Guard, messages: Messa
         scheduler=messages.claiming.pushes,
         coalescer=messages.acking.coalescer,
         signer=signer,
-        news=EndpointNews(core.states, core.resources, excused=excused),
+        incidents=EndpointIncidents(core.states, core.resources, excused=excused),
         access=guard.access,
         secrets=guard.secrets,
         make_client=partial(_make_push_client, config),

@@ -11,7 +11,7 @@ from broker.app.messages import Claiming
 from broker.core.context.core import Core
 from broker.core.pushing.pusher import Pusher
 from broker.features.feature import Feature
-from broker.features.operations.operation_news import is_operation
+from broker.features.operations.operation_notifications import is_operation
 
 
 class Reactions:

@@ -35,5 +35,5 @@ def why_nothing(api: Api, name: str) -> str:
     since = f" since {short_time(position['pauseTime'])}" if "pauseTime" in position else ""
     by = f" by {position['pausedBy']}" if "pausedBy" in position else ""
     reason = f": {position['pausedReason']}" if position.get("pausedReason") else ""
-    told = f"{leaf(name)} is paused{since}{by}{reason}".rstrip(".")
-    return f"{told}. `broker sub resume {leaf(name)}` ends the pause."
+    summary = f"{leaf(name)} is paused{since}{by}{reason}".rstrip(".")
+    return f"{summary}. `broker sub resume {leaf(name)}` ends the pause."

@@ -105,13 +105,13 @@ class LoopTurns:
         """Until the step may be done, which is now then."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def tell() -> None:
+        def report() -> None:
             if not turn.done():  # cancelled meanwhile
                 turn.set_result(None)
 
         self._waiting[who] += 1
         try:
-            self.call(who, cost, tell)
+            self.call(who, cost, report)
             await turn
         finally:
             self._waiting[who] -= 1

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from broker.model.ack_id import AttemptName
-from broker.model.journal import Told
+from broker.model.journal import Attribution
 from broker.model.retry_policy import RetryPolicy
 
 AttemptStatus = Literal["delivering", "nacked", "exhausted", "released"]
@@ -18,7 +18,7 @@ class DeadlineChange:
     `status`: "delivering" moves the ack deadline, "nacked" is a nack (a retry policy delays it from there on), and
     "exhausted" gives the messages up to the dead-letter forwarder.  "released" is a nack of what reached nobody:
     the attempt does not count.  `failure` is how the attempt has failed (model/dead_letter.py), if it has.
-    `told`: it is written in the journal, so.
+    `attribution`: it is written in the journal, so.
     """
 
     attempt: AttemptName
@@ -28,4 +28,4 @@ class DeadlineChange:
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
     failure: str | None = None
-    told: Told | None = None
+    attribution: Attribution | None = None

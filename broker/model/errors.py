@@ -35,7 +35,7 @@ class BrokerError(Exception):
     def __init__(self, message: str, *, details: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(message)
         self.message = message
-        self.told = message  # in the log, which counts those that say the same
+        self.log_message = message  # in the log, which counts those that say the same
         self.details = details
 
 
@@ -93,13 +93,13 @@ class QuotaExceeded(ResourceExhausted):
         self,
         message: str,
         *,
-        told: str = "",
+        log_message: str = "",
         retry_seconds: float | None = 1.0,
         details: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """`told`: without numbers.  `retry_seconds`: None where time alone does not help."""
+        """`reported`: without numbers.  `retry_seconds`: None where time alone does not help."""
         super().__init__(message, details=details)
-        self.told = told or message
+        self.log_message = log_message or message
         self.retry_seconds = retry_seconds
 
 
@@ -108,10 +108,10 @@ class StorageLow(ResourceExhausted):
 
     retry_seconds: float | None = 5.0
 
-    def __init__(self, message: str, *, told: str = "", details: Sequence[Mapping[str, Any]] = ()) -> None:
-        """`told`: without sizes, which change with each call."""
+    def __init__(self, message: str, *, log_message: str = "", details: Sequence[Mapping[str, Any]] = ()) -> None:
+        """`reported`: without sizes, which change with each call."""
         super().__init__(message, details=details)
-        self.told = told or message
+        self.log_message = log_message or message
 
 
 class Unavailable(BrokerError):

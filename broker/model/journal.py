@@ -43,7 +43,7 @@ class Journal:
     sample: float = 1.0
     retention: timedelta = DEFAULT_RETENTION
 
-    def tells(self, event: "Event", attempt: int) -> bool:
+    def includes(self, event: "Event", attempt: int) -> bool:
         """Whether that is written down of messages in the share, at their n-th attempt."""
         if self.mode is JournalMode.FAILURES:
             return attempt > 1 or event in _FAILURES
@@ -109,9 +109,9 @@ PUSH = Author(client="push")
 TRANSFORM = Author(client="transform")
 
 
-class Told(NamedTuple):
-    """Whose doing something was.  `journal`: it is written there, if that tells of it (None: the subscription has
-    none).  `answer`: what an endpoint answered, or why a transform dropped it.
+class Attribution(NamedTuple):
+    """Who did something.  `journal`: where it is written if the journal includes such events (None: the
+    subscription has none).  `answer`: what an endpoint answered, or why a transform dropped it.
     """
 
     journal: Journal | None
@@ -119,7 +119,7 @@ class Told(NamedTuple):
     answer: str = ""
 
 
-UNKNOWN = Told(None)
+UNKNOWN = Attribution(None)
 
 
 class Row(NamedTuple):
@@ -184,7 +184,7 @@ def rows_of(
     `span`: they may be any number, and make rows that are not of one bucket.
     """
     if journal is not None:
-        if not journal.tells(event, attempt):
+        if not journal.includes(event, attempt):
             return
         ranges = journal.share_of(ranges)
     for bucket, some in [(SPAN, ranges)] if span else by_bucket(ranges):

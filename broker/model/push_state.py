@@ -11,7 +11,7 @@ BreakerState = Literal["closed", "open", "half_open"]
 
 MAX_KEPT_FAILURES = 100  # of a subscription
 MAX_EXCERPT = 1_000  # characters of a response
-WAIT_TOLD_EVERY = timedelta(seconds=10)  # so often is a wait for slots written down again while it lasts
+WAIT_REPORTED_EVERY = timedelta(seconds=10)  # so often is a wait for slots written down again while it lasts
 FAILING_SHOWN_AFTER = timedelta(seconds=10)  # a shorter run of failures is part of an endpoint's normal operation
 MAX_FAILING_MESSAGES = 20  # of a subscription that are reported by their ids at the same time
 
@@ -74,7 +74,7 @@ class PushState:
         lately, because the process that wrote it down may be gone.
         """
         has_passed = self.retry_at is not None and self.retry_at <= now
-        is_stale = self.waits_since is not None and now - self.changed_at > 3 * WAIT_TOLD_EVERY
+        is_stale = self.waits_since is not None and now - self.changed_at > 3 * WAIT_REPORTED_EVERY
         if not has_passed and not is_stale:
             return self
         return replace(

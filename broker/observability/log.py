@@ -142,7 +142,7 @@ def _escaped(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-class _News(logging.Filter):
+class _NewRecords(logging.Filter):
     """Not what the broker says itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -176,7 +176,7 @@ def set_up_log(level: str, format_: str = "text") -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_FORMATTERS[format_]())
-    handler.addFilter(_News())
+    handler.addFilter(_NewRecords())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

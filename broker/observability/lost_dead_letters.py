@@ -15,10 +15,10 @@ class LostDeadLetters:
         self._states = states
         self._counters = counters
 
-    def tell(self, lost: Mapping[str, int], why: str) -> None:
+    def report(self, lost: Mapping[str, int], why: str) -> None:
         """So many of each subscription, by name; `why`: a few words."""
         for name, count in sorted(lost.items()):
             if count:
                 self._counters.subscription(name)[LOST_DEAD_LETTERS] += count
                 what = f"{count:,} dead letters of {name} are lost, and nobody had dealt with them: {why}"
-                self._states.tell("lost dead letters", what, level=logging.WARNING)
+                self._states.report("lost dead letters", what, level=logging.WARNING)

@@ -18,7 +18,7 @@ class Spent:
     database: float = 0.0
     messages: float = 0.0
 
-    def told(self, seconds: float) -> str:
+    def described(self, seconds: float) -> str:
         """Of so many seconds in all; `rest` is what the broker itself took, and the event loop."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
         parts["rest"] = max(seconds - sum(parts.values()), 0.0)

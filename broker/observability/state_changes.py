@@ -130,7 +130,7 @@ class StateChanges:
         trouble.why = why
         trouble.last_at = self._ticks()
 
-    def tell(
+    def report(
         self,
         kind: str,
         what: str,

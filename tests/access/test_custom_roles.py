@@ -111,5 +111,5 @@ async def test_a_role_of_another_project_or_of_nobody_is_given_to_no_member_and_
 
 async def test_the_permissions_that_a_role_may_have_are_told(broker: Guarded) -> None:
     asked = {"fullResourceName": "//cloudresourcemanager.googleapis.com/projects/guarded"}
-    told = (await broker.ok("POST", "permissions:queryTestablePermissions", asked))["permissions"]
-    assert {"name": "pubsub.topics.publish", "stage": "GA"} in told
+    reported = (await broker.ok("POST", "permissions:queryTestablePermissions", asked))["permissions"]
+    assert {"name": "pubsub.topics.publish", "stage": "GA"} in reported

@@ -11,11 +11,11 @@ PUBLISHER = "roles/pubsub.publisher"
 
 async def test_a_predefined_role_is_described_to_any_caller_with_a_credential(broker: Guarded) -> None:
     shown = broker.bearer(await broker.key(await broker.account(role="")))
-    told = await broker.ok("GET", PUBLISHER, headers=shown)
-    assert told == {
+    reported = await broker.ok("GET", PUBLISHER, headers=shown)
+    assert reported == {
         "name": PUBLISHER,
         "title": "Pub/Sub Publisher",
-        "description": told["description"],
+        "description": reported["description"],
         "includedPermissions": ["pubsub.topics.publish"],
         "stage": "GA",
         "etag": "AA==",

@@ -20,8 +20,8 @@ async def test_a_principal_at_its_limit_leaves_the_others_of_its_project_alone(b
     assert error["details"][1]["violations"][0]["subject"] == f"serviceAccount:{noisy['email']}"
     await broker.ok("POST", f"{topic}:publish", _MANY, headers=as_quiet)
     await broker.broker.quotas.balance()
-    told = await broker.ok("GET", f"{broker.project}/quotas")
-    used = {one["principal"]: one for one in told["principalQuotas"]}
+    reported = await broker.ok("GET", f"{broker.project}/quotas")
+    used = {one["principal"]: one for one in reported["principalQuotas"]}
     assert used[f"serviceAccount:{noisy['email']}"]["limit"] == 1
     assert used[f"serviceAccount:{noisy['email']}"]["usage"] > 0
 

@@ -143,11 +143,11 @@ async def test_dead_letters_go_to_a_topic_of_another_project_while_its_owner_all
                 )
             return bool(ids)
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             return any(" wait: The service agent" in record.getMessage() for record in caplog.records)
 
         await eventually(reject)
-        await eventually(is_told)
+        await eventually(is_reported)
         assert await _events(broker) == [f"pubsub.deadLetters.blocked {subscription}"]
         [denied] = await _publishers(broker)
         assert (denied["name"], denied["state"], denied["serviceAgent"]) == (subscription, "DENIED", AGENT)

@@ -33,25 +33,25 @@ async def _raise(database: Database, *projects: str, credentials: bool) -> None:
 
 
 async def test_a_version_is_known_once_all_have_loaded_it(database: Database) -> None:
-    seconds, told = [0.0], []
+    seconds, reported = [0.0], []
     version, loader = AccessVersion(database, ticks=lambda: seconds[0]), _Broken()
     version.before_change(loader.load)
-    version.after_change(lambda _: told.append(version.known.access))
+    version.after_change(lambda _: reported.append(version.known.access))
     await version.refresh()
-    assert (version.known, loader.loaded, told) == (Versions(1, 1), [1], [1])
+    assert (version.known, loader.loaded, reported) == (Versions(1, 1), [1], [1])
     await version.refresh()
     assert loader.loaded == [1]
     await _raise(database, credentials=False)
     loader.broken = True
     with pytest.raises(Unavailable):
         await version.refresh()
-    assert (version.known, told) == (Versions(1, 1), [1])
+    assert (version.known, reported) == (Versions(1, 1), [1])
     seconds[0] += 3.0
     with pytest.raises(Unavailable):  # what is known is too old by now
         await version.check()
     loader.broken = False
     await version.check()
-    assert (version.known, loader.loaded, told) == (Versions(2, 1), [1, 2], [1, 2])
+    assert (version.known, loader.loaded, reported) == (Versions(2, 1), [1, 2], [1, 2])
     await _raise(database, credentials=True)
     await version.refresh()
     assert version.known == Versions(3, 3)

@@ -56,8 +56,8 @@ async def test_the_line_of_a_call_has_the_id_that_its_caller_is_told(
         given = await rest.client.get("/v1/projects/p/topics/none", headers={"X-Request-Id": "mine-1"})
     assert given.headers["x-request-id"] == "mine-1"
     lines = [LineFormatter().format(record) for record in caplog.records if record.name == "broker.calls"]
-    told = [made.headers["x-request-id"], "mine-1"]
-    assert [line.rpartition(" [request ")[2] for line in lines] == [f"{each}]" for each in told]
+    reported = [made.headers["x-request-id"], "mine-1"]
+    assert [line.rpartition(" [request ")[2] for line in lines] == [f"{each}]" for each in reported]
 
 
 async def test_the_access_log_is_a_file_of_lines_if_it_is_asked_to_be(database_url: str, tmp_path: Path) -> None:
@@ -125,16 +125,16 @@ async def test_over_grpc_the_id_is_in_the_metadata(caplog: pytest.LogCaptureFixt
     caplog.set_level("DEBUG", "broker.calls")
     async with serving() as served:
         peer = await served.connect()
-        told = []
+        reported = []
         for number, method in enumerate(("Nothing", "Fault", "Unknown")):
             peer.call(2 * number + 1, method=method, x_request_id=f"mine-{number}")
             answer = await peer.answer(2 * number + 1)
-            told.append({**answer.headers, **answer.trailers}[b"x-request-id"])
+            reported.append({**answer.headers, **answer.trailers}[b"x-request-id"])
         peer.call(7, method="Nothing")
         assert re.fullmatch(
             rb"[0-9a-f]{10}-[0-9a-f]+", {**(last := await peer.answer(7)).headers, **last.trailers}[b"x-request-id"]
         )
-    assert told == [b"mine-0", b"mine-1", b"mine-2"]
+    assert reported == [b"mine-0", b"mine-1", b"mine-2"]
     said = [json.loads(JsonFormatter().format(each)) for each in caplog.records if "Fault" in each.getMessage()]
     assert [(line["logger"], line["request_id"]) for line in said] == [
         ("broker.state", "mine-1"),

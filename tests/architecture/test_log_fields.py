@@ -7,29 +7,29 @@ from pathlib import Path
 from broker.observability.log import fields_of
 from tests.fixtures.broker import repository
 
-_CHANGES = {"begins", "happens", "ends", "tell"}
+_CHANGES = {"begins", "happens", "ends", "report"}
 _WRITING = {"info", "warning", "error", "exception", "critical", "log"}
 
 # Their `name` is the full name of a resource: StateChanges makes the fields of it.
 _BY_NAME = {
-    "broker/features/dead_letters/dead_letter_news.py: ends _DENIED",
-    "broker/features/dead_letters/dead_letter_news.py: ends _MISSING",
-    "broker/features/dead_letters/dead_letter_news.py: ends _UNREAD",
+    "broker/features/dead_letters/dead_letter_incidents.py: ends _DENIED",
+    "broker/features/dead_letters/dead_letter_incidents.py: ends _MISSING",
+    "broker/features/dead_letters/dead_letter_incidents.py: ends _UNREAD",
     "broker/features/outbox/outbox_relay.py: happens 'staged messages that wait'",
     "broker/features/outbox/message_publisher.py: happens 'staged messages'",
     "broker/features/outbox/acknowledger.py: happens 'staged acknowledgements'",
     "broker/features/transforms/delivery_transforms.py: happens 'transforms'",
     "broker/features/schedules/ticker.py: happens 'schedules that cannot tick'",
     "broker/features/events/worker.py: ends _UNPUBLISHED",
-    "broker/core/pushing/endpoint_news.py: ends _FAILING",
-    "broker/core/pushing/endpoint_news.py: ends _FAILING_MESSAGE",
-    "broker/core/pushing/endpoint_news.py: ends _CLAIMS",
-    "broker/core/pushing/endpoint_news.py: begins _NO_SLOT",
-    "broker/core/pushing/endpoint_news.py: ends _NO_SLOT",
-    "broker/core/pushing/endpoint_news.py: begins _PAUSED",
-    "broker/core/pushing/endpoint_news.py: ends _PAUSED",
-    "broker/core/pushing/endpoint_news.py: begins _HELD",
-    "broker/core/pushing/endpoint_news.py: ends _HELD",
+    "broker/core/pushing/endpoint_incidents.py: ends _FAILING",
+    "broker/core/pushing/endpoint_incidents.py: ends _FAILING_MESSAGE",
+    "broker/core/pushing/endpoint_incidents.py: ends _CLAIMS",
+    "broker/core/pushing/endpoint_incidents.py: begins _NO_SLOT",
+    "broker/core/pushing/endpoint_incidents.py: ends _NO_SLOT",
+    "broker/core/pushing/endpoint_incidents.py: begins _PAUSED",
+    "broker/core/pushing/endpoint_incidents.py: ends _PAUSED",
+    "broker/core/pushing/endpoint_incidents.py: begins _HELD",
+    "broker/core/pushing/endpoint_incidents.py: ends _HELD",
 }
 # These are about a process, the database, a key: no resource.
 _OF_NO_RESOURCE = {

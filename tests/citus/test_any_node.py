@@ -49,7 +49,7 @@ async def test_each_statement_about_a_shard_goes_to_it_from_a_worker(
         assert {name for name, where in found.items() if where} == _HAS_OTHERS_IN_ITS_PLACE
 
 
-async def _told(log: Log) -> list[tuple[str, bool]]:
+async def _attribution(log: Log) -> list[tuple[str, bool]]:
     """The events of the journal in the order of their numbers, and whether those are the coordinator's."""
     where = f"shard_id = {log.shard_id}"
     rows = await log.rows(f"SELECT event, number FROM delivery_journal WHERE {where} ORDER BY number")
@@ -71,7 +71,7 @@ async def test_a_claim_that_tells_what_expired_goes_to_the_coordinator(
         log = await make_log(database, now, name)
         later = await _publish_old_and_new(log)
         assert await log.pull_texts(now=later, retention=timedelta(minutes=1)) == ["new"]
-        assert await _told(log) == [("EXPIRED", True)]
+        assert await _attribution(log) == [("EXPIRED", True)]
         async with database.at_any_node() as connection:
             assert not connection.gives_numbers
             assert not connection.in_transaction
@@ -86,7 +86,7 @@ async def test_a_worker_would_give_the_journal_other_numbers(through: tuple[Data
         connection.gives_numbers = True
         await log.claim(now=later, retention=timedelta(minutes=1), connection=connection)
         connection.gives_numbers = False
-    assert await _told(log) == [("EXPIRED", False)]
+    assert await _attribution(log) == [("EXPIRED", False)]
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +115,13 @@ async def test_a_journal_tells_each_step_in_its_order(rest: Rest, distributed_ur
     await rest.modify_ack_deadline(received, 0)
     await rest.acknowledge(await rest.pull(wait=True))
     with psycopg.connect(in_schema(distributed_url)) as connection:
-        told = connection.execute(
+        attribution = connection.execute(
             "SELECT event, number FROM delivery_journal WHERE subscription_id ="
             " (SELECT subscription_id FROM subscriptions WHERE name = %s) ORDER BY number",
             [rest.subscription()],
         ).fetchall()
-    assert [event for event, _ in told] == ["HANDED_OUT", "EXTENDED", "NACKED", "HANDED_OUT", "ACKED"]
-    assert max(number for _, number in told) < _NUMBERS_OF_WORKERS
+    assert [event for event, _ in attribution] == ["HANDED_OUT", "EXTENDED", "NACKED", "HANDED_OUT", "ACKED"]
+    assert max(number for _, number in attribution) < _NUMBERS_OF_WORKERS
 
 
 async def test_publishes_without_a_key_use_all_shards_and_ids_are_short(rest: Rest) -> None:

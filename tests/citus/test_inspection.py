@@ -19,8 +19,8 @@ async def _publish(rest: Rest, count: int, topic: str = "topic") -> list[str]:
 
 
 async def _lag(rest: Rest, name: str = "sub") -> Json:
-    told = await rest.ok("GET", f"{rest.project}/lag")
-    [lag] = [each for each in told["subscriptions"] if each["subscription"] == rest.subscription(name)]
+    attribution = await rest.ok("GET", f"{rest.project}/lag")
+    [lag] = [each for each in attribution["subscriptions"] if each["subscription"] == rest.subscription(name)]
     return dict(lag)
 
 
@@ -142,7 +142,7 @@ async def test_a_scrape_has_what_logs_take_and_what_subscriptions_lag(rest: Rest
         await rest.publish("x" * 100)
     project = rest.project.removeprefix("projects/")
 
-    async def told() -> bool:
+    async def attribution() -> bool:
         scraped = await scrape(rest.client)
         sub = {"project": project, "subscription": "sub"}
         return (
@@ -150,7 +150,7 @@ async def test_a_scrape_has_what_logs_take_and_what_subscriptions_lag(rest: Rest
             and scraped.get("pubsub_topic_retained_bytes", project=project, topic="topic") == 600
         )
 
-    await eventually(told, seconds=60)
+    await eventually(attribution, seconds=60)
 
 
 async def test_what_events_are_told_of_is_found(served_url: str) -> None:

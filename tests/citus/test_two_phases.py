@@ -25,7 +25,7 @@ from broker.core.process.tasks import Tasks
 from broker.db.citus import engine
 from broker.db.driver import in_doubt
 from broker.db.driver.database import Database
-from broker.db.driver.in_doubt import tell_of_doubts
+from broker.db.driver.in_doubt import report_in_doubt
 from broker.db.driver.postgres_errors import translate_errors
 from broker.db.driver.statements import BEGIN, COMMIT, Statement
 from broker.db.schema import prepared_transactions
@@ -373,24 +373,24 @@ async def test_a_commit_that_does_not_end_is_told(
     caplog.set_level(logging.INFO)
     worker.ask(f"BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION '{name}'", database=name)
 
-    async def told(doctor: bool) -> list[str]:
+    async def attribution(doctor: bool) -> list[str]:
         caplog.clear()
         async with database.connection() as connection:
-            await tell_of_doubts(connection, now=datetime.now(UTC), states=states)
+            await report_in_doubt(connection, now=datetime.now(UTC), states=states)
         if not doctor:
             return [record.getMessage() for record in caplog.records if record.name == "broker.state"]
         found = await asyncio.to_thread(lambda: list(inspect_database(in_schema(distributed_url))))
         return [finding.finding for finding in found if finding.check == "prepared transaction"]
 
-    assert await told(False) == await told(True) == []  # it is young
+    assert await attribution(False) == await attribution(True) == []  # it is young
     for module in (in_doubt, prepared_transactions):
         monkeypatch.setattr(module, "LONG_SECONDS", -1)
-    [line], [found] = await told(False), await told(True)
+    [line], [found] = await attribution(False), await attribution(True)
     assert line.endswith(f"{name}; SELECT recover_prepared_transactions() on the coordinator ends it")
     assert f"{worker.port} does not hear how a commit ended, and keeps its locks" in line
     assert f"{name} is prepared at {citus_nodes.directory}:{worker.port} for " in found
-    assert await told(False) == []  # said once
+    assert await attribution(False) == []  # said once
     worker.ask(f"COMMIT PREPARED '{name}'", database=name)
-    [line] = await told(False)
+    [line] = await attribution(False)
     assert f"{worker.port} has heard how all commits ended" in line
-    assert await told(True) == []
+    assert await attribution(True) == []

@@ -56,13 +56,13 @@ def test_each_command_has_examples_that_are_run() -> None:
 @pytest.mark.ci
 def test_what_each_says(empty_database_url: str, tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text("topics: {orders: {}}")
-    told = "\n".join(f"$ {line}\n{_typed(line, empty_database_url, tmp_path)}" for line in STORY)
-    told = told.replace(str(tmp_path), "/home/me")
+    reported = "\n".join(f"$ {line}\n{_typed(line, empty_database_url, tmp_path)}" for line in STORY)
+    reported = reported.replace(str(tmp_path), "/home/me")
     for pattern, replacement in _STEADY:
-        told = re.sub(pattern, replacement, told)
+        reported = re.sub(pattern, replacement, reported)
     if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(told, encoding="utf-8")
-    assert told == GOLDEN.read_text(encoding="utf-8")
+        GOLDEN.write_text(reported, encoding="utf-8")
+    assert reported == GOLDEN.read_text(encoding="utf-8")
 
 
 def _typed(line: str, database_url: str, directory: Path) -> str:

@@ -79,7 +79,7 @@ async def test_a_postmaster_that_neither_serves_nor_recovers_is_ended_and_starte
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PostgreSQL 18 was seen so after a full disk; here a healthy one is taken for such."""
-    told: list[str] = []
+    reported: list[str] = []
     cluster = Cluster(data_dir)
     await asyncio.to_thread(cluster.open)
     assert cluster._process is not None
@@ -89,7 +89,7 @@ async def test_a_postmaster_that_neither_serves_nor_recovers_is_ended_and_starte
     monkeypatch.setattr(clusters, "is_up_or_recovers", lambda pid: pid != first)
     monkeypatch.setattr(clusters, "_STUCK_SECONDS", 0.1)
     monkeypatch.setattr(clusters, "_INSPECT_SECONDS", 0.1)
-    keeper = asyncio.create_task(cluster.keep_running(told.append))
+    keeper = asyncio.create_task(cluster.keep_running(reported.append))
     try:
 
         def answers() -> bool:
@@ -99,8 +99,8 @@ async def test_a_postmaster_that_neither_serves_nor_recovers_is_ended_and_starte
             return False
 
         await eventually(lambda: asyncio.to_thread(answers), seconds=60)
-        await eventually(lambda: told and told[-1] == "")
-        assert "exit code 0" in told[0] or "signal" in told[0]
+        await eventually(lambda: reported and reported[-1] == "")
+        assert "exit code 0" in reported[0] or "signal" in reported[0]
     finally:
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)

@@ -50,7 +50,7 @@ def _listening(family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> 
 
 
 @contextmanager
-def _told(address: str) -> Iterator[socket.socket]:
+def _reported(address: str) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)
         manager.settimeout(20)
@@ -73,7 +73,7 @@ async def test_a_call_waits_at_its_socket_for_the_next_broker(
     start_broker: StartBroker, database_url: str, tmp_path: Path
 ) -> None:
     address = str(tmp_path / "notify")
-    with _listening() as listener, _told(address) as manager:
+    with _listening() as listener, _reported(address) as manager:
         port = listener.getsockname()[1]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, verify=NO_TLS) as client:
             for _ in range(2):
@@ -157,8 +157,8 @@ def test_a_manager_is_told_at_its_address_and_one_that_is_gone_keeps_nobody_from
 ) -> None:
     address = address.format(tmp=tmp_path, pid=os.getpid())
     manager = service_manager({"NOTIFY_SOCKET": address})
-    with _told(address.replace("@", "\0")) as hearing:
-        manager.tell("READY=1", "STATUS=Serves")
+    with _reported(address.replace("@", "\0")) as hearing:
+        manager.report("READY=1", "STATUS=Serves")
         assert _hears(hearing) == ["READY=1", "STATUS=Serves"]
-    manager.tell("STOPPING=1")
+    manager.report("STOPPING=1")
     assert f"the service manager at {address} could not be told" in caplog.text

@@ -200,9 +200,9 @@ def test_a_file_that_goes_away_and_comes_back_changes_nothing(renewing: Renewing
     assert renewing.got == []
 
 
-def _told(renewing: Renewing, caplog: pytest.LogCaptureFixture, now: datetime) -> list[tuple[str, str]]:
+def _reported(renewing: Renewing, caplog: pytest.LogCaptureFixture, now: datetime) -> list[tuple[str, str]]:
     caplog.clear()
-    renewing.renewal.tell_expiry(now)
+    renewing.renewal.report_expiry(now)
     return [(record.levelname, record.message) for record in caplog.records]
 
 
@@ -216,13 +216,13 @@ def test_a_certificate_warns_from_a_third_of_its_lifetime_on_once_a_day(
     whole = {0.1: 0.4, 29.9: 90.0, 100: 400.0}[days]
     renewing = Renewing(tmp_path, make_pair(days=days, since_days=whole - days))
     now = datetime.now(UTC)
-    [(level, said)] = _told(renewing, caplog, now)
+    [(level, said)] = _reported(renewing, caplog, now)
     assert level == "WARNING"
     assert f" UTC, in {left}: less than a third of its {lifetime}" in said
-    assert _told(renewing, caplog, now + timedelta(hours=23) if days > 1 else now) == []
+    assert _reported(renewing, caplog, now + timedelta(hours=23) if days > 1 else now) == []
     if days > 1:
-        assert [level for level, _ in _told(renewing, caplog, now + timedelta(days=1))] == ["WARNING"]
-    [(level, said)] = _told(renewing, caplog, now + timedelta(days=days))
+        assert [level for level, _ in _reported(renewing, caplog, now + timedelta(days=1))] == ["WARNING"]
+    [(level, said)] = _reported(renewing, caplog, now + timedelta(days=days))
     assert (level, said.partition(" at ")[0]) == ("ERROR", "the TLS certificate has expired")
 
 
@@ -230,15 +230,15 @@ def test_a_certificate_with_more_than_a_third_left_does_not_warn_and_a_renewed_o
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     renewing, now = Renewing(tmp_path, make_pair(days=31, since_days=59)), datetime.now(UTC)
-    assert _told(renewing, caplog, now) == []
+    assert _reported(renewing, caplog, now) == []
     soon = make_pair(days=5, since_days=85)
     renewing.write(soon.certificate, soon.key)
     renewing.renewal.check_now()
-    assert len(_told(renewing, caplog, now)) == 1
+    assert len(_reported(renewing, caplog, now)) == 1
     sooner = make_pair(days=4, since_days=86)
     renewing.write(sooner.certificate, sooner.key)
     renewing.renewal.check_now()
-    assert len(_told(renewing, caplog, now)) == 1  # of another certificate
+    assert len(_reported(renewing, caplog, now)) == 1  # of another certificate
 
 
 # --- a broker --------------------------------------------------------------------------------------------

@@ -116,8 +116,8 @@ def test_protobuf_is_published_and_received_in_either_encoding(
     handler = Handler()
     with google.subscribed(handler):
         received = handler.wait_for(2)
-    told = {(message.attributes["googclient_schemaencoding"], message.data) for message in received}
-    assert told == {(encoding.name, data) for encoding, data in sent.items()}
+    reported = {(message.attributes["googclient_schemaencoding"], message.data) for message in received}
+    assert reported == {(encoding.name, data) for encoding, data in sent.items()}
 
 
 def test_a_subscriber_reads_each_message_by_the_revision_that_it_was_written_by(

@@ -35,7 +35,7 @@ async def _change(rest: Rest, mask: str, **settings: Any) -> Json:
     return await rest.ok("PATCH", rest.topic(), {"topic": {"name": rest.topic(), **topic}, "updateMask": mask})
 
 
-def _told(received: Json) -> tuple[str, ...]:
+def _reported(received: Json) -> tuple[str, ...]:
     attributes = received["message"]["attributes"]
     return tuple(attributes[f"googclient_schema{name}"] for name in ("name", "encoding", "revisionid"))
 
@@ -53,7 +53,7 @@ async def test_a_message_that_is_like_the_schema_is_delivered_with_what_it_is_li
     await rest.publish('{"id": "a"}', message('{"id": "b"}', {"own": "yes"}))
     received = await rest.pull()
     assert [text(each) for each in received] == ['{"id": "a"}', '{"id": "b"}']
-    assert {_told(each) for each in received} == {(_schema(rest), "JSON", revision)}
+    assert {_reported(each) for each in received} == {(_schema(rest), "JSON", revision)}
     assert received[1]["message"]["attributes"]["own"] == "yes"
     assert len(received[0]["message"]["attributes"]) == 3
 
@@ -112,7 +112,7 @@ async def test_binary_messages_are_checked_to_their_last_byte(rest: Rest) -> Non
     assert "messages[0].data" in await _refused(rest, "\x02ab")
     assert "at byte 2 the value ends, and 1 more bytes follow" in await _refused(rest, "\x02ab")
     [received] = await rest.pull()
-    assert _told(received) == (_schema(rest), "BINARY", revision)
+    assert _reported(received) == (_schema(rest), "BINARY", revision)
 
 
 async def test_attributes_alone_are_no_message_of_a_schema(rest: Rest) -> None:
@@ -127,7 +127,7 @@ async def test_each_message_is_told_the_newest_revision_that_it_is_like(rest: Re
     second = await _commit(rest, SECOND)
     await rest.publish(OLD, OLD, NEW, OLD)
     await rest.publish(NEW)
-    assert [_told(each)[2] for each in await rest.pull()] == [first, first, second, first, second]
+    assert [_reported(each)[2] for each in await rest.pull()] == [first, first, second, first, second]
 
 
 async def test_a_topic_takes_revisions_from_the_first_to_the_last_of_its_settings(rest: Rest) -> None:
@@ -140,7 +140,7 @@ async def test_a_topic_takes_revisions_from_the_first_to_the_last_of_its_setting
     assert f"@{first} in BINARY (at byte 2 the value ends" in await _refused(rest, NEW)
     await rest.publish(OLD)
     [received] = await rest.pull()
-    assert _told(received)[2] == first
+    assert _reported(received)[2] == first
     code, said = await rest.error("DELETE", f"{_schema(rest)}@{first}:deleteRevision")
     assert (code, rest.topic() in said) == ("FAILED_PRECONDITION", True)
 
@@ -214,7 +214,7 @@ async def test_a_filter_sees_which_schema_a_message_is_like(rest: Rest) -> None:
     await rest.publish(message(OLD, {"own": "yes"}), message(NEW, {"own": "yes"}), OLD, NEW)
     assert [text(each) for each in await rest.pull("old")] == [OLD]
     [received] = await rest.pull("new")
-    assert (text(received), _told(received)[2]) == (NEW, second)
+    assert (text(received), _reported(received)[2]) == (NEW, second)
 
 
 async def test_a_hundred_messages_and_one_of_another_size_are_told_alike(rest: Rest) -> None:
@@ -223,4 +223,4 @@ async def test_a_hundred_messages_and_one_of_another_size_are_told_alike(rest: R
     await rest.publish(*bodies)
     received = [*await rest.pull(), *await rest.pull()]
     assert [text(each) for each in received] == bodies
-    assert {_told(each)[2] for each in received} == {revision}
+    assert {_reported(each)[2] for each in received} == {revision}

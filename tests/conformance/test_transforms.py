@@ -187,8 +187,8 @@ async def test_a_schema_is_held_against_what_the_transforms_make(rest: Rest) -> 
 
 async def test_each_subscription_gets_what_its_own_transforms_make(rest: Rest) -> None:
     await both(rest, topic=[SHOUTED], subscription=[ODD, SHOUTED | {"disabled": True}])
-    told = udf("message.data = JSON.stringify([message.data, metadata]); return message;")
-    await rest.create_subscription("told", messageTransforms=[told])
+    reported = udf("message.data = JSON.stringify([message.data, metadata]); return message;")
+    await rest.create_subscription("told", messageTransforms=[reported])
     await rest.create_subscription("plain")
     [id_, _, _] = await rest.publish("1", "2", "3")
     await rest.publish({"orderingKey": "k"} | message("5"))

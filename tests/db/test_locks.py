@@ -11,7 +11,7 @@ from broker.core.process.database_clock import DatabaseClock
 from broker.core.retention.retention import delete_unwanted, drop_partitions_behind
 from broker.core.retention.retention_janitor import RetentionJanitor
 from broker.db.driver.database import Database
-from broker.db.driver.locks import CLEANING_UP, DROPPING, LOCKS, TELLING_EVENTS, held, lock_name, try_lock
+from broker.db.driver.locks import CLEANING_UP, DROPPING, LOCKS, REPORTING_EVENTS, held, lock_name, try_lock
 from broker.features.declarations.declaring import turn_to_declare
 from broker.features.operations.rows import count_running
 from tests.features.delayed.test_scheduled_messages import publish_due, schedule
@@ -111,6 +111,6 @@ async def test_of_two_that_lock_a_name_one_waits_and_no_row_is_left(database: Da
 
 
 async def test_a_lock_that_is_not_waited_for_fails_no_transaction(database: Database) -> None:
-    async with held(database, TELLING_EVENTS, wait=True), database.connection() as other, other.transaction():
-        assert not await try_lock(other, TELLING_EVENTS)
+    async with held(database, REPORTING_EVENTS, wait=True), database.connection() as other, other.transaction():
+        assert not await try_lock(other, REPORTING_EVENTS)
         assert await try_lock(other, CLEANING_UP)

@@ -26,7 +26,7 @@ async def three(database_url: str) -> AsyncIterator[list[Database]]:
             stack.push_async_callback(database.close)
         async with databases[0].connection() as connection:
             await connection.execute(b"CREATE SCHEMA second")
-            for function in ("tell_brokers", "try_lock"):
+            for function in ("notify_brokers", "try_lock"):
                 found = await connection.execute("SELECT pg_get_functiondef(%s::regproc)", [f"broker.{function}"])
                 [(definition,)] = await found.fetchall()
                 await connection.execute(definition.replace("broker.", "second."))

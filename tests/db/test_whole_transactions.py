@@ -25,7 +25,7 @@ from broker.features.dead_letters.editing import rows as edits
 from broker.features.delayed.rows import append_due
 from broker.features.import_export.import_rows import StoredPart, append_part
 from broker.model.errors import BrokerError
-from broker.model.journal import NOBODY, Journal, JournalMode, Told
+from broker.model.journal import NOBODY, Attribution, Journal, JournalMode
 from broker.model.message import NewMessage
 from tests.features.import_export.test_copying import Office
 from tests.fixtures.apart import Apart, Cut, apart
@@ -149,18 +149,18 @@ async def _claiming_in_order(log: Log) -> Act:
 async def _acking_with_a_journal(log: Log) -> Act:
     await log.publish("a", "b")
     [delivery] = await log.pull()
-    name, told = log.name(delivery), Told(Journal(mode=JournalMode.ALL))
+    name, attribution = log.name(delivery), Attribution(Journal(mode=JournalMode.ALL))
 
     async def acknowledge(log: Log) -> None:
         async with (
             log.session() as session,
             journal.written_down(
-                session, shard_id=log.shard_id, attempts=[name], told=True, clock=lambda: log.start
+                session, shard_id=log.shard_id, attempts=[name], attribution=True, clock=lambda: log.start
             ) as ledger,
         ):
             await log.acknowledge(delivery, [1], connection=session)
             assert ledger is not None
-            ledger.acked([(name, {1})], [], {name: [({1}, told)]})
+            ledger.acked([(name, {1})], [], {name: [({1}, attribution)]})
 
     return acknowledge
 

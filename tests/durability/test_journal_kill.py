@@ -39,7 +39,7 @@ class Moment:
         self._when = when
         self._held = asyncio.Condition()
         self._count = 0
-        self._telling: set[object] = set()
+        self._reporting: set[object] = set()
         self._over = asyncio.Event()
         self.armed = False
 
@@ -47,10 +47,10 @@ class Moment:
         if not self.armed or self._over.is_set():
             return
         if way == "in" and b"insert_journal" in data and any(event in data for event in _EVENTS):
-            self._telling.add(session)
+            self._reporting.add(session)
             if self._when == "before":
                 await self._hold()
-        elif way == "out" and self._when == "after" and session in self._telling and data.endswith(_COMMITTED):
+        elif way == "out" and self._when == "after" and session in self._reporting and data.endswith(_COMMITTED):
             await self._hold()
 
     async def _hold(self) -> None:
@@ -153,7 +153,7 @@ class Scene:
                 await asyncio.sleep(0.1)
         raise AssertionError
 
-    async def told(self, rest: Rest, event: str) -> int:
+    async def reported(self, rest: Rest, event: str) -> int:
         query = (
             "SELECT count(*) FROM delivery_journal JOIN subscriptions USING (subscription_id)"
             " WHERE name = %s AND event = %s"
@@ -201,15 +201,15 @@ def scene(start_broker: StartBroker, data_dir: Path) -> Callable[..., Any]:
 
 async def _both_or_neither(scene: Scene, *, happened: bool) -> None:
     assert await scene.attempts(scene.handed) == ([(1, "delivering", True)] if happened else [])
-    assert await scene.told(scene.handed, "HANDED_OUT") == happened
+    assert await scene.reported(scene.handed, "HANDED_OUT") == happened
     assert any(left for _, _, left in await scene.attempts(scene.acked)) != happened
-    assert await scene.told(scene.acked, "ACKED") == happened
+    assert await scene.reported(scene.acked, "ACKED") == happened
     assert [status for _, status, _ in await scene.attempts(scene.nacked)] == [
         "nacked" if happened else "delivering"
     ]
-    assert await scene.told(scene.nacked, "NACKED") == happened
+    assert await scene.reported(scene.nacked, "NACKED") == happened
     assert await scene.dead_letters() == happened
-    assert await scene.told(scene.dead, "DEAD_LETTERED") == happened
+    assert await scene.reported(scene.dead, "DEAD_LETTERED") == happened
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -224,17 +224,17 @@ async def test_a_broker_that_is_killed_at_a_commit_leaves_what_happened_and_what
 async def _told_once(scene: Scene, *, was_made: bool) -> None:
     """`was_made`: the first tries had committed, though nobody was told."""
     [(number, _, _)] = await scene.attempts(scene.handed) or [(0, "", False)]
-    assert await scene.told(scene.handed, "HANDED_OUT") == number >= was_made
+    assert await scene.reported(scene.handed, "HANDED_OUT") == number >= was_made
     assert not any(left for _, _, left in await scene.attempts(scene.acked))
-    assert await scene.told(scene.acked, "ACKED") == 1
+    assert await scene.reported(scene.acked, "ACKED") == 1
     assert [status for _, status, _ in await scene.attempts(scene.nacked)] == ["nacked"]
-    assert await scene.told(scene.nacked, "NACKED") >= 1
+    assert await scene.reported(scene.nacked, "NACKED") >= 1
 
     async def forwarded() -> bool:
         return await scene.dead_letters() > 0
 
     await eventually(forwarded, seconds=30)
-    assert (await scene.dead_letters(), await scene.told(scene.dead, "DEAD_LETTERED")) == (1, 1)
+    assert (await scene.dead_letters(), await scene.reported(scene.dead, "DEAD_LETTERED")) == (1, 1)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -255,8 +255,8 @@ async def test_a_journal_that_is_written_in_a_transaction_of_its_own_is_found_ou
             with pytest.raises(AssertionError):
                 await _both_or_neither(begun, happened=happened)
         for rest, event in ((begun.handed, "HANDED_OUT"), (begun.acked, "ACKED"), (begun.nacked, "NACKED")):
-            assert await begun.told(rest, event) == 0
-        assert (await begun.dead_letters(), await begun.told(begun.dead, "DEAD_LETTERED")) == (1, 0)
+            assert await begun.reported(rest, event) == 0
+        assert (await begun.dead_letters(), await begun.reported(begun.dead, "DEAD_LETTERED")) == (1, 0)
         assert len(await begun.attempts(begun.handed)) == 1
         assert not any(left for _, _, left in await begun.attempts(begun.acked))
         assert [status for _, status, _ in await begun.attempts(begun.nacked)] == ["nacked"]

@@ -32,8 +32,8 @@ async def test_what_a_killed_broker_had_not_recorded_is_told_to_be_acked_and_not
     broker = start_broker(*arguments)
     async with httpx.AsyncClient(base_url=broker.url, timeout=60) as client:
         rest = Rest(client, "projects/kill")
-        told = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in ids]
-    by_id = dict(zip(ids, told, strict=True))
+        reported = [await rest.ok("GET", f"{rest.subscription()}/messages/{id_}") for id_ in ids]
+    by_id = dict(zip(ids, reported, strict=True))
     acked, perhaps, out = ([each["message"]["messageId"] for each in some] for some in (
         received[:10], received[10:30], received[30:],
     ))  # fmt: skip

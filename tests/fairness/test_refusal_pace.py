@@ -49,9 +49,9 @@ async def test_what_a_quota_refuses_waits_its_turn_and_what_passes_does_not(data
     ]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    told = [task.done() for task in refusals]
-    assert told[:AT_ONCE] == [True] * AT_ONCE
-    assert not told[-1]
+    reported = [task.done() for task in refusals]
+    assert reported[:AT_ONCE] == [True] * AT_ONCE
+    assert not reported[-1]
     assert await quotas.check(quotas.subscribing(_P, ""), _P) == 1_000.0
     with pytest.raises(QuotaExceeded):
         await refusals[-1]
@@ -84,37 +84,37 @@ async def test_errors_of_both_doors_have_a_pace_of_the_project_and_of_the_addres
     database_url: str,
 ) -> None:
     broker = Broker(AppConfig(database_url=database_url, pool_size=4))
-    told = broker.calls.pace = _Told()
+    reported = broker.calls.pace = _Told()
     async with running_in_process(broker) as client:
         rest = Rest(client, _P)
         await rest.create_topic()
         await rest.publish("m")
-        assert told.of == []
+        assert reported.of == []
         assert await rest.error("POST", rest.topic("none") + ":publish", {"messages": [{"data": "bQ=="}]})
         assert await rest.error("POST", rest.topic() + ":publish", {"messages": "wrong"})
         assert await rest.error("GET", "no/such/path")
-        assert told.of == [_P, "127.0.0.1"] * 2 + ["no/such", "127.0.0.1"]
-        del told.of[:]
+        assert reported.of == [_P, "127.0.0.1"] * 2 + ["no/such", "127.0.0.1"]
+        del reported.of[:]
         target = f"{client.base_url.host}:{client.base_url.port}"
         async with grpc.aio.insecure_channel(target) as channel:
             topic = b"projects/p/topics/none"
             with pytest.raises(grpc.aio.AioRpcError):
                 await channel.unary_unary("/google.pubsub.v1.Publisher/GetTopic")(b"\x0a%c%b" % (len(topic), topic))
-            assert told.of == [_P, "127.0.0.1"]
+            assert reported.of == [_P, "127.0.0.1"]
             with pytest.raises(grpc.aio.AioRpcError):
                 async for _ in channel.stream_stream("/google.pubsub.v1.Subscriber/StreamingPull")(iter([b""])):
                     pass
-            assert told.of[3:] == ["127.0.0.1"]
+            assert reported.of[3:] == ["127.0.0.1"]
 
 
 async def test_an_error_waits_and_a_call_that_is_fine_does_not(database_url: str) -> None:
     broker = Broker(AppConfig(database_url=database_url, pool_size=4))
-    told = broker.calls.pace = _Told(seconds=3.0)
+    reported = broker.calls.pace = _Told(seconds=3.0)
     async with running_in_process(broker) as client:
         rest = Rest(client, _P)
         await rest.create_topic()
         refused = asyncio.create_task(rest.error("GET", rest.topic("none")))
-        await eventually(lambda: told.of)
+        await eventually(lambda: reported.of)
         await rest.publish("m")
         assert not refused.done()
         assert (await refused)[0] == "NOT_FOUND"

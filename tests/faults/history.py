@@ -45,7 +45,7 @@ class Subscription(msgspec.Struct, tag="subscription", omit_defaults=True):
     redriven: bool = False
     copies: str = ""
 
-    def tells(self, event: str, attempt: int) -> bool:
+    def includes(self, event: str, attempt: int) -> bool:
         """Whether its journal does, of messages in its share."""
         return self.journal == "ALL" or attempt > 1 or event in ("NACKED", "REJECTED")
 
@@ -259,7 +259,7 @@ class Position(Operation, tag="position", kw_only=True, omit_defaults=True):
     final: bool = False
 
 
-class Told(msgspec.Struct, array_like=True):
+class Reported(msgspec.Struct, array_like=True):
     """What the journal tells of a message: `event`, at a time of the history's clock, in which attempt."""
 
     at: float
@@ -273,7 +273,7 @@ class Timeline(Operation, tag="timeline", kw_only=True, omit_defaults=True):
 
     subscription: str
     id: int
-    told: list[Told] = []
+    reported: list[Reported] = []
 
 
 class Fault(Operation, tag="fault", kw_only=True, omit_defaults=True):

@@ -27,8 +27,14 @@ def _answered(view: View) -> list[Publish]:
 def _again(receipt: Receipt, view: View, at: float, **changes: str | int | None) -> None:
     """The message is received once more."""
     old = receipt.delivery
-    told = {"id": old.id, "text": old.text, "key": old.key, "attempt": old.attempt, "attributes": old.attributes}
-    delivery = Delivery(ack_id=f"planted-{old.ack_id}", **(told | changes))  # type: ignore[arg-type]
+    reported = {
+        "id": old.id,
+        "text": old.text,
+        "key": old.key,
+        "attempt": old.attempt,
+        "attributes": old.attributes,
+    }
+    delivery = Delivery(ack_id=f"planted-{old.ack_id}", **(reported | changes))  # type: ignore[arg-type]
     where = receipt.receive.subscription
     view.history.add(Receive(who="planted", began=at, ended=at + 0.01, subscription=where, deliveries=[delivery]))
 

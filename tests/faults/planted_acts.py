@@ -9,7 +9,7 @@ import msgspec
 from tests.faults.checks.acks import may_have_acked, sure_acks
 from tests.faults.checks.acting import _certain, lives
 from tests.faults.checks.view import Receipt, SubscriptionView, View
-from tests.faults.history import Delivery, Receive, Redrive, Told
+from tests.faults.history import Delivery, Receive, Redrive, Reported
 
 Plant = Callable[[View, random.Random], bool]
 _ORDERED = "ordered-redriven"
@@ -125,11 +125,11 @@ def do_more_than_is_counted(view: View, dice: random.Random) -> bool:
 
 def tell_that_it_came_back(view: View, dice: random.Random) -> bool:
     """What was acked is said to have been redriven."""
-    stories = [timeline for _, timeline in view.subscriptions["redriven"].timelines if timeline.told]
-    acked = [timeline.told for timeline in stories if timeline.told[-1].event == "ACKED"]
+    stories = [timeline for _, timeline in view.subscriptions["redriven"].timelines if timeline.reported]
+    acked = [timeline.reported for timeline in stories if timeline.reported[-1].event == "ACKED"]
     if acked:
-        told = dice.choice(acked)
-        told.insert(-1, Told(told[-1].at, "REDRIVEN"))
+        reported = dice.choice(acked)
+        reported.insert(-1, Reported(reported[-1].at, "REDRIVEN"))
     return bool(acked)
 
 

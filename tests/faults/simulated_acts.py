@@ -73,7 +73,7 @@ class Acts:
     def _bring_back(self, message: Message, dead_letter: Message) -> None:
         self._broker.states[PILE].messages.remove(dead_letter)
         message.acked, message.attempts = False, 0
-        message.tell(self._broker.now, "REDRIVEN")
+        message.report(self._broker.now, "REDRIVEN")
 
     def _discard(self) -> None:
         name = self._dice.choice(("redriven", "ordered-redriven"))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tests.faults.history import Subscription, Told
+from tests.faults.history import Reported, Subscription
 
 
 @dataclass(slots=True, eq=False)
@@ -13,11 +13,11 @@ class Message:
     attributes: dict[str, str]
     attempts: int = 0
     acked: bool = False
-    told: list[Told] = field(default_factory=list)
+    reported: list[Reported] = field(default_factory=list)
 
-    def tell(self, at: float, event: str, answer: str = "") -> None:
+    def report(self, at: float, event: str, answer: str = "") -> None:
         """Write it into the journal."""
-        self.told.append(Told(at, event, self.attempts, answer))
+        self.reported.append(Reported(at, event, self.attempts, answer))
 
 
 @dataclass(slots=True, eq=False)

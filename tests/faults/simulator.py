@@ -175,7 +175,7 @@ class Simulator:
         for delivery in self._claim(state, most=1000 if draining else 1):
             lease, message = state.leases[delivery.ack_id]
             message.acked = status == 204
-            message.tell(self.now, *(("ACKED", "204 in 5 ms") if message.acked else ("NACKED", f"push {status}")))
+            message.report(self.now, *(("ACKED", "204 in 5 ms") if message.acked else ("NACKED", f"push {status}")))
             lease.until = 0.0
             self.history.add(
                 Receive(
@@ -268,10 +268,14 @@ class Simulator:
             )
             self.history.add(position)
             for message in state.messages if state.subscription.journal else ():
-                told = [each for each in message.told if state.subscription.tells(each.event, each.attempt)]
+                reported = [
+                    each for each in message.reported if state.subscription.includes(each.event, each.attempt)
+                ]
                 if message.id % 2 and state.subscription.journal_share < 1.0:
-                    told = []
-                self.history.add(Timeline(who="drain", **self.times(), subscription=name, id=message.id, told=told))
+                    reported = []
+                self.history.add(
+                    Timeline(who="drain", **self.times(), subscription=name, id=message.id, reported=reported)
+                )
 
     # --- the broker --------------------------------------------------------------------------------------------
 
@@ -292,7 +296,7 @@ class Simulator:
             lease = Lease(messages, self.now + state.subscription.ack_deadline)
             for message in messages:
                 message.attempts += 1
-                message.tell(self.now, "HANDED_OUT")
+                message.report(self.now, "HANDED_OUT")
                 ack_id = f"{state.subscription.name}-{message.id}-{message.attempts}-{self.dice.random()}"
                 state.leases[ack_id] = (lease, message)
                 shown = message.attempts if state.subscription.max_attempts else None
@@ -331,7 +335,7 @@ class Simulator:
             return "stale"
         if seconds is not None:
             lease.until = self.now + seconds
-            message.tell(self.now, "EXTENDED" if seconds else "NACKED")
+            message.report(self.now, "EXTENDED" if seconds else "NACKED")
             return None
         earlier = lease.messages[: lease.messages.index(message)]
         if exactly_once and any(other.id not in lease.acked for other in earlier):
@@ -339,7 +343,7 @@ class Simulator:
         if lease.until <= self.now and len(lease.messages) > 1:
             return "stale"
         lease.acked.add(message.id)
-        message.tell(self.now, "ACKED")
+        message.report(self.now, "ACKED")
         for other in lease.messages:  # an ack counts once all earlier ones are acked
             if other.id not in lease.acked:
                 break
@@ -351,9 +355,9 @@ class Simulator:
             used_up = state.subscription.max_attempts == message.attempts
             if used_up and not message.acked and state.holder(message, self.now) is None:
                 message.acked = True
-                message.tell(self.now, "DEAD_LETTERED", "nack")
+                message.report(self.now, "DEAD_LETTERED", "nack")
                 self._tell_operators(state.subscription.name)
-                told = {
+                reported = {
                     DEAD_LETTER_SOURCE: state.subscription.name,
                     DEAD_LETTER_COUNT: str(message.attempts),
                     DEAD_LETTER_ID: str(message.id),
@@ -362,7 +366,7 @@ class Simulator:
                     state.subscription.dead_letter_topic or "",
                     [message.text],
                     message.key,
-                    message.attributes | told,
+                    message.attributes | reported,
                 )
 
     def _tell_operators(self, name: str) -> None:
@@ -373,5 +377,9 @@ class Simulator:
             return
         self._events += 1
         kind = "growing" if before else "first"
-        told = {"ce-id": f"{self._events}", "ce-type": f"pubsub.deadLetters.{kind}", "ce-subject": f"p/s/{name}"}
-        self.store("events", [json.dumps({"n": self._events, "count": count})], "", told)
+        reported = {
+            "ce-id": f"{self._events}",
+            "ce-type": f"pubsub.deadLetters.{kind}",
+            "ce-subject": f"p/s/{name}",
+        }
+        self.store("events", [json.dumps({"n": self._events, "count": count})], "", reported)

@@ -30,10 +30,17 @@ class Story:
     def publish(self, at: float, *ids: int, outcome: Any = "ok", **fields: Any) -> None:
         """Message n has the text "mn" (of n the last three digits), whether an answer told its id or not."""
         texts = [f"m{n % 1000}" for n in ids]
-        told = list(ids) if outcome == "ok" else []
+        reported = list(ids) if outcome == "ok" else []
         self._add(
             Publish(
-                who="a", began=at, ended=at + 0.1, outcome=outcome, topic="topic", texts=texts, ids=told, **fields
+                who="a",
+                began=at,
+                ended=at + 0.1,
+                outcome=outcome,
+                topic="topic",
+                texts=texts,
+                ids=reported,
+                **fields,
             )
         )
 
@@ -58,9 +65,9 @@ class Story:
     def fault(self, at: float, until: float, **fields: Any) -> None:
         self._add(Fault(who="f", began=at, ended=until, name="kill a worker", **fields))
 
-    def dead_letter(self, at: float, message_id: int, **told: str) -> None:
+    def dead_letter(self, at: float, message_id: int, **reported: str) -> None:
         """As "letters" received it; the id of its publish is `message_id` % 1000."""
-        attributes = {DEAD_LETTER_SOURCE: "sub", DEAD_LETTER_COUNT: "5"} | told
+        attributes = {DEAD_LETTER_SOURCE: "sub", DEAD_LETTER_COUNT: "5"} | reported
         self.receive(at, message_id, name="letters", attributes=attributes)
 
     def rules(self, left: int = 0, *, drained: bool = True) -> list[str]:
@@ -72,8 +79,8 @@ class Story:
             )
             for s in self.history.subscriptions
         ]
-        told = [*self._told(), *acks, *replica_reads]
-        return [violation.rule for violation in check(History(self.history.subscriptions, told))]
+        reported = [*self._reported(), *acks, *replica_reads]
+        return [violation.rule for violation in check(History(self.history.subscriptions, reported))]
 
     def _last_acks(self) -> list[Settle]:
         """Of all that was received, but for what used up its attempts."""
@@ -91,14 +98,14 @@ class Story:
             if (name, delivery.id) not in used_up
         ]
 
-    def _told(self) -> list[Any]:
+    def _reported(self) -> list[Any]:
         return sorted(self.history.operations, key=lambda operation: operation.ended)
 
     def _add(self, operation: Any) -> None:
         self.history.add(operation)
 
 
-def told(**terms: Any) -> Story:
+def reported(**terms: Any) -> Story:
     """Messages 1 and 2 were published, received and acked."""
     story = Story(**terms)
     story.publish(0, 1, 2)

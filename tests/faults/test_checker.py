@@ -14,9 +14,9 @@ from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_SOURCE, View
 from tests.faults.history import Fault, History, Publish, Subscription
 from tests.faults.planted import PLANTS
 from tests.faults.planted_acts import PLANTS_ACTS
-from tests.faults.planted_told import PLANTS_TOLD
+from tests.faults.planted_reports import PLANTS_TOLD
 from tests.faults.simulator import Simulator
-from tests.faults.story import DEAD_LETTERS, Story, told
+from tests.faults.story import DEAD_LETTERS, Story, reported
 
 SEEDS = st.integers(0, 10**9)
 _TOLD_OR_DONE = {**PLANTS_TOLD, **PLANTS_ACTS}
@@ -27,11 +27,11 @@ _TRIES = 200  # histories, for one that has a place for a fault
 
 
 def test_nothing_is_found_where_all_is_well() -> None:
-    assert told().rules() == []
+    assert reported().rules() == []
 
 
 def test_a_message_that_was_answered_and_never_came_is_lost() -> None:
-    story = told()
+    story = reported()
     story.publish(3, 3)
     assert story.rules() == ["lost"]
     story.receive(4, 3)
@@ -39,7 +39,7 @@ def test_a_message_that_was_answered_and_never_came_is_lost() -> None:
 
 
 def test_a_message_that_was_delivered_and_never_acked_is_forgotten_if_it_does_not_come_again() -> None:
-    story = told()
+    story = reported()
     story.publish(3, 3)
     story.receive(4, 3)
     story.nack(5, "3@4")
@@ -79,7 +79,7 @@ def test_a_message_that_the_filter_does_not_want_is_not_lost_but_invented_if_it_
 
 
 def test_a_message_that_nobody_published_is_invented() -> None:
-    story = told()
+    story = reported()
     story.receive(3, 4)
     assert story.rules() == ["invented"]
 
@@ -109,7 +109,7 @@ def test_a_message_twice_in_one_response_is_found() -> None:
 
 
 def test_a_publish_without_an_answer_is_whole_or_absent() -> None:
-    story = told()
+    story = reported()
     story.publish(3, 3, 4, outcome="unknown")
     assert story.rules() == []
     story.receive(4, 3)
@@ -137,12 +137,12 @@ def test_a_refused_publish_is_not_stored() -> None:
 
 
 def test_ids_ascend_for_each_publisher_and_shard() -> None:
-    story = told()
+    story = reported()
     story.publish(3, 10**15 + 3)
     story.publish(4, 4)  # in another shard
     story.receive(5, 10**15 + 3, 4)
     assert story.rules() == []
-    story = told()
+    story = reported()
     story.publish(3, 4)
     story.publish(5, 3)
     story.receive(6, 3, 4)
@@ -150,13 +150,13 @@ def test_ids_ascend_for_each_publisher_and_shard() -> None:
 
 
 def test_an_id_is_given_once() -> None:
-    story = told()
+    story = reported()
     story._add(Publish(who="b", began=3, ended=4, topic="topic", texts=["m3"], ids=[2]))
     assert set(story.rules()) == {"ids", "lost"}
 
 
 def test_what_is_left_after_the_drain_is_found_and_so_is_a_look_that_is_missing() -> None:
-    assert told().rules(left=1) == ["backlog"]
+    assert reported().rules(left=1) == ["backlog"]
     assert [v.rule for v in check(History([Subscription("sub", "topic")]))] == ["backlog"]
 
 
@@ -228,8 +228,8 @@ def test_a_dead_letter_lets_the_next_of_its_key_go() -> None:
     story.receive(5, 2, key="k", attempt=1)
     story.ack(6, "2@5")
     assert set(story.rules()) == {"turns", "dead letters"}
-    told = {DEAD_LETTER_SOURCE: "sub", DEAD_LETTER_COUNT: "1"}
-    story.receive(4, 5001, name="letters", key="k", attributes=told)
+    reported = {DEAD_LETTER_SOURCE: "sub", DEAD_LETTER_COUNT: "1"}
+    story.receive(4, 5001, name="letters", key="k", attributes=reported)
     assert story.rules() == []
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from tests.faults.checks.view import DEAD_LETTER_COUNT, DEAD_LETTER_ID, DEAD_LETTER_REASON
 from tests.faults.history import Delivery, Receive
-from tests.faults.story import DEAD_LETTERS, Story, told
+from tests.faults.story import DEAD_LETTERS, Story, reported
 
 # --- acks and leases ---------------------------------------------------------------------------------------------
 
 
 def test_an_acked_message_does_not_come_again() -> None:
-    story = told()
+    story = reported()
     story.receive(14, 1)
     assert story.rules() == ["acked, and came again"]
 
@@ -28,7 +28,7 @@ def test_one_whose_ack_had_no_answer_or_was_refused_may(answer: dict[str, Any]) 
 
 
 def test_one_whose_receive_began_before_the_ack_was_answered_may_have_come_before_it() -> None:
-    story = told()
+    story = reported()
     story._add(Receive(who="q", began=2.05, ended=8, subscription="sub", deliveries=[Delivery(1, "m1", "x")]))
     assert story.rules() == ["two leases"]
 
@@ -109,14 +109,14 @@ def test_a_lease_may_have_ended_by_a_nack_that_is_refused_but_nothing_is_refused
     assert story.rules() == ["refused in time"]
     story.fault(2.9, 3.1)
     assert story.rules() == []
-    story = told(exactly_once=True)
+    story = reported(exactly_once=True)
     story.nack(5, "1@1", refused={"1@1": "stale"})  # for it is acked
     assert story.rules() == []
 
 
 def test_an_ack_that_is_repeated_before_the_deadline_is_not_refused() -> None:
     for at in (5, 12):
-        story = told(exactly_once=True)
+        story = reported(exactly_once=True)
         story.ack(at, "1@1", refused={"1@1": "stale"})
         assert story.rules() == (["refused in time"] if at == 5 else [])
 

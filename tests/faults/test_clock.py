@@ -43,16 +43,16 @@ def test_every_way_to_ask_for_the_time_feels_a_step(tmp_path: Path) -> None:
         assert probe.stdin is not None
         assert probe.stdout is not None
 
-        def told() -> list[float]:
+        def reported() -> list[float]:
             assert probe.stdin is not None
             assert probe.stdout is not None
             probe.stdin.write("\n")
             probe.stdin.flush()
             return [float(word) for word in probe.stdout.readline().split()]
 
-        *before, monotonic_before = told()
+        *before, monotonic_before = reported()
         clocks.set(0, 100_000.0)
-        *after, monotonic_after = told()
+        *after, monotonic_after = reported()
         probe.stdin.close()
     assert all(90_000 < late - early < 110_000 for early, late in zip(before, after, strict=True))
     assert monotonic_after - monotonic_before < 10_000

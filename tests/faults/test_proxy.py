@@ -94,9 +94,9 @@ async def _comes_not(awaitable: "asyncio.Future[bytes]") -> bool:
     return bool(pending)
 
 
-async def _until_told(told: list[bytes] | list[str], count: int = 1) -> None:
+async def _until_told(reported: list[bytes] | list[str], count: int = 1) -> None:
     async with asyncio.timeout(20):
-        while len(told) < count:  # noqa: ASYNC110  # another task's doing
+        while len(reported) < count:  # noqa: ASYNC110  # another task's doing
             await asyncio.sleep(0.01)
 
 

@@ -54,7 +54,7 @@ class Crowd:
         self.calls: list[Call] = []
         self._url = url
         self._connections: list[tuple[Peer, dict[int, Call], asyncio.Task[None]]] = []
-        self._news = asyncio.Event()
+        self._incidents = asyncio.Event()
 
     async def call(self, method: str, requests: Iterable[tuple[Any, bytes]], *, ends: bool = True) -> list[Call]:
         """Begin a call for each (subject, request), on new connections."""
@@ -77,8 +77,8 @@ class Crowd:
         """Until `condition()` holds; it is looked at whenever something has come."""
         async with asyncio.timeout(seconds):
             while not condition():
-                self._news.clear()
-                await self._news.wait()
+                self._incidents.clear()
+                await self._incidents.wait()
 
     async def cancel(self, *, in_reverse: bool = False) -> None:
         """All calls that have not ended, by resets; returns when the broker has read them."""
@@ -118,4 +118,4 @@ class Crowd:
                 return
             elif read.kind == Kind.PING and not read.flags & Flag.ACK:
                 peer.send(frame(Kind.PING, Flag.ACK, 0, read.payload))
-            self._news.set()
+            self._incidents.set()

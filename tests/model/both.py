@@ -321,10 +321,10 @@ class Both:
         """What has just happened to a message is the last that its journal tells; of every other subscription."""
         if not _journaled(subscription.name):
             return
-        told = self._expect("OK", "GET", f"{subscription.name}/messages/{standing.message.message_id}")["timeline"][
-            -1
-        ]
-        assert (told["event"], told["deliveryAttempt"]) == (event, standing.attempts), standing.message
+        reported = self._expect("OK", "GET", f"{subscription.name}/messages/{standing.message.message_id}")[
+            "timeline"
+        ][-1]
+        assert (reported["event"], reported["deliveryAttempt"]) == (event, standing.attempts), standing.message
 
     def compare_end(self, subscription: Subscription, standing: Standing) -> None:
         """How a message ended is told for a day, and as long as it is retained.  The clock stands still: what

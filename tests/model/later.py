@@ -80,10 +80,10 @@ class Later(Both):
 
     def _compare_told(self, messages: Sequence[Message], answer: dict[str, Any]) -> None:
         """Nobody is told that a message was in time which somebody has just now."""
-        told = {
+        reported = {
             each["subscription"]: set(each.get("neverHandedOut", ())) for each in answer.get("subscriptions", ())
         }
-        for name, in_time in told.items():
+        for name, in_time in reported.items():
             subscription = self.model.subscriptions[name]
             for message in messages:
                 standing = subscription.standings.get(message)

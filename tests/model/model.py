@@ -320,8 +320,8 @@ class Subscription:
             if message.publish_time < time:
                 if standing:
                     # Of a key's messages that waited for an earlier one it is not told that a seek has passed them.
-                    is_told = self.retained(message, now) and not ordering.keyed(self, message)
-                    standing.settle("SKIPPED" if is_told else None, now)
+                    is_reported = self.retained(message, now) and not ordering.keyed(self, message)
+                    standing.settle("SKIPPED" if is_reported else None, now)
             elif standing and not standing.acked:
                 standing.renew(now, sure=standing.sure)
             else:

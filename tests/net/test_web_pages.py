@@ -55,8 +55,8 @@ async def statuses(pages: WebPages, requests: Sequence[bytes], *, scheme: str = 
 async def test_what_a_page_of_another_origin_sends_is_refused_whatever_it_says_that_it_is(
     pages: WebPages, content_type: str, says: tuple[str, ...]
 ) -> None:
-    told = request("POST", "/v1/x", "localhost:8085", f"Content-Type: {content_type}", *says, body=b"{}")
-    assert await statuses(pages, [told, told]) == [403, 403]  # the second time its head is known
+    reported = request("POST", "/v1/x", "localhost:8085", f"Content-Type: {content_type}", *says, body=b"{}")
+    assert await statuses(pages, [reported, reported]) == [403, 403]  # the second time its head is known
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded"])
@@ -99,8 +99,8 @@ async def test_the_refusal_says_which_setting_lets_the_page_and_the_log_says_it_
     caplog.set_level(logging.INFO)
     async with serving() as served:
         served.server.pages = pages
-        told = [request("POST", f"/{number}", "localhost", ORIGIN, body=b"{}") for number in range(5)]
-        for answer in await ask(served, *told):
+        reported = [request("POST", f"/{number}", "localhost", ORIGIN, body=b"{}") for number in range(5)]
+        for answer in await ask(served, *reported):
             assert answer.status == 403
             assert b'"status": "PERMISSION_DENIED"' in answer.body
             assert b"--cors-origins" in answer.body
@@ -115,8 +115,8 @@ async def test_the_refusal_says_which_setting_lets_the_page_and_the_log_says_it_
 async def test_a_page_of_an_origin_that_is_allowed_may_call_and_read(pages: WebPages) -> None:
     async with serving() as served:
         served.server.pages = pages
-        told = request("POST", "/x", "localhost", f"Origin: {CONSOLE}", SITE, body=b"{}")
-        for answer in await ask(served, told, told):
+        reported = request("POST", "/x", "localhost", f"Origin: {CONSOLE}", SITE, body=b"{}")
+        for answer in await ask(served, reported, reported):
             assert answer.status == 200
             assert b"access-control-allow-origin: https://console.example.com\r\n" in answer.head
             assert b"vary: Origin\r\n" in answer.head

@@ -132,7 +132,7 @@ def test_what_happens_has_them_too_and_what_is_told_those_that_it_is_given(
     began, ended = _fields(caplog)
     assert (began["topic"], began["event"]) == ("projects/p/topics/t", "transforms.began")
     assert (ended["topic"], ended["event"], ended["count"]) == ("projects/p/topics/t", "transforms.ended", 3)
-    watched.states.tell("purged topics", "t is purged", fields={"topic": "projects/p/topics/t"})
+    watched.states.report("purged topics", "t is purged", fields={"topic": "projects/p/topics/t"})
     assert _fields(caplog) == [{"event": "purged_topics", "topic": "projects/p/topics/t"}]
 
 
@@ -140,6 +140,6 @@ def test_a_summary_of_lines_that_were_not_written_says_how_many(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(LINES_A_MINUTE + 5):
-        watched.states.tell("purged topics", f"{number}")
+        watched.states.report("purged topics", f"{number}")
     watched.pass_(60)
     assert _fields(caplog)[-1] == {"event": "purged_topics.summed_up", "count": 5}

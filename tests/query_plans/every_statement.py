@@ -55,7 +55,7 @@ from broker.features.quotas import read_kept_citus
 from broker.features.quotas import retained_rows as retained_bytes
 from broker.features.quotas.retained import Tally, span_of
 from broker.features.resend import rows as resend
-from broker.model.journal import NOBODY, Event, Journal, JournalMode, Told, rows_of
+from broker.model.journal import NOBODY, Attribution, Event, Journal, JournalMode, rows_of
 from broker.model.message import NewMessage
 from broker.model.retry_policy import RetryPolicy
 from broker.model.timestamps import END_OF_TIME, EVER
@@ -184,14 +184,14 @@ async def run_every_statement(log: Log, session: Any) -> None:
     [delivery] = await log.pull(connection=session)
     await log.modify_ack_deadline(delivery, [0], log.start + SECOND, connection=session)
     await log.merge_parts(delivery, connection=session)
-    told = Told(Journal(mode=JournalMode.ALL))
+    attribution = Attribution(Journal(mode=JournalMode.ALL))
     names = [log.name(delivery)]
     async with journal.written_down(
-        session, shard_id=log.shard_id, attempts=names, told=True, clock=lambda: later
+        session, shard_id=log.shard_id, attempts=names, attribution=True, clock=lambda: later
     ) as ledger:
         await log.acknowledge(delivery, [1], connection=session)
         assert ledger is not None
-        ledger.acked([(names[0], {1})], [], {names[0]: [({1}, told)]})
+        ledger.acked([(names[0], {1})], [], {names[0]: [({1}, attribution)]})
     await log.pull(1, now=later, connection=session)
     await log.pull(now=later, connection=session)
     await log.pull(now=later, connection=session)  # finds nothing

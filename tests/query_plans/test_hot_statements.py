@@ -29,7 +29,7 @@ INDEX_SCANS = {"Index Scan", "Index Only Scan"}
 EXPECTED = {
     "claim._LOCK_CURSORS": {"cursors_pkey"},
     "journal._INSERT_JOURNAL": set(),
-    "journal._LOCK_TOLD_ATTEMPTS": {"delivery_attempts_pkey"},
+    "journal._LOCK_JOURNALED_ATTEMPTS": {"delivery_attempts_pkey"},
     "claim._LOCK_FREE_CURSORS": {"cursors_pkey"},
     "claim._READ_CURSORS": {"cursors_pkey"},
     "lock_due_attempts_citus._GLIMPSE_DUE": {"delivery_attempts_due_idx"},
@@ -162,7 +162,7 @@ EXPECTED = {
     "purging._READ_OLDEST_STANDING": {"cursors_pkey", "delivery_attempts_pkey"},
     "push_replay._FIND_EXPIRED": {"delivery_journal_time_idx"},
     "push_replay._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
-    "push_replay._FIND_LAST_TOLD": {"delivery_journal_pkey"},
+    "push_replay._FIND_LAST_JOURNALED": {"delivery_journal_pkey"},
     "push_replay._FIND_GIVEN_UP": {"dead_letters_source_idx"},
     "resend._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
     "resend._READ_HEADS": {"shards_pkey"},

@@ -12,7 +12,7 @@ from broker.model.page import Page
 
 _ETAG = b"\0"  # Google's, of all of them: nobody changes them
 
-_TOLD = {
+_LISTED = {
     "roles/owner": ("Owner", "All that there is."),
     "roles/editor": ("Editor", "See and change everything but policies, roles and the audit log."),
     "roles/viewer": ("Viewer", "See everything but messages and the audit log."),
@@ -36,11 +36,11 @@ _TOLD = {
     "roles/serviceusage.apiKeysViewer": ("API Keys Viewer", "See API keys, without what they are called with."),
 }
 
-TOLD_ROLES: Mapping[str, Role] = {
+LISTED_ROLES: Mapping[str, Role] = {
     name: Role(
         name,
-        title=_TOLD[name][0],
-        description=_TOLD[name][1],
+        title=_LISTED[name][0],
+        description=_LISTED[name][1],
         stage="GA",
         permissions=permissions,
         etag=_ETAG,
@@ -51,4 +51,4 @@ TOLD_ROLES: Mapping[str, Role] = {
 
 def predefined_on(page: Page) -> Sequence[Role]:
     """By name, one more than the page has room for, if there are so many."""
-    return [role for name, role in TOLD_ROLES.items() if name > page.after][: page.size + 1]
+    return [role for name, role in LISTED_ROLES.items() if name > page.after][: page.size + 1]

@@ -28,7 +28,7 @@ _RAISE = text(
     " RETURNING version"
 )
 _PRUNE = text("DELETE FROM access_changes WHERE version <= :version")
-_TELL = text("SELECT tell_brokers(:channel, '')")
+_NOTIFY = text("SELECT notify_brokers(:channel, '')")
 
 
 async def raise_access_version(
@@ -43,7 +43,7 @@ async def raise_access_version(
     version = (await connection.execute(_RAISE, values)).scalars().first()
     if version is not None and version % _PRUNE_EVERY == 0:
         await connection.execute(_PRUNE, {"version": version - KEPT_VERSIONS})
-    await connection.execute(_TELL, {"channel": access_channel(schema)})
+    await connection.execute(_NOTIFY, {"channel": access_channel(schema)})
 
 
 async def read_changes(connection: Connection, *, since: Versions) -> AccessChanges:

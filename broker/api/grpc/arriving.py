@@ -41,7 +41,7 @@ class ArrivingCall(Holder):
     __slots__ = (
         "_beginning",
         "_is_over",
-        "_news",
+        "_more",
         "_reader",
         "_reads_through",
         "_session",
@@ -57,7 +57,7 @@ class ArrivingCall(Holder):
         self._stream = stream
         self._target = target
         self._reader = MessageReader(encoding, target.admission.most)
-        self._news: asyncio.Future[None] | None = None
+        self._more: asyncio.Future[None] | None = None
         self._beginning = b""  # of the first message
         self._is_over = False  # nothing more of the request is wanted
         self._reads_through = False  # the request is read through for its name
@@ -84,14 +84,14 @@ class ArrivingCall(Holder):
     async def _wait(self) -> bool:
         """Wait for more of the request; returns whether it is still wanted."""
         if not self._is_over:
-            self._news = asyncio.get_running_loop().create_future()
-            await self._news
+            self._more = asyncio.get_running_loop().create_future()
+            await self._more
         return not self._is_over
 
     def _wake(self) -> None:
-        news, self._news = self._news, None
-        if news is not None and not news.done():
-            news.set_result(None)
+        more, self._more = self._more, None
+        if more is not None and not more.done():
+            more.set_result(None)
 
     def _stop_reading(self) -> None:
         """The call is answered, or has failed: nothing of its request is wanted any more."""

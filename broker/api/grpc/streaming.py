@@ -199,7 +199,7 @@ class StreamingRpc(ArrivingCall):
                 self._audit()
                 self._begin()
                 self._stream.send_trailers(OK)
-                self._tell("OK")
+                self._report("OK")
         except BrokerError as error:
             resource = self._resource
             self._audit(error)
@@ -228,7 +228,7 @@ class StreamingRpc(ArrivingCall):
         if auditor is not None:
             auditor.called(self._target.rpc, self._resource, self._caller_known, self._session.peer(), error)
 
-    def _tell(self, code: str) -> None:
+    def _report(self, code: str) -> None:
         if self._opened:
             session, call = self._session, f"{shown(self._stream)} {self._resource}"
             session.calls.answered(call, code, self._opened, session.peer(), self._request_id)
@@ -236,5 +236,5 @@ class StreamingRpc(ArrivingCall):
     def _fail(self, error: BrokerError) -> None:
         if self._stream.trailers is None and not self._stream.closed:
             self._session.calls.refused(error, self._request_id)
-        self._tell(error.code)
+        self._report(error.code)
         self._stream.send_trailers(error_block(self._stream, error, self._request_id, begun=self._begun))

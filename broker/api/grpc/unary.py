@@ -134,7 +134,7 @@ class UnaryRpc(ArrivingCall):
             mask = mask_of(self._stream.headers.fields, rpc.name)
             assert self._target.unary is not None
             answer = await self._target.unary(call, request)
-            await self._tell_auditor(request, answer)
+            await self._notify_auditor(request, answer)
             if mask is not None:
                 answer = partial_answer(answer, mask, rpc.name)
             del request
@@ -143,7 +143,7 @@ class UnaryRpc(ArrivingCall):
                 await call.unsent()
         except BrokerError as error:
             resource = self._resource
-            self._tell_auditor_of(error)
+            self._notify_auditor_of(error)
             self._stop_reading()
             known = warm_caller(gate, self._stream) if gate is not None else None
             await self._session.calls.hold_back(payer_of_error(gate, resource, known), self._session.peer())
@@ -195,12 +195,12 @@ class UnaryRpc(ArrivingCall):
     def _is_complete(self) -> bool:
         return self._whole
 
-    def _tell_auditor_of(self, error: BrokerError) -> None:
+    def _notify_auditor_of(self, error: BrokerError) -> None:
         auditor = self._session.auditor
         if auditor is not None:
             auditor.called(self._target.rpc, self._resource, self._call.caller, self._session.peer(), error)
 
-    async def _tell_auditor(self, request: bytes, answer: bytes) -> None:
+    async def _notify_auditor(self, request: bytes, answer: bytes) -> None:
         """Of a call that went well."""
         rpc, auditor = self._target.rpc, self._session.auditor
         if auditor is None or not auditor.enters(rpc):
@@ -234,7 +234,7 @@ class UnaryRpc(ArrivingCall):
         stream.send_data(pack_message(answer))
         stream.send_trailers(ok_block(self._call.trailers) if self._call.trailers else OK)
         if self._began:
-            self._tell("OK")
+            self._report("OK")
         if not stream.outbox:
             return True
         try:
@@ -256,9 +256,9 @@ class UnaryRpc(ArrivingCall):
             self._session.calls.refused(error, self._request_id)
             self._stream.send_trailers(error_block(self._stream, error, self._request_id, begun=False))
             if self._began:
-                self._tell(error.code)
+                self._report(error.code)
 
-    def _tell(self, code: str) -> None:
+    def _report(self, code: str) -> None:
         session, call = self._session, f"{shown(self._stream)} {self._resource}"
         session.calls.answered(call, code, self._began, session.peer(), self._request_id)
 

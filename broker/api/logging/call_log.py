@@ -71,15 +71,15 @@ class CallLog:
             self._line("%s %s %.1f ms %s", call, code, seconds * 1000, address, extra=about)
         spent = SPENT.get()
         if self._slow_seconds and spent is not None and seconds - spent.messages >= self._slow_seconds:
-            what = f"slow request: {call} {code} took {seconds:.3f} s: {spent.told(seconds)}"
+            what = f"slow request: {call} {code} took {seconds:.3f} s: {spent.described(seconds)}"
             about = _fields(call, code, seconds, peer)
-            self._states.tell("slow requests", what, level=logging.WARNING, request_id=request_id, fields=about)
+            self._states.report("slow requests", what, level=logging.WARNING, request_id=request_id, fields=about)
 
     def refused(self, error: BrokerError, request_id: bytes) -> None:
         """A call was answered with an error.  One that is worth another try tells of too much load."""
         if error.retry_seconds is not None and error.__cause__ is None and not self._excused():
             what = f"calls are refused with {error.code}"
-            name, why = f"{error.code} {error.told}", error.told.rstrip(".")
+            name, why = f"{error.code} {error.log_message}", error.log_message.rstrip(".")
             about = fields_of(status=error.code)
             self._states.happens("refused calls", name, what, why, request_id=request_id, fields=about)
 

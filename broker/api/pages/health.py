@@ -25,7 +25,7 @@ def health_routes(
             await check_ready()
         except BrokerError as error:
             return JSONResponse({"status": "unavailable", "reason": error.message}, status_code=503)
-        told = list(warnings())
-        return JSONResponse({"status": "ok", "warnings": told} if told else {"status": "ok"})
+        found = list(warnings())
+        return JSONResponse({"status": "ok", "warnings": found} if found else {"status": "ok"})
 
     return [Route("/healthz", healthz), Route("/readyz", readyz)]

@@ -185,7 +185,7 @@ class RestDoor:
         finally:
             self._bodies.let_go(held, large)
         if auditor is not None and target.is_audited:
-            await self._tell(auditor, target.rpc, call, answer)
+            await self._report(auditor, target.rpc, call, answer)
         return answer
 
     async def _caller(self, exchange: Exchange, needs: Needs) -> Caller:
@@ -195,7 +195,7 @@ class RestDoor:
         await self._address_turns.to_verify(exchange.peer, shown.authorization)
         return await self._gate.caller(shown, needs)
 
-    async def _tell(self, auditor: Auditor, rpc: Rpc, call: Call, answer: bytes) -> None:
+    async def _report(self, auditor: Auditor, rpc: Rpc, call: Call, answer: bytes) -> None:
         """Of a call that went well."""
         exchange = call.exchange
         if not rpc.audit.is_change:

@@ -62,8 +62,8 @@ async def while_there(exchange: Exchange, work: Coroutine[Any, Any, None]) -> No
         doing.result()
 
 
-async def stream_events(call: Call, news: AsyncIterator[T], encode: Callable[[T], bytes]) -> bytes:
-    """Answer a call with the events that `encode` makes of each piece of `news`.
+async def stream_events(call: Call, updates: AsyncIterator[T], encode: Callable[[T], bytes]) -> bytes:
+    """Answer a call with the events that `encode` makes of each piece of `updates`.
 
     Ends when the caller goes, does not read, or may not read any more (the gate has answered for it then).
     """
@@ -71,15 +71,15 @@ async def stream_events(call: Call, news: AsyncIterator[T], encode: Callable[[T]
     stream.begin()
     if await stream.send(ALIVE):
         with spending("messages"):
-            await while_there(call.exchange, _send(stream, news, encode))
+            await while_there(call.exchange, _send(stream, updates, encode))
     stream.end()
     return b""
 
 
-async def _send(stream: EventStream, all_news: AsyncIterator[T], encode: Callable[[T], bytes]) -> None:
+async def _send(stream: EventStream, all_updates: AsyncIterator[T], encode: Callable[[T], bytes]) -> None:
     try:
-        async for news in all_news:
-            if not await stream.send(encode(news)):
+        async for updates in all_updates:
+            if not await stream.send(encode(updates)):
                 return
     except BrokerError as error:
         await stream.send(_encode_failure(error))

@@ -107,7 +107,7 @@ def _print_ids(out: Output, answer: Json) -> None:
         out.row({"messageId": id_, **repeated}, id_)
     if repeats:
         first = f"message {ids[repeats[0]]}"
-        told = (
+        summary = (
             f"{first} was published before, and not stored again"
             if len(ids) == 1
             else (
@@ -115,7 +115,7 @@ def _print_ids(out: Output, answer: Json) -> None:
                 f"{', …' if len(repeats) > 1 else ''}"
             )
         )
-        out.note(f"Repeated: {told}.")
+        out.note(f"Repeated: {summary}.")
 
 
 def _checks(later: Json, ttl: str | None, urgency: Json) -> list[Callable[[Session, str], None]]:

@@ -105,10 +105,10 @@ def _carry_out(path: str, declared: Declared, project: str) -> str:
             first = problems[0]
             raise Stop(f"{first.kind} {first.name}: {first.problem}{more}")
 
-        def tell(step: Step) -> None:
+        def report(step: Step) -> None:
             logger.info("by the declarations: %s", in_words(step, project))
 
-        carry_out_all(api, plan, owner=OWNER, tell=tell)
+        carry_out_all(api, plan, owner=OWNER, report=report)
     counts = {action: sum(step.action == action for step in plan) for action in ("create", "update", "none")}
     return (
         f"Applied to {project}: {counts['create']} created, {counts['update']} updated, "

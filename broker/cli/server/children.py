@@ -115,9 +115,9 @@ class Children:
             delay = restart_delay(short_lives)
             if delay:
                 self._failed.add(number)  # also one that serves, and soon ends, again and again
-                self._tell()
-            is_news = said != (life.why, delay) or loop.time() - said_at > _REMIND_SECONDS
-            if is_news and (self._have_served or short_lives > 1):  # else the broker ends with it, or it passes
+                self._report()
+            is_new = said != (life.why, delay) or loop.time() - said_at > _REMIND_SECONDS
+            if is_new and (self._have_served or short_lives > 1):  # else the broker ends with it, or it passes
                 said, said_at = (life.why, delay), loop.time()
                 level = logging.ERROR if life.failed else logging.WARNING
                 when = f" in {delay:.1f} s" if delay else ""
@@ -129,7 +129,7 @@ class Children:
         if not self._have_served and len(self._failed) == self._count:
             self.why = f"worker process {number} {why}"
             self.given_up.set()
-        self._tell()
+        self._report()
         return self.given_up.is_set()
 
     async def _run_one(self, number: int) -> _Life:
@@ -148,7 +148,7 @@ class Children:
         finally:
             del self._pipes[number]
             self._serving.discard(number)
-            self._tell()
+            self._report()
             await _stop(process)
             ours.close()
         life.why = life.why or _how_it_ended(process.exitcode)
@@ -211,9 +211,9 @@ class Children:
         self._have_served.add(number)
         if len(self._have_served) == self._count:
             self.ready.set()
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """A worker that was killed is back at once, and connections wait for it; one that cannot start is not."""
         none_serves = bool(self._failed) and not self._serving
         for event, is_so in ((self._none_serves, none_serves), (self._some_serve, not none_serves)):

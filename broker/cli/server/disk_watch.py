@@ -44,7 +44,7 @@ class DiskWatch:
     async def run(self) -> None:
         """Until cancelled."""
         loop = asyncio.get_running_loop()
-        report_at, told = 0.0, self.space
+        report_at, reported = 0.0, self.space
         self._log()
         while True:
             await asyncio.sleep(CHECK_SECONDS)
@@ -54,9 +54,9 @@ class DiskWatch:
                 self._states.happens("storage limits", "statvfs", "the disk cannot be measured", str(error))
                 continue
             now = loop.time()
-            if self.space.is_low != told.is_low or (now >= report_at and self.space != told):
+            if self.space.is_low != reported.is_low or (now >= report_at and self.space != reported):
                 self._report(self.space)
-                report_at, told = now + REPORT_SECONDS, self.space
+                report_at, reported = now + REPORT_SECONDS, self.space
                 self._log()
             if self.space.is_low:
                 self._give_wal_back(now)

@@ -233,9 +233,9 @@ async def _serve(
             say_ready(settings, ports)
             if watch is not None and watch.space.is_low:
                 say(f"    {watch.space.refusal().message}")
-            manager.tell("READY=1", f"STATUS=Serves {url_of(ports.main, secure=ports.is_secure)}")
+            manager.report("READY=1", f"STATUS=Serves {url_of(ports.main, secure=ports.is_secure)}")
         await stopping.wait()
-        manager.tell("STOPPING=1", "STATUS=Stops")
+        manager.report("STOPPING=1", "STATUS=Stops")
         for number in _stop_signals():
             loop.remove_signal_handler(number)  # the loop would restore the deadly default at its end
         _ignore_signals()

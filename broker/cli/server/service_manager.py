@@ -28,14 +28,14 @@ class ServiceManager:
     sockets: Mapping[str, socket.socket] = field(default_factory=dict)
     address: str = ""
 
-    def tell(self, *facts: str) -> None:
+    def report(self, *facts: str) -> None:
         """Such as READY=1.  Whoever does not take it does not keep the broker from its work."""
         if not self.address:
             return
         address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
-                telling.sendto("\n".join(facts).encode(), address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reporting:
+                reporting.sendto("\n".join(facts).encode(), address)
         except OSError as error:
             logger.warning("the service manager at %s could not be told: %s", self.address, reason(error))
 

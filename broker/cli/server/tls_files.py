@@ -104,12 +104,12 @@ class Renewal:
         self._renew = renew
         self._seen = files.state
         self._doubted: State | None = None  # would not do; it is not said yet
-        self._told: tuple[ValidityState, datetime] | None = None  # what was said of the expiry, and when
+        self._reported: tuple[ValidityState, datetime] | None = None  # what was said of the expiry, and when
 
     async def run(self) -> None:
         """For ever."""
         while True:
-            self.tell_expiry(datetime.now(UTC))
+            self.report_expiry(datetime.now(UTC))
             await asyncio.sleep(CHECK_SECONDS)
             self.check()
 
@@ -134,24 +134,24 @@ class Renewal:
             return
         self._seen, self._doubted = state, None
         if material != self._material:
-            self._material, self._told = material, None
+            self._material, self._reported = material, None
             self._renew(material)
             logger.info("new connections get the new certificate, valid until %s", self._expiry())
 
     def _expiry(self) -> str:
         return in_words(self._material.validity.ends) if self._material.validity else ""
 
-    def tell_expiry(self, now: datetime) -> None:
+    def report_expiry(self, now: datetime) -> None:
         """Say that the certificate should be renewed, or has expired: when that begins, and once a day."""
         validity = self._material.validity
         if validity is None:
             return
         state = validity.state(now)
         if state is ValidityState.VALID or (
-            self._told and self._told[0] is state and now - self._told[1] < REMIND_AFTER
+            self._reported and self._reported[0] is state and now - self._reported[1] < REMIND_AFTER
         ):
             return
-        self._told = state, now
+        self._reported = state, now
         ends = in_words(validity.ends)
         if state is ValidityState.EXPIRED:
             about = extra(fields_of(event="tls_certificate_expired"))

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from broker.model.ack_id import AttemptName, MessageNames
 from broker.model.deadline_change import AttemptStatus
-from broker.model.journal import Told
+from broker.model.journal import Attribution
 from broker.model.retry_policy import RetryPolicy
 
 # Who asked for acks: of each attempt the ordinals that each asked for.
-ToldAcks = dict[AttemptName, list[tuple[set[int], Told]]]
+AckAttributions = dict[AttemptName, list[tuple[set[int], Attribution]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class NewDeadline:
     retry_policy: RetryPolicy | None = None
     exactly_once: bool = False
     failure: str | None = None
-    told: Told | None = None
+    attribution: Attribution | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class RefusedAcks:
 
 @dataclass(slots=True)
 class Batch:
-    """`done` gives the acks that were refused, and the messages whose deadline change was stale.  `told`: who asked
-    for the acks; `journaled`: some of them are written in a journal.
+    """`done` gives the acks that were refused, and the messages whose deadline change was stale.  `attribution`:
+    who asked for the acks; `journaled`: some of them are written in a journal.
     """
 
     done: asyncio.Future[tuple[RefusedAcks, MessageNames]]
@@ -64,7 +64,7 @@ class Batch:
     acks_in_order: MessageNames = field(default_factory=dict)
     exactly_once: set[int] = field(default_factory=set)  # subscriptions
     deadlines: dict[AttemptName, dict[int, NewDeadline]] = field(default_factory=dict)
-    told: ToldAcks = field(default_factory=dict)
+    attribution: AckAttributions = field(default_factory=dict)
     journaled: bool = False
 
     def fail(self, error: BaseException) -> None:

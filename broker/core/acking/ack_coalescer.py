@@ -30,7 +30,7 @@ from broker.fairness.turn_counts import TurnCounts
 from broker.fairness.turns import Slot, Turns
 from broker.model.ack_id import AttemptName, MessageNames
 from broker.model.errors import Aborted, BrokerError, Unavailable
-from broker.model.journal import UNKNOWN, Told
+from broker.model.journal import UNKNOWN, Attribution
 
 MAX_WAITING_IDS = 1_000_000  # about 100 MB, and some seconds to write
 MAX_WAIT_SECONDS = 5.0  # see publish_coalescer
@@ -97,12 +97,12 @@ class AckCoalescer:
         *,
         project: str,
         exactly_once: bool = False,
-        told: Told = UNKNOWN,
+        attribution: Attribution = UNKNOWN,
     ) -> RefusedAcks:
         """Acknowledge messages durably, in a turn of the `project`.  Raises Unavailable.
 
-        `told`: who acknowledges, for the record of deliveries and the journal.  Returns the messages that could not
-        be acked, which are none unless `exactly_once`.
+        `attribution`: who acknowledges, for the record of deliveries and the journal.  Returns the messages that
+        could not be acked, which are none unless `exactly_once`.
         """
         batches = self._batches(project, acks)
         for attempt, ordinals in acks.items():
@@ -110,8 +110,8 @@ class AckCoalescer:
             batch.ack(attempt, ordinals, exactly_once=exactly_once)
             # Here rather than in the service, because a successful push is an ack as well.
             self._activity.used(attempt.subscription_id)
-            batch.told.setdefault(attempt, []).append((ordinals, told))
-            if told.journal is not None:
+            batch.attribution.setdefault(attempt, []).append((ordinals, attribution))
+            if attribution.journal is not None:
                 batch.journaled = True
             if exactly_once:
                 batch.exactly_once.add(attempt.subscription_id)

@@ -80,16 +80,18 @@ class AckWriter:
         refused = RefusedAcks({**refused.stale, **stale}, refused.out_of_order)
         return refused, await self._write_deadlines(shard_id, batch)
 
-    def _connection(self, shard_id: int, *, told: bool) -> Hot:
+    def _connection(self, shard_id: int, *, journaled: bool) -> Hot:
         """One to change attempts by.  The coordinator gives out the numbers of a journal."""
-        return self._database.hot() if told else self._database.at_any_node(shard_id)
+        return self._database.hot() if journaled else self._database.at_any_node(shard_id)
 
     def _written_down(
-        self, connection: HotConnection, shard_id: int, attempts: Iterable[AttemptName], *, told: bool
+        self, connection: HotConnection, shard_id: int, attempts: Iterable[AttemptName], *, journaled: bool
     ) -> AbstractAsyncContextManager[Ledger | None]:
-        """If any of them is `told`, what changes them is one transaction with what the ledger tells."""
-        names = list(attempts) if told else []
-        return written_down(connection, shard_id=shard_id, attempts=names, told=told, clock=self._clock.now)
+        """If any of them is `journaled`, their change and the ledger's writes are one transaction."""
+        names = list(attempts) if journaled else []
+        return written_down(
+            connection, shard_id=shard_id, attempts=names, journaled=journaled, clock=self._clock.now
+        )
 
     async def _find_traces(self, shard_id: int, batch: Batch, tracing: "Tracing") -> None:
         """Of what is acked here and was handed out by another process: once it is acked nobody knows them."""
@@ -105,18 +107,18 @@ class AckWriter:
                 tracing.found(name, (shard_id, attempt.attempt_id), attributes)
 
     async def _write_acks(self, shard_id: int, batch: Batch) -> None:
-        acks, is_told = batch.acks, batch.journaled
+        acks, is_journaled = batch.acks, batch.journaled
         for some in _statements(acks.items()):
             async with (
-                self._connection(shard_id, told=is_told) as connection,
-                self._written_down(connection, shard_id, acks, told=is_told) as ledger,
+                self._connection(shard_id, journaled=is_journaled) as connection,
+                self._written_down(connection, shard_id, acks, journaled=is_journaled) as ledger,
             ):
                 acked: list[AckedRow] = []
                 missing = await acknowledge(connection, shard_id=shard_id, acks=dict(some), acked=acked)
                 if missing:  # gone, or moved to another part of the attempt while we waited: try once more
                     missing = await acknowledge(connection, shard_id=shard_id, acks=missing, acked=acked)
                 if ledger is not None:
-                    ledger.acked(some, [missing], batch.told)
+                    ledger.acked(some, [missing], batch.attribution)
             now = self._clock.now()
             self._record(shard_id, acked, batch, now)
             self._counts.acked(some, missing, now)
@@ -124,16 +126,16 @@ class AckWriter:
     def _record(self, shard_id: int, acked: Sequence[AckedRow], batch: Batch, now: datetime) -> None:
         """What was acknowledged, once that is committed."""
         if self._records is not None:
-            self._records.acknowledged(shard_id, acked, batch.told, now)
+            self._records.acknowledged(shard_id, acked, batch.attribution, now)
 
     async def _write_exactly_once_acks(self, shard_id: int, batch: Batch) -> MessageNames:
         stale: MessageNames = {}
-        acks, is_told = batch.exactly_once_acks, batch.journaled
+        acks, is_journaled = batch.exactly_once_acks, batch.journaled
         for some in _statements(acks.items()):
             now = self._clock.now()
             async with (
-                self._connection(shard_id, told=is_told) as connection,
-                self._written_down(connection, shard_id, acks, told=is_told) as ledger,
+                self._connection(shard_id, journaled=is_journaled) as connection,
+                self._written_down(connection, shard_id, acks, journaled=is_journaled) as ledger,
             ):
                 acked: list[AckedRow] = []
                 write = partial(acknowledge_exactly_once, connection, shard_id=shard_id, now=now, acked=acked)
@@ -142,7 +144,7 @@ class AckWriter:
                     missing = await write(acks=missing)
                     stale |= missing
                 if ledger is not None:
-                    ledger.acked(some, [missing], batch.told)
+                    ledger.acked(some, [missing], batch.attribution)
             self._record(shard_id, acked, batch, now)
             self._counts.acked(some, missing, now)
         return stale
@@ -150,12 +152,12 @@ class AckWriter:
     async def _write_acks_in_order(self, shard_id: int, batch: Batch) -> RefusedAcks:
         stale: MessageNames = {}
         out_of_order: MessageNames = {}
-        acks, exactly_once, is_told = batch.acks_in_order, batch.exactly_once, batch.journaled
+        acks, exactly_once, is_journaled = batch.acks_in_order, batch.exactly_once, batch.journaled
         for some in _statements(acks.items()):
             now = self._clock.now()
             async with (
-                self._connection(shard_id, told=is_told) as connection,
-                self._written_down(connection, shard_id, acks, told=is_told) as ledger,
+                self._connection(shard_id, journaled=is_journaled) as connection,
+                self._written_down(connection, shard_id, acks, journaled=is_journaled) as ledger,
             ):
                 acked: list[AckedRow] = []
                 common: dict[str, Any] = {"exactly_once": exactly_once, "now": now, "acked": acked}
@@ -166,7 +168,7 @@ class AckWriter:
                     tries.append(await write(acks=missing))
                 if ledger is not None:
                     refused = [{**tries[0].stale, **{attempt: set() for attempt in missing}, **tries[-1].stale}]
-                    ledger.acked(some, refused + [each.out_of_order for each in tries], batch.told)
+                    ledger.acked(some, refused + [each.out_of_order for each in tries], batch.attribution)
             self._record(shard_id, acked, batch, now)
             self._counts.acked_in_order(some, tries, missing, now)
             stale |= tries[-1].stale
@@ -200,14 +202,16 @@ class AckWriter:
                 retry_policy=deadline.retry_policy,
                 exactly_once=deadline.exactly_once,
                 failure=deadline.failure,
-                told=deadline.told,
+                attribution=deadline.attribution,
             )
             for attempt, (deadline, ordinals) in wave
         ]
-        is_told = any(change.told is not None for change in changes)
+        is_journaled = any(change.attribution is not None for change in changes)
         async with (
-            self._connection(shard_id, told=is_told) as connection,
-            self._written_down(connection, shard_id, [attempt for attempt, _ in wave], told=is_told) as ledger,
+            self._connection(shard_id, journaled=is_journaled) as connection,
+            self._written_down(
+                connection, shard_id, [attempt for attempt, _ in wave], journaled=is_journaled
+            ) as ledger,
         ):
             missing = await self._modify(connection, shard_id, changes)
             again = [

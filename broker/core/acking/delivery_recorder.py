@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 
-from broker.core.acking.ack_batch import ToldAcks
+from broker.core.acking.ack_batch import AckAttributions
 from broker.core.acking.delivery_attempts import AckedRow
 from broker.core.context.core import Core
 from broker.core.log.partitions import with_partitions
@@ -21,7 +21,7 @@ from broker.core.process.attempt_ids import handed_out_microseconds, microsecond
 from broker.core.records.delivery_record import AckedMessages, By, RecordRow, RecordRows
 from broker.core.records.delivery_record_rows import insert_records
 from broker.model.due_attempt import attempt_numbers
-from broker.model.journal import Told, ranges_of
+from broker.model.journal import Attribution, ranges_of
 from broker.model.sequences import bounds_in, from_bits, from_multirange
 from broker.observability.metrics.families import RECORDS_DROPPED
 
@@ -37,16 +37,22 @@ Claim = tuple[int, int]  # a subscription and an attempt
 
 
 class _Pending:
-    """One row of an attempt, as it was acknowledged.  `told`: by whom; of several callers with their ordinals."""
+    """One row of an attempt, as it was acknowledged.  `attribution`: by whom; of several callers with their
+    ordinals.
+    """
 
-    __slots__ = ("acked_at", "row", "shard_id", "told")
+    __slots__ = ("acked_at", "attribution", "row", "shard_id")
 
     def __init__(
-        self, shard_id: int, row: AckedRow, told: Told | Sequence[tuple[set[int], Told]], acked_at: int
+        self,
+        shard_id: int,
+        row: AckedRow,
+        attribution: Attribution | Sequence[tuple[set[int], Attribution]],
+        acked_at: int,
     ) -> None:
         self.shard_id = shard_id
         self.row = row
-        self.told = told
+        self.attribution = attribution
         self.acked_at = acked_at
 
     @property
@@ -59,15 +65,17 @@ class _Pending:
         subscription_id, attempt_id, bits, seqs, number, *more = self.row
         numbers = attempt_numbers(more[0]) if more and more[0] is not None else None
         handed_out_at = handed_out_microseconds(attempt_id)
-        if isinstance(self.told, Told) and numbers is None and "0" not in bits:
-            by = By(self.told.author, self.told.answer)
+        if isinstance(self.attribution, Attribution) and numbers is None and "0" not in bits:
+            by = By(self.attribution.author, self.attribution.answer)
             yield AckedMessages(subscription_id, by, bounds_in(seqs), number, self.acked_at, handed_out_at)
             return
         every, left = from_multirange(seqs), [*from_bits(bits)]
-        for some, told in [(None, self.told)] if isinstance(self.told, Told) else self.told:
+        for some, attribution in (
+            [(None, self.attribution)] if isinstance(self.attribution, Attribution) else self.attribution
+        ):
             mine = left if some is None else [ordinal for ordinal in left if ordinal in some]
             left = [] if some is None else [ordinal for ordinal in left if ordinal not in some]
-            by = By(told.author, told.answer)
+            by = By(attribution.author, attribution.answer)
             for attempt, bounds in _by_attempt(mine, every, number, numbers):
                 yield AckedMessages(subscription_id, by, bounds, attempt, self.acked_at, handed_out_at)
 
@@ -97,19 +105,21 @@ class DeliveryRecords:
         self._full = asyncio.Event()
         self._writing = asyncio.Lock()
 
-    def acknowledged(self, shard_id: int, rows: Sequence[AckedRow], told: ToldAcks, now: datetime) -> None:
+    def acknowledged(
+        self, shard_id: int, rows: Sequence[AckedRow], attribution: AckAttributions, now: datetime
+    ) -> None:
         """These rows were acknowledged, durably."""
         if not self.on or not rows:
             return
         acked_at = microseconds(now)
-        by: Mapping[Claim, Told | Sequence[tuple[set[int], Told]]] = {
+        by: Mapping[Claim, Attribution | Sequence[tuple[set[int], Attribution]]] = {
             (name.subscription_id, name.attempt_id): each[0][1] if len(each) == 1 else each
-            for name, each in told.items()
+            for name, each in attribution.items()
         }
         for row in rows:
-            told_of_it = by.get((row[0], row[1]))
-            if told_of_it is not None:
-                pending = _Pending(shard_id, row, told_of_it, acked_at)
+            attributed = by.get((row[0], row[1]))
+            if attributed is not None:
+                pending = _Pending(shard_id, row, attributed, acked_at)
                 self._pending.append(pending)
                 self._size += pending.size
         if self._size >= FLUSH_BYTES:

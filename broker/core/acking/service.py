@@ -13,7 +13,7 @@ from broker.model.ack_id import AttemptName, group_ack_ids, make_ack_ids
 from broker.model.dead_letter import NACK, REJECT
 from broker.model.deadline_change import AttemptStatus
 from broker.model.errors import FailedPrecondition, InvalidArgument, Unavailable
-from broker.model.journal import NOBODY, Author, Told
+from broker.model.journal import NOBODY, Attribution, Author
 from broker.model.names import leaf, project_of
 from broker.model.resource_limits import check_nack_delay, check_new_ack_deadline
 from broker.model.retry_policy import RetryPolicy
@@ -87,7 +87,7 @@ class AcknowledgeService:
                 messages,
                 project=project_of(subscription.name),
                 exactly_once=subscription.enable_exactly_once_delivery,
-                told=Told(subscription.journal, author),
+                attribution=Attribution(subscription.journal, author),
             )
         if not stale or not subscription.enable_exactly_once_delivery:
             return refused
@@ -212,7 +212,7 @@ class AcknowledgeService:
             retry_policy,
             subscription.enable_exactly_once_delivery,
             failure,
-            _told(subscription, author),
+            _attribution(subscription, author),
         )
 
     async def _change(
@@ -228,9 +228,9 @@ class AcknowledgeService:
             return {**await self._coalescer.modify_ack_deadline(messages, deadline, project=project), **stale}
 
 
-def _told(subscription: Subscription, author: Author) -> Told | None:
+def _attribution(subscription: Subscription, author: Author) -> Attribution | None:
     journal = subscription.journal
-    return None if journal is None else Told(journal, author)
+    return None if journal is None else Attribution(journal, author)
 
 
 def _refused(refused: RefusedAcks) -> InvalidArgument:

@@ -27,8 +27,8 @@ def brought_back(
     """
     rows = backlog.pending_rows(messages, redriven=True)
     seqs = ranges_of(message.seq for message in messages)
-    told = rows_of(None, backlog.subscription_id, Event.REPLAYED, 0, seqs, author=author, answer=answer)
-    writes = [*rows.statements(attempt_ids, now), journal_statement(backlog.shard_id, list(told), now)]
+    attribution = rows_of(None, backlog.subscription_id, Event.REPLAYED, 0, seqs, author=author, answer=answer)
+    writes = [*rows.statements(attempt_ids, now), journal_statement(backlog.shard_id, list(attribution), now)]
     first_seq = backlog.cursor.first_seq
     if first_seq is not None and messages[0].seq < first_seq:  # as after a seek: else it would never have had it
         where = {"shard_id": backlog.shard_id, "subscription_id": backlog.subscription_id}

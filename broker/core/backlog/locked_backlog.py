@@ -280,8 +280,8 @@ class LockedBacklog:
         yield from self._pass(taken, attempt_ids, now)
         yield from self._stop_waiting(messages)
         if taken:
-            told = ranges_of(sorted(taken))
-            rows = rows_of(None, self.subscription_id, Event.ACKED, 0, told, author=author, answer=answer)
+            attribution = ranges_of(sorted(taken))
+            rows = rows_of(None, self.subscription_id, Event.ACKED, 0, attribution, author=author, answer=answer)
             yield journal_statement(self.shard_id, list(rows), now)
 
     def _rows_with(self, taken: Collection[int]) -> list[Any]:

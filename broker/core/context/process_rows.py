@@ -26,7 +26,7 @@ async def record_process(
 
     Need not outlive a crash, so the transaction does not wait for the disk.
     """
-    told = dict(connections) if connections else None
+    reported = dict(connections) if connections else None
     await connection.execute(text("SET LOCAL synchronous_commit = off"))
     await connection.execute(
         pg_insert(processes)
@@ -34,10 +34,10 @@ async def record_process(
             process_id=process_id,
             seen_at=now,
             version=version,
-            connections=told,
+            connections=reported,
             database_connections=database_connections,
         )
-        .on_conflict_do_update(index_elements=["process_id"], set_={"seen_at": now, "connections": told})
+        .on_conflict_do_update(index_elements=["process_id"], set_={"seen_at": now, "connections": reported})
     )
     await connection.execute(delete(processes).where(processes.c.seen_at < now - _FORGOTTEN))
 

@@ -31,11 +31,11 @@ _JOINING = GONE_AFTER + timedelta(seconds=2 * HEARTBEAT_SECONDS)
 class SharedCounts(Protocol):
     """Numbers by project that the processes tell each other with their heartbeats."""
 
-    def tell(self) -> Mapping[str, int]:
+    def report(self) -> Mapping[str, int]:
         """Return what the other processes must know of this one."""
 
-    def heard(self, told: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
-        """A heartbeat told the other processes `told`; each of these has told so much."""
+    def heard(self, reported: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
+        """A heartbeat told the other processes `reported`; each of these has told so much."""
 
 
 class RunningProcesses:
@@ -84,7 +84,7 @@ class RunningProcesses:
     async def run_once(self) -> int:
         """Say that this process runs, and see which others do.  Returns how many run."""
         now = self._clock.now()
-        told = self.shared_counts.tell() if self.shared_counts is not None else {}
+        reported = self.shared_counts.report() if self.shared_counts is not None else {}
         try:
             async with asyncio.timeout(GONE_AFTER.total_seconds()), self._database.transaction() as connection:
                 await record_process(
@@ -92,7 +92,7 @@ class RunningProcesses:
                     process_id=self._process_id,
                     version=head_revision(),
                     now=now,
-                    connections=told,
+                    connections=reported,
                     database_connections=self._database_connections,
                 )
                 running = await list_processes(connection, seen_since=now - GONE_AFTER)
@@ -107,20 +107,22 @@ class RunningProcesses:
         self._seen_at = now
         others = frozenset(running) - {self._process_id}
         if self.shared_counts is not None:
-            self.shared_counts.heard(told, [running[other] for other in others])
+            self.shared_counts.heard(reported, [running[other] for other in others])
         if self._kept_until is not None and now < self._kept_until:
             others |= self._others
         if others != self._others:
-            self._tell(1 + len(others), before=1 + len(self._others))
+            self._report(1 + len(others), before=1 + len(self._others))
             self._others = others
             self._changed()
         if others and now - self._joined_at < _JOINING:
             self._poll()
         return len(others) + 1
 
-    def _tell(self, now: int, *, before: int) -> None:
+    def _report(self, now: int, *, before: int) -> None:
         share = f"{now} broker processes share" if now > 1 else "this broker process is alone with"
-        self._states.tell("broker processes", f"{share} the database and its push subscriptions (before: {before})")
+        self._states.report(
+            "broker processes", f"{share} the database and its push subscriptions (before: {before})"
+        )
 
     async def leave(self) -> None:
         """This process ends: the others need not wait until it is missed."""

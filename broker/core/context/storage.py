@@ -57,7 +57,7 @@ class DiskSpace:
         return StorageLow(
             f"Publishing is paused: {format_size(self.free)} are free on the broker's disk; {self._rule} "
             f"To resume, {self.remedy}.",
-            told="publishing is paused by --disk-free-min",
+            log_message="publishing is paused by --disk-free-min",
         )
 
     @property
@@ -96,7 +96,7 @@ class TableSize:
     def refusal(self) -> StorageLow:
         """The answer to a publish."""
         message = f"Publishing is paused: {self.finding} To resume, {self.remedy}."
-        return StorageLow(message, told="publishing is paused by --database-size-max")
+        return StorageLow(message, log_message="publishing is paused by --database-size-max")
 
 
 def is_disk_low(free: int, min_free: int, *, was_low: bool) -> bool:

@@ -64,7 +64,7 @@ class WakeUps:
         self._seal: NotificationSeal | None = None  # as it was read from the database, where it does not change
         self._shard_ids: set[int] = set()
         self._subscription_ids: set[int] = set()
-        self._untold: set[str] = set()  # what has changed, and could not be announced
+        self._unreported: set[str] = set()  # what has changed, and could not be announced
         self._something = asyncio.Event()
 
     def published(self, shard_id: int) -> None:
@@ -90,13 +90,13 @@ class WakeUps:
         for name in names:
             self._drop(name)
         try:
-            await self._tell_of_changes(names)
+            await self._notify_of_changes(names)
         except BrokerError as error:
             logger.debug("other processes are told later that %s changed: %s", names[0], error)
-            self._untold.update(names)
+            self._unreported.update(names)
             self._something.set()
 
-    async def _tell_of_changes(self, names: Collection[str]) -> None:
+    async def _notify_of_changes(self, names: Collection[str]) -> None:
         seal = await self._read_seal()
         async with self._database.connection() as connection:
             await notify_resources_changed(connection, schema=self._database.schema, seal=seal, names=names)
@@ -112,7 +112,7 @@ class WakeUps:
         while True:
             await self._something.wait()
             self._something.clear()
-            await self._tell_what_is_untold()
+            await self._notify_of_pending()
             shard_ids, self._shard_ids = self._shard_ids, set()
             subscription_ids, self._subscription_ids = self._subscription_ids, set()
             seal = await self._read_seal()
@@ -126,15 +126,15 @@ class WakeUps:
                 )
             await asyncio.sleep(_SPACING_SECONDS)
 
-    async def _tell_what_is_untold(self) -> None:
-        if self._untold:
-            names = tuple(self._untold)
+    async def _notify_of_pending(self) -> None:
+        if self._unreported:
+            names = tuple(self._unreported)
             try:
-                await self._tell_of_changes(names)
+                await self._notify_of_changes(names)
             except BrokerError:
                 self._something.set()  # for the next time that this worker is started
                 raise
-            self._untold.difference_update(names)
+            self._unreported.difference_update(names)
 
     async def run_listener(self, states: StateChanges | None = None) -> None:
         """Listens to other processes until the connection is lost; the supervisor starts it again.

@@ -9,7 +9,7 @@ from broker.observability.state_changes import StateChanges
 PASSING_SECONDS = 5.0  # for which what may pass by itself is not worth a line
 
 
-def tell_failure(
+def report_failure(
     states: StateChanges, kind: str, name: str, what: str, error: BaseException, *, lasted: float
 ) -> None:
     """It has failed for `lasted` seconds, now with `error`; a defect comes with its traceback.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.core.process.failures import tell_failure
+from broker.core.process.failures import report_failure
 from broker.observability.log import reason
 from broker.observability.state_changes import StateChanges
 
@@ -94,7 +94,7 @@ class Supervisor:
 
     def _fails(self, name: str, error: Exception, lasted: float) -> None:
         what = f"the background worker {name!r} fails, and is started again"
-        tell_failure(self._states, _KIND, name, what, error, lasted=lasted)
+        report_failure(self._states, _KIND, name, what, error, lasted=lasted)
 
     def _works(self, name: str) -> None:
         self._states.ends(_KIND, name, f"the background worker {name!r} works again")

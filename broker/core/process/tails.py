@@ -26,14 +26,14 @@ class Tail:
         self.name = name
         self.shard_ids = shard_ids
         self.stopping = False
-        self.news = asyncio.Event()
+        self.arrived = asyncio.Event()
 
     async def wait(self, seconds: float) -> bool:
         """Until something may have been published or changed; False: nothing was."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.news.wait()
-            self.news.clear()
+                await self.arrived.wait()
+            self.arrived.clear()
             return True
         return False
 
@@ -82,17 +82,17 @@ class Tails:
         shard_ids = self._by_shard if shard_id is None else (shard_id,)
         for watched in shard_ids:
             for tail in self._by_shard.get(watched, ()):
-                tail.news.set()
+                tail.arrived.set()
 
     def changed(self, name: str | None) -> None:
         """A subscription was changed or deleted; None: any may have been."""
         for tail in self._open:
             if tail.name and name in (tail.name, None):
-                tail.news.set()
+                tail.arrived.set()
 
     def stop(self) -> None:
         """End all of them, and let no other begin."""
         self._stopping = True
         for tail in self._open:
             tail.stopping = True
-            tail.news.set()
+            tail.arrived.set()

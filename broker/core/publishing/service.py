@@ -110,7 +110,7 @@ class PublishService:
         try:
             if batch.identified is not None:
                 if batch.scheduled is not None:
-                    self._next_due.tell(min(batch.scheduled.due_ats))
+                    self._next_due.notify(min(batch.scheduled.due_ats))
                 stored = await self._coalescer.publish_new(shard_id, batch, project=project, topic=topic)
                 return published_part(part, stored)
             appended = await self._coalescer.publish(shard_id, batch, project=project, topic=topic)
@@ -119,7 +119,7 @@ class PublishService:
                 raise
         else:
             if batch.scheduled is not None:
-                self._next_due.tell(min(batch.scheduled.due_ats))
+                self._next_due.notify(min(batch.scheduled.due_ats))
                 return published_part(part, appended)
             return Published(message_ids(shard_id, appended.first_seq, len(messages)))
         self._resources.drop(topic)

@@ -27,7 +27,7 @@ from broker.fairness.shared_capacity import Over, SharedCapacity
 from broker.model.ack_id import attempt_name
 from broker.model.delivery import Delivery, DeliveryRequest
 from broker.model.errors import BrokerError, Unavailable
-from broker.model.journal import Told
+from broker.model.journal import Attribution
 from broker.model.names import project_of
 from broker.model.subscription import Subscription
 
@@ -142,10 +142,12 @@ class LongPoll:
         subscription_id, journal, clock = subscription.subscription_id, subscription.journal, self._clock.now
         for shard_id in sorted({delivery.shard_id for delivery in deliveries}):
             names = [attempt_name(subscription_id, each) for each in deliveries if each.shard_id == shard_id]
-            told = journal is not None
+            journaled = journal is not None
             async with (
-                self._database.hot() if told else self._database.at_any_node(shard_id) as connection,
-                written_down(connection, shard_id=shard_id, attempts=names, told=told, clock=clock) as ledger,
+                self._database.hot() if journaled else self._database.at_any_node(shard_id) as connection,
+                written_down(
+                    connection, shard_id=shard_id, attempts=names, journaled=journaled, clock=clock
+                ) as ledger,
             ):
                 await release_attempts(
                     connection,
@@ -155,7 +157,7 @@ class LongPoll:
                     now=clock(),
                 )
                 if ledger is not None and journal is not None:
-                    ledger.released(names, Told(journal))
+                    ledger.released(names, Attribution(journal))
 
     def subscription_changed(self, name: str | None) -> None:
         """Send the waiting pulls of a subscription (None: of all) to read it again."""

@@ -34,7 +34,7 @@ class Window:
         self.left_at: datetime | None = None  # when its stream ended
         self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the messages that are out, by their ordinals
         self._flow_control = flow_control
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._pause = SHORTEST_PAUSE_SECONDS
 
     @property
@@ -70,7 +70,7 @@ class Window:
         if gone:
             self.messages -= len(gone)
             self.bytes -= sum(gone)
-            self._news.set()
+            self._changed.set()
         if not sizes:
             del self.sizes[attempt]
         return not sizes
@@ -81,14 +81,14 @@ class Window:
 
     def notify(self) -> None:
         """Something may be different: whoever waits for room is to see for himself."""
-        self._news.set()
+        self._changed.set()
 
-    async def news(self) -> bool:
+    async def wait_for_change(self) -> bool:
         """Wait until something is out no more, or for `notify`.  False: it is time to look at the database."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pause):
-                await self._news.wait()
-            self._news.clear()
+                await self._changed.wait()
+            self._changed.clear()
             return True
         return False
 

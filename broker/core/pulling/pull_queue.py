@@ -146,7 +146,7 @@ class PullQueue:
     def give_up(self, pull: WaitingPull) -> bool:
         """Returns whether the pull stood in the line; else it is claimed for already, or answered."""
         if self.pulls.leave(pull):
-            self._tell_if_idle()
+            self._notify_if_idle()
             return True
         return False
 
@@ -167,7 +167,7 @@ class PullQueue:
             pull = self.pulls.popleft()
             if not pull.answer.done():
                 pull.answer.set_result([])
-        self._tell_if_idle()
+        self._notify_if_idle()
 
     # --- a consumer of claims --------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class PullQueue:
             return
         if hungry:
             self._put_back(hungry, answer)
-        self._tell_if_idle()
+        self._notify_if_idle()
 
     def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
         """End those that it was claimed for, and those that stand behind them."""
@@ -277,9 +277,9 @@ class PullQueue:
     def _send_away(self, reason: BaseException) -> None:
         while self.pulls:
             self.pulls.popleft().fail(reason)
-        self._tell_if_idle()
+        self._notify_if_idle()
 
-    def _tell_if_idle(self) -> None:
+    def _notify_if_idle(self) -> None:
         if not self.pulls and not self.serving:
             self._idle(self)
 

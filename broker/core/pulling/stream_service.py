@@ -133,7 +133,7 @@ class MessageStream:
         await self._read_subscription()
         available = self._window.available(MAX_MESSAGES_PER_ATTEMPT)
         if available <= 0:
-            if not await self._window.news():
+            if not await self._window.wait_for_change():
                 await self._parts.outstanding.check(self._window)
             return []
         size = self._window.bytes_left(MAX_GRPC_RESPONSE_BYTES)

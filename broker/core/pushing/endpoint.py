@@ -122,18 +122,18 @@ class Endpoint:
     # Messages whose calls are overdue but still open: where they are out by now.
     late: dict[tuple[int, int], Item] = field(default_factory=dict)
     late_flights: dict[Flight, None] = field(default_factory=dict)  # oldest first
-    told_breaker: BreakerState = "closed"  # the state that was last written down
+    reported_breaker: BreakerState = "closed"  # the state that was last written down
     claims_fail_since: float | None = None
     waits_since: float | None = None  # for a slot; nothing is claimed meanwhile
     slots: int | None = None  # how many it had when it wanted one more; None: as many as it wants
     alarm_at: float = 0.0  # when it is to be looked at next although no answer came in; 0: no alarm is set
-    told_no_slot: bool = False  # that it waits for one was written down
-    told_at: float = 0.0  # when its state was last written down
+    reported_no_slot: bool = False  # that it waits for one was written down
+    reported_at: float = 0.0  # when its state was last written down
     waits_because: Over | None = None  # who has no room, when it was last looked
     project: str = field(init=False)  # what runs out is shared by project
     origin: Origin = field(init=False)
     payer: str = IN_DOUBT  # in whose turn what became of its requests is written: its project's, if it does well
-    told_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
+    reported_waiting: int = 0  # requests outstanding when that was last written down because one waits for long
 
     def __post_init__(self) -> None:
         self.project = project_of(self.subscription.name)

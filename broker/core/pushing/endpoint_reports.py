@@ -8,14 +8,14 @@ from http import HTTPStatus
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.pushing.client.http_client import SUCCESS
 from broker.core.pushing.endpoint import Endpoint, Flight, Item
-from broker.core.pushing.endpoint_news import EndpointNews
+from broker.core.pushing.endpoint_incidents import EndpointIncidents
 from broker.core.pushing.health.endpoint_health import SLOW_LATENCY, EndpointHealth
 from broker.core.pushing.health.failing_watch import Failed
 from broker.core.pushing.health.fault import MessagePause
 from broker.core.pushing.known_origins import KnownOrigins
 from broker.core.pushing.push_log import PushLog
 from broker.model.message_id import id_of
-from broker.model.push_state import WAIT_TOLD_EVERY, PushFailure, PushState
+from broker.model.push_state import WAIT_REPORTED_EVERY, PushFailure, PushState
 
 _LONG_SECONDS = SLOW_LATENCY  # a request that is out for longer is worth telling of
 
@@ -23,9 +23,11 @@ _LONG_SECONDS = SLOW_LATENCY  # a request that is out for longer is worth tellin
 class EndpointReports:
     """Of the endpoints of this process."""
 
-    def __init__(self, log: PushLog, news: EndpointNews, clock: DatabaseClock, origins: KnownOrigins) -> None:
+    def __init__(
+        self, log: PushLog, incidents: EndpointIncidents, clock: DatabaseClock, origins: KnownOrigins
+    ) -> None:
         self._log = log
-        self._news = news
+        self._incidents = incidents
         self._clock = clock
         self._origins = origins
 
@@ -65,9 +67,9 @@ class EndpointReports:
             status=status,
             reason=detail if status is None or status in SUCCESS else _phrase(status),
         )
-        self._news.messages_given_up(endpoint, gave_up)
+        self._incidents.messages_given_up(endpoint, gave_up)
         self._report_due(endpoint, clock_now)
-        self.tell(endpoint)
+        self.report(endpoint)
 
     def succeeded(self, endpoint: Endpoint, items: Sequence[Item], *, had_failed: bool = False) -> None:
         """A request was taken, of a digest these.  `had_failed`: the endpoint's health has changed by it."""
@@ -76,10 +78,10 @@ class EndpointReports:
         run = endpoint.failing.run
         delivered = endpoint.failing.succeeded(map(message_id_of, items), self._clock.now())
         if run is not None and run.is_reported:
-            self._news.recovered(endpoint)
-        self._news.messages_delivered(endpoint, delivered)
+            self._incidents.recovered(endpoint)
+        self._incidents.messages_delivered(endpoint, delivered)
         if had_failed or run is not None or delivered:
-            self.tell(endpoint)
+            self.report(endpoint)
 
     def report_failing(self, endpoints: Iterable[Endpoint]) -> None:
         """Report endpoints that have failed for long enough by now, whether or not anything is sent to them."""
@@ -87,7 +89,7 @@ class EndpointReports:
         for endpoint in endpoints:
             if endpoint.failing.is_due(now):
                 self._report_due(endpoint, now)
-                self.tell(endpoint)
+                self.report(endpoint)
 
     def forget_gone(self, endpoints: Iterable[Endpoint]) -> None:
         """Messages that were reported as failing and are no longer tried do not fail any more."""
@@ -96,8 +98,8 @@ class EndpointReports:
             if endpoint.failing.failing_messages:
                 gone = endpoint.failing.forget_gone(now, _held_ids(endpoint))
                 if gone:
-                    self._news.messages_gone(endpoint, gone)
-                    self.tell(endpoint)
+                    self._incidents.messages_gone(endpoint, gone)
+                    self.report(endpoint)
 
     def end_idle(self, endpoints: Iterable[Endpoint]) -> None:
         """An endpoint that failed, and that nothing is left to send to, is no longer known to fail."""
@@ -113,8 +115,8 @@ class EndpointReports:
                 # It is not known whether the endpoint works by now: it begins with one request.
                 endpoint.health = EndpointHealth(options, now=loop_now, failures_before=1)
                 if was_reported:
-                    self._news.nothing_left(endpoint)
-                self.tell(endpoint)
+                    self._incidents.nothing_left(endpoint)
+                self.report(endpoint)
 
     def taken_over(self, endpoint: Endpoint) -> None:
         """This process delivers to the endpoint from now on: log what is known to fail."""
@@ -128,9 +130,9 @@ class EndpointReports:
     def _log_failures(self, endpoint: Endpoint, now: datetime) -> None:
         run = endpoint.failing.run
         if run is not None and run.is_reported:
-            self._news.failing(endpoint, run, self._next_attempt_at(endpoint, now), lasted=now - run.since)
+            self._incidents.failing(endpoint, run, self._next_attempt_at(endpoint, now), lasted=now - run.since)
         for message in endpoint.failing.failing_messages:
-            self._news.message_failing(endpoint, message, lasted=now - message.since)
+            self._incidents.message_failing(endpoint, message, lasted=now - message.since)
 
     def _next_attempt_at(self, endpoint: Endpoint, now: datetime) -> datetime | None:
         """A time to come before which neither the endpoint nor a message that it failed to take is tried."""
@@ -142,7 +144,7 @@ class EndpointReports:
         opens_at = endpoint.health.opens_at(now)
         return None if opens_at is None else clock_now + timedelta(seconds=max(opens_at - now, 0))
 
-    def tell_of_waiting(self, endpoints: Iterable[Endpoint]) -> None:
+    def report_waiting(self, endpoints: Iterable[Endpoint]) -> None:
         """Write down which endpoints have had a request for long: that is neither a success nor a failure yet; and
         which wait for slots."""
         now = asyncio.get_running_loop().time()
@@ -153,40 +155,40 @@ class EndpointReports:
             if waits:
                 self._origins.slow(endpoint.project, endpoint.origin, now)
             has_no_slot = endpoint.waits_since is not None and now - endpoint.waits_since > _LONG_SECONDS
-            again = has_no_slot and now - endpoint.told_at >= WAIT_TOLD_EVERY.total_seconds()
-            if waiting != endpoint.told_waiting or has_no_slot != endpoint.told_no_slot or again:
-                endpoint.told_waiting = waiting
-                self._tell_of_slots(endpoint, has_no_slot, now)
-                self.tell(endpoint)
+            again = has_no_slot and now - endpoint.reported_at >= WAIT_REPORTED_EVERY.total_seconds()
+            if waiting != endpoint.reported_waiting or has_no_slot != endpoint.reported_no_slot or again:
+                endpoint.reported_waiting = waiting
+                self._report_slots(endpoint, has_no_slot, now)
+                self.report(endpoint)
 
-    def _tell_of_slots(self, endpoint: Endpoint, has_no_slot: bool, now: float) -> None:
-        if has_no_slot != endpoint.told_no_slot:
-            endpoint.told_no_slot = has_no_slot
+    def _report_slots(self, endpoint: Endpoint, has_no_slot: bool, now: float) -> None:
+        if has_no_slot != endpoint.reported_no_slot:
+            endpoint.reported_no_slot = has_no_slot
             if endpoint.waits_since is not None and has_no_slot:
-                self._news.waits_for_slots(endpoint, now - endpoint.waits_since)
+                self._incidents.waits_for_slots(endpoint, now - endpoint.waits_since)
             else:
-                self._news.has_slots(endpoint)
+                self._incidents.has_slots(endpoint)
 
-    def tell(self, endpoint: Endpoint) -> None:
+    def report(self, endpoint: Endpoint) -> None:
         """Write down the state of an endpoint that has changed; that of a removed one belongs to its successor."""
         if endpoint.removed:
             return
         health = endpoint.health
         now = asyncio.get_running_loop().time()
         clock_now = self._clock.now()
-        endpoint.told_at = now
+        endpoint.reported_at = now
         is_open = self._opens_at(endpoint, clock_now) is None
-        waits = endpoint.waits_since if endpoint.told_no_slot and is_open else None
-        if health.breaker != endpoint.told_breaker:
-            endpoint.told_breaker = health.breaker
-            self._news.breaker_changed(endpoint)
+        waits = endpoint.waits_since if endpoint.reported_no_slot and is_open else None
+        if health.breaker != endpoint.reported_breaker:
+            endpoint.reported_breaker = health.breaker
+            self._incidents.breaker_changed(endpoint)
         self._log.changed(
             PushState(
                 subscription_id=endpoint.subscription_id,
                 breaker=health.breaker,
                 changed_at=clock_now,
                 consecutive_failures=health.consecutive_failures,
-                window=min(health.window, health.outstanding) if endpoint.told_no_slot else health.window,
+                window=min(health.window, health.outstanding) if endpoint.reported_no_slot else health.window,
                 outstanding_requests=health.outstanding,
                 retry_at=None if waits is not None else self._next_attempt_at(endpoint, clock_now),
                 waits_since=None if waits is None else clock_now - timedelta(seconds=now - waits),

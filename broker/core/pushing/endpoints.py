@@ -12,7 +12,7 @@ from broker.core.catalog.push_state_rows import read_push_states
 from broker.core.catalog.subscription_rows import find_subscriptions, list_push_subscriptions
 from broker.core.pushing.client.target import origin_of
 from broker.core.pushing.endpoint import Endpoint, Memory
-from broker.core.pushing.endpoint_news import EndpointNews
+from broker.core.pushing.endpoint_incidents import EndpointIncidents
 from broker.core.pushing.health.endpoint_health import EndpointHealth
 from broker.core.pushing.health.failing_watch import FailingWatch
 from broker.core.pushing.known_origins import KnownOrigins
@@ -34,7 +34,7 @@ class Endpoints:
     def __init__(
         self,
         database: Database,
-        news: EndpointNews,
+        incidents: EndpointIncidents,
         origins: KnownOrigins,
         withheld: WithheldPushes,
         *,
@@ -54,7 +54,7 @@ class Endpoints:
         `watch_of(state)` watches for failures, beginning with those that were written down.
         """
         self._database = database
-        self._news = news
+        self._incidents = incidents
         self._origins = origins
         self._withheld = withheld
         self._secrets = secrets
@@ -159,7 +159,7 @@ class Endpoints:
             self._remove(endpoint)
         for name in self._awaited.keys() - names:
             self._let_go(name, None)
-        self._news.all_of_ours(names)
+        self._incidents.all_of_ours(names)
         self._withheld.all_of_ours(names)
         self._read_at = loop.time()
         self._spacing = _SPACING_SECONDS + 10 * (
@@ -171,11 +171,11 @@ class Endpoints:
             return
         known, as_read = self._by_name.get(name), subscription
         if subscription is None or not subscription.is_push or not self._owns(subscription.subscription_id):
-            self._news.not_ours(name, pulled=subscription is not None and not subscription.is_push)
+            self._incidents.not_ours(name, pulled=subscription is not None and not subscription.is_push)
             self._withheld.forget(name)
             subscription = None
         else:
-            self._news.read(subscription)
+            self._incidents.read(subscription)
             self._withheld.read(subscription)
             if subscription.pause is not None or self._is_held(subscription, known):
                 subscription = None
@@ -199,7 +199,7 @@ class Endpoints:
                 opened(subscription, self._secrets)
             except CannotOpen as error:
                 why = str(error)
-        self._news.held(subscription, why)
+        self._incidents.held(subscription, why)
         return bool(why)
 
     def _add(self, subscription: Subscription, failing: FailingWatch) -> None:
@@ -219,7 +219,7 @@ class Endpoints:
         is_another = old.push_config.endpoint != subscription.push_config.endpoint
         if is_another or old.shard_ids != subscription.shard_ids:
             if is_another:
-                self._news.replaced(endpoint, subscription)
+                self._incidents.replaced(endpoint, subscription)
             self._remove(endpoint)  # the new one has a health of its own, but knows of its origin
             self._add(subscription, self._watch_of(None) if is_another else endpoint.failing)
             return
@@ -235,7 +235,7 @@ class Endpoints:
         del self._by_name[endpoint.subscription.name]
         if endpoint.flights or endpoint.late_flights:
             self._awaited.setdefault(endpoint.subscription.name, []).append(endpoint)
-        self._news.removed(endpoint)
+        self._incidents.removed(endpoint)
         self._removed(endpoint)
 
     def _let_go(self, name: str, subscription: Subscription | None) -> None:

@@ -11,7 +11,7 @@ from broker.core.claiming.claim_scheduler import ClaimScheduler
 from broker.core.claiming.consumer import Answer, claim_target
 from broker.core.claiming.transaction.request import MAX_BYTES, ClaimTarget
 from broker.core.pushing.endpoint import MAX_BYTES_HELD, Endpoint
-from broker.core.pushing.endpoint_news import EndpointNews
+from broker.core.pushing.endpoint_incidents import EndpointIncidents
 from broker.core.pushing.sender import DEADLINE_MARGIN_SECONDS, MAX_BUFFERED_SECONDS, PushSender
 from broker.model.delivery import MAX_MESSAGES_PER_ATTEMPT, DeliveryRequest
 from broker.model.journal import PUSH
@@ -21,10 +21,10 @@ from broker.model.subscription import Subscription
 class PushPlanner:
     """The endpoints of this process, as consumers of claims."""
 
-    def __init__(self, scheduler: ClaimScheduler, news: EndpointNews) -> None:
+    def __init__(self, scheduler: ClaimScheduler, incidents: EndpointIncidents) -> None:
         """`scheduler` claims for pushes alone."""
         self._scheduler = scheduler
-        self._news = news
+        self._incidents = incidents
         self._consumers: dict[Endpoint, _EndpointConsumer] = {}
         self.sender: PushSender  # set by whoever connects the two
 
@@ -32,7 +32,7 @@ class PushPlanner:
         """An endpoint is new, or was changed: look at everything."""
         consumer = self._consumers.get(endpoint)
         if consumer is None:
-            consumer = self._consumers[endpoint] = _EndpointConsumer(endpoint, self.sender, self._news)
+            consumer = self._consumers[endpoint] = _EndpointConsumer(endpoint, self.sender, self._incidents)
         self._scheduler.add(consumer)
         self.sender.pump(endpoint)  # what waited while it was being read
 
@@ -56,10 +56,10 @@ class PushPlanner:
 class _EndpointConsumer:
     """One endpoint."""
 
-    def __init__(self, endpoint: Endpoint, sender: PushSender, news: EndpointNews) -> None:
+    def __init__(self, endpoint: Endpoint, sender: PushSender, incidents: EndpointIncidents) -> None:
         self._endpoint = endpoint
         self._sender = sender
-        self._news = news
+        self._incidents = incidents
 
     @property
     def subscription(self) -> Subscription:
@@ -106,12 +106,12 @@ class _EndpointConsumer:
             due_at = answer.begun_at + target.ack_deadline.total_seconds()
             endpoint.accept(deliveries, max(answer.begun_at, latest), due_at=due_at)
         self._sender.pump(endpoint)
-        self._news.claimed(endpoint)
+        self._incidents.claimed(endpoint)
 
     def fail(self, target: ClaimTarget | None, error: BaseException) -> None:
         if target is not None:
             self._endpoint.asked -= _push_batches(target)
-        self._news.claim_failed(self._endpoint, error)
+        self._incidents.claim_failed(self._endpoint, error)
 
     def wakes_at(self, *, held_up: bool) -> float | None:
         return self._endpoint.wakes_at(asyncio.get_running_loop().time(), held_up=held_up)

@@ -14,7 +14,7 @@ from broker.core.process.periodic import PeriodicWorker
 from broker.core.process.supervisor import Loop, Worker
 from broker.core.pushing.client.http_client import PushClient
 from broker.core.pushing.endpoint import Endpoint
-from broker.core.pushing.endpoint_news import EndpointNews
+from broker.core.pushing.endpoint_incidents import EndpointIncidents
 from broker.core.pushing.endpoint_reports import EndpointReports
 from broker.core.pushing.endpoints import Endpoints
 from broker.core.pushing.health.failing_watch import FailingWatch
@@ -46,7 +46,7 @@ class Pusher:
         scheduler: ClaimScheduler,
         coalescer: AckCoalescer,
         signer: TokenSigner,
-        news: EndpointNews,
+        incidents: EndpointIncidents,
         access: Access | None,
         secrets: Secrets,
         make_client: Callable[[], PushClient],
@@ -66,24 +66,24 @@ class Pusher:
         self._client: PushClient | None = None
         self._log = PushLog(core.database)
         self._settlement = Settlement(coalescer)
-        self._planner = PushPlanner(scheduler, news)
+        self._planner = PushPlanner(scheduler, incidents)
         self._pauses = PushPauses(core, not_taken=self._not_paused)
         self._origins = KnownOrigins()
-        self._reports = EndpointReports(self._log, news, core.clock, self._origins)
+        self._reports = EndpointReports(self._log, incidents, core.clock, self._origins)
         self._withheld = WithheldPushes(core.database, core.wake_ups, why_not=self._why_not)
         if access is not None:
             access.version.after_change(self._check_withheld)
-        self._endpoints = self._make_endpoints(core, news, secrets)
+        self._endpoints = self._make_endpoints(core, incidents, secrets)
 
     def _check_withheld(self, changes: AccessChanges) -> None:
         """Pushes may carry the token of an account that has changed."""
         if changes.credentials is None or changes.credentials:
             self._withheld.check_soon()
 
-    def _make_endpoints(self, core: Core, news: EndpointNews, secrets: Secrets) -> Endpoints:
+    def _make_endpoints(self, core: Core, incidents: EndpointIncidents, secrets: Secrets) -> Endpoints:
         return Endpoints(
             core.database,
-            news=news,
+            incidents=incidents,
             origins=self._origins,
             withheld=self._withheld,
             secrets=secrets,
@@ -153,7 +153,7 @@ class Pusher:
             await self._client.close()
 
     async def _write_log(self) -> None:
-        self._reports.tell_of_waiting(self._endpoints.all())
+        self._reports.report_waiting(self._endpoints.all())
         self._reports.report_failing(self._endpoints.all())
         self._reports.end_idle(self._endpoints.all())
         self._reports.forget_gone(self._endpoints.all())

@@ -150,7 +150,7 @@ class PushSender:
         deadline = endpoint.subscription.ack_deadline_seconds
         flight.timer = loop.call_later(deadline, self._overdue, endpoint, flight)
         if health.breaker == "half_open":
-            self._reports.tell(endpoint)
+            self._reports.report(endpoint)
         flight.task = loop.create_task(self._fly(endpoint, flight))
         self._running.add(flight.task)
         flight.task.add_done_callback(self._running.discard)

@@ -12,7 +12,7 @@ from broker.core.pushing.health.fault import MessagePause
 from broker.fairness.shared_capacity import ALPHA
 from broker.model.ack_id import AttemptName
 from broker.model.errors import BrokerError, Unavailable
-from broker.model.journal import PUSH, Told
+from broker.model.journal import PUSH, Attribution
 
 _AWAY_SECONDS = 0.5  # after which acks that the database did not take are sent to it again
 _MAX_KEPT = 100_000  # attempts whose acks wait for the database; what is beyond is delivered again
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class _Outcomes:
     """What is to be written for the endpoints of a project, of one shard; acks by what is told of them."""
 
-    acks: dict[Told, dict[AttemptName, set[int]]] = field(default_factory=dict)
+    acks: dict[Attribution, dict[AttemptName, set[int]]] = field(default_factory=dict)
     deadlines: dict[NewDeadline, dict[AttemptName, set[int]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -53,20 +53,20 @@ class Settlement:
 
     def acknowledge(self, endpoint: Endpoint, items: Iterable[Item], answer: str = "") -> None:
         """They were delivered; `answer`: what the endpoint said, for the record of deliveries and the journal."""
-        told = Told(endpoint.subscription.journal, PUSH, answer)
+        attribution = Attribution(endpoint.subscription.journal, PUSH, answer)
         for item in items:
-            acks = self._of(endpoint.payer, item.name.shard_id).acks.setdefault(told, {})
+            acks = self._of(endpoint.payer, item.name.shard_id).acks.setdefault(attribution, {})
             acks.setdefault(item.name, set()).add(item.ordinal)
 
     def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str, pause: MessagePause) -> None:
         """They were rejected, or not answered in time: `failure` says which (model/dead_letter.py)."""
         policy = pause.policy(endpoint.subscription.retry_policy)
-        deadline = NewDeadline(pause.seconds, "nacked", policy, failure=failure, told=_told(endpoint))
+        deadline = NewDeadline(pause.seconds, "nacked", policy, failure=failure, attribution=_attribution(endpoint))
         self._add(endpoint, items, deadline)
 
     def release(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
         """They were not sent: due at once, the attempt not counted."""
-        self._add(endpoint, items, NewDeadline(0, "released", told=_told(endpoint)))
+        self._add(endpoint, items, NewDeadline(0, "released", attribution=_attribution(endpoint)))
 
     def _add(self, endpoint: Endpoint, items: Iterable[Item], deadline: NewDeadline) -> None:
         for item in items:
@@ -112,16 +112,21 @@ class Settlement:
         """Write what there is.  Returns whether the database took it."""
         taken = outcomes.take()
         ended = await asyncio.gather(
-            *(self._coalescer.acknowledge(acks, project=project, told=told) for told, acks in taken.acks.items()),
+            *(
+                self._coalescer.acknowledge(acks, project=project, attribution=attribution)
+                for attribution, acks in taken.acks.items()
+            ),
             *(
                 self._coalescer.modify_ack_deadline(messages, new, project=project)
                 for new, messages in taken.deadlines.items()
             ),
             return_exceptions=True,
         )
-        for (told, acks), outcome in zip(taken.acks.items(), ended, strict=False):  # those of deadlines follow
+        for (attribution, acks), outcome in zip(
+            taken.acks.items(), ended, strict=False
+        ):  # those of deadlines follow
             if isinstance(outcome, Unavailable):
-                self._take_back(project, outcomes.acks.setdefault(told, {}), acks)
+                self._take_back(project, outcomes.acks.setdefault(attribution, {}), acks)
         for outcome in ended:
             if isinstance(outcome, BaseException) and not isinstance(outcome, BrokerError):
                 raise outcome
@@ -145,6 +150,6 @@ class Settlement:
             kept.setdefault(name, set()).update(ordinals)
 
 
-def _told(endpoint: Endpoint) -> Told | None:
+def _attribution(endpoint: Endpoint) -> Attribution | None:
     journal = endpoint.subscription.journal
-    return None if journal is None else Told(journal, PUSH)
+    return None if journal is None else Attribution(journal, PUSH)

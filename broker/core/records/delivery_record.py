@@ -137,10 +137,10 @@ def find_in_row(entries: bytes, *, bucket: int, seq: int, recorded_at: datetime,
 
 def with_recorded(entries: Sequence[Entry], recorded: Iterable[Recorded]) -> list[Entry]:
     """The entries of a journal and what the record has beside them, the oldest first."""
-    told = [entry for entry in entries if entry.event is Event.ACKED]
+    attribution = [entry for entry in entries if entry.event is Event.ACKED]
     added: list[Entry] = []
     for each in recorded:
-        if any(e.attempt == each.attempt and abs(e.time - each.acked_at) < _SAME_ACK for e in told):
+        if any(e.attempt == each.attempt and abs(e.time - each.acked_at) < _SAME_ACK for e in attribution):
             continue
         if not any(e.event is Event.HANDED_OUT and e.attempt == each.attempt for e in entries):
             added.append(Entry(each.handed_out_at, Event.HANDED_OUT, each.attempt, Author(), ""))

@@ -20,12 +20,12 @@ from broker.db.driver.statements import BEGIN, COMMIT
 from broker.model.ack_id import AttemptName, MessageNames
 from broker.model.deadline_change import DeadlineChange
 from broker.model.due_attempt import attempt_numbers
-from broker.model.journal import DEFAULT_RETENTION, MAX_ROWS, Event, Row, Told, ranges_of, rows_of
+from broker.model.journal import DEFAULT_RETENTION, MAX_ROWS, Attribution, Event, Row, ranges_of, rows_of
 from broker.model.sequences import from_bits, from_multirange
 
 _INSERT_JOURNAL = statements.hot("insert_journal")
 _INSERT_JOURNAL_TEXT = statements.load("insert_journal")
-_LOCK_TOLD_ATTEMPTS = statements.hot("lock_told_attempts")
+_LOCK_JOURNALED_ATTEMPTS = statements.hot("lock_journaled_attempts")
 _DELETE_OLD_JOURNAL = statements.load("delete_old_journal")
 
 _BATCH = 10_000  # rows deleted in one statement
@@ -90,18 +90,18 @@ class Ledger:
 
     shard_id: int
     rows: dict[Of, list[_Before]]
-    _told: dict[tuple[int, Event, int, Told], set[int]] = field(default_factory=dict)
+    _attribution: dict[tuple[int, Event, int, Attribution], set[int]] = field(default_factory=dict)
 
     def acked(
         self,
         asked: Iterable[tuple[AttemptName, set[int]]],
         refused: Sequence[MessageNames],
-        told: Mapping[AttemptName, Sequence[tuple[Collection[int], Told]]],
+        journaled: Mapping[AttemptName, Sequence[tuple[Collection[int], Attribution]]],
     ) -> None:
         """Of what was asked, all but what was refused; as the doing of who asked first."""
         for attempt, ordinals in asked:
             left = ordinals.difference(*(each.get(attempt, ()) for each in refused))
-            for some, by in told.get(attempt, ()):
+            for some, by in journaled.get(attempt, ()):
                 if by.journal is not None:
                     self._add(attempt, left.intersection(some), Event.ACKED, by)
                 left = left.difference(some)
@@ -109,20 +109,20 @@ class Ledger:
     def changed(self, changes: Iterable[DeadlineChange], refused: MessageNames) -> None:
         """Of these new deadlines, all but what was refused."""
         for change in changes:
-            if change.told is None:
+            if change.attribution is None:
                 continue
             done = change.ordinals - refused.get(change.attempt, set())
             if change.attempt.ordered:
                 done = self._in_order(change, done)
-            answer = change.told.answer or change.failure or ""
-            self._add(change.attempt, done, _EVENTS[change.status], change.told._replace(answer=answer))
+            answer = change.attribution.answer or change.failure or ""
+            self._add(change.attempt, done, _EVENTS[change.status], change.attribution._replace(answer=answer))
 
-    def released(self, attempts: Iterable[AttemptName], told: Told) -> None:
+    def released(self, attempts: Iterable[AttemptName], journaled: Attribution) -> None:
         """Whole attempts, which reached nobody; of a key without what stands behind, for it was not handed out."""
         for attempt in attempts:
             [row] = self.rows.get(_of(attempt), [None]) if attempt.ordered else [None]
             out = attempt.count if row is None or row.out_count is None else row.out_count
-            self._add(attempt, range(out), Event.RELEASED, told)
+            self._add(attempt, range(out), Event.RELEASED, journaled)
 
     def _in_order(self, change: DeadlineChange, done: Collection[int]) -> frozenset[int]:
         """Of a key: its first message alone moves the deadline; what comes back takes all behind it along."""
@@ -136,16 +136,16 @@ class Ledger:
             return frozenset(hit[:1])
         return frozenset(range(hit[0], row.out_count))
 
-    def _add(self, attempt: AttemptName, ordinals: Collection[int], event: Event, by: Told) -> None:
+    def _add(self, attempt: AttemptName, ordinals: Collection[int], event: Event, by: Attribution) -> None:
         for row in self.rows.get(_of(attempt), ()) if ordinals else ():
             named = ordinals if event is Event.NACKED and attempt.ordered else {*ordinals}.intersection(row.open)
             for ordinal in named:
                 key = attempt.subscription_id, event, row.number_of(ordinal), by
-                self._told.setdefault(key, set()).add(row.seqs[ordinal])
+                self._attribution.setdefault(key, set()).add(row.seqs[ordinal])
 
     async def close(self, connection: HotConnection, now: datetime) -> None:
         """Write it down and commit."""
-        told = self._told.items()
+        journaled = self._attribution.items()
         rows = list(
             chain.from_iterable(
                 rows_of(
@@ -157,7 +157,7 @@ class Ledger:
                     author=by.author,
                     answer=by.answer,
                 )
-                for (subscription_id, event, number, by), seqs in told
+                for (subscription_id, event, number, by), seqs in journaled
             )
         )
         insert = [journal_statement(self.shard_id, rows, now)] if rows else []
@@ -169,14 +169,14 @@ def written_down(
     *,
     shard_id: int,
     attempts: Collection[AttemptName],
-    told: bool,
+    journaled: bool,
     clock: Callable[[], datetime],
 ) -> AbstractAsyncContextManager[Ledger | None]:
     """A transaction that changes these attempts, and commits at the end with what its ledger has.
 
-    Unless anything is `told` there is none: each statement is a transaction of its own.
+    Unless anything is `attribution` there is none: each statement is a transaction of its own.
     """
-    return _in_transaction(connection, shard_id, attempts, clock) if told else _UNTOLD
+    return _in_transaction(connection, shard_id, attempts, clock) if journaled else _UNTOLD
 
 
 @asynccontextmanager
@@ -195,7 +195,7 @@ async def _in_transaction(
 async def _open(connection: HotConnection, shard_id: int, attempts: Collection[AttemptName]) -> Ledger:
     names = sorted({_of(attempt) for attempt in attempts})
     lock = (
-        _LOCK_TOLD_ATTEMPTS,
+        _LOCK_JOURNALED_ATTEMPTS,
         {
             "shard_id": shard_id,
             "subscription_ids": [subscription_id for subscription_id, _ in names],

@@ -17,13 +17,13 @@ async def read_entries(connection: HotConnection, *, subscription_id: int, shard
     """What happened to it, the oldest first; the newest MAX_ENTRIES of it, and its acknowledgements."""
     bucket = seq // BUCKET
     where = {"shard_id": shard_id, "subscription_id": subscription_id, "bucket": bucket}
-    told, records = await connection.run(
+    attribution, records = await connection.run(
         (_READ_JOURNAL, {**where, "seq": seq, "limit": MAX_ENTRIES}),
         (_READ_RECORDS, {**where, "limit": _MAX_RECORDS}),
     )
     entries = [
         Entry(row.time, Event(row.event), row.attempt, Author(row.principal, row.client), row.answer)
-        for row in reversed(told)
+        for row in reversed(attribution)
     ]
     recorded: list[Recorded] = []
     for row in records:

@@ -25,7 +25,7 @@ class FreezeService:
         check_reason(reason)
         await self._set(name, Freeze(reason, self._clock.now(), by))
         who, why = f" by {by}" if by else "", reason.rstrip(".") or "no reason was given"
-        self._states.tell(
+        self._states.report(
             _FREEZES,
             f"{name} is frozen{who} until unfrozen: {why}",
             fields=fields_of(name, principal=by, reason=why),
@@ -34,7 +34,7 @@ class FreezeService:
     async def unfreeze(self, name: str, *, by: str = "") -> None:
         """Take what is published again, whoever froze it.  Raises NotFound."""
         if await self._set(name, None):
-            self._states.tell(
+            self._states.report(
                 _FREEZES,
                 f"{name} is unfrozen{f' by {by}' if by else ''}",
                 fields=fields_of(name, principal=by),

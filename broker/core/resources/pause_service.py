@@ -39,7 +39,7 @@ class PauseService:
             await push_states.pause_claims(connection, subscription_id=subscription_id)
         if not subscription.is_push:  # who delivers tells of the others
             who = f" by {by}" if by else ""
-            self._states.tell(
+            self._states.report(
                 _PAUSES,
                 f"{name} is paused{who} until resumed: {reason.rstrip('.')}",
                 fields=fields_of(name, principal=by, reason=reason),
@@ -52,7 +52,7 @@ class PauseService:
             subscription = await _lock(connection, name, pushed=pushed)
             there_was = await push_states.resume_pushes(connection, subscription_id=subscription.subscription_id)
         if there_was and not subscription.is_push:
-            self._states.tell(
+            self._states.report(
                 _PAUSES, f"{name} is resumed{f' by {by}' if by else ''}", fields=fields_of(name, principal=by)
             )
         await self._wake_ups.announce(name)

@@ -83,7 +83,7 @@ async def _drop_partitions(connection: Connection, lock: Held, now: datetime, st
         if await drop_partition(connection, partition):
             dropped += 1
             states.forget(_KEPT, partition.name)
-            states.tell("partitions", f"space is given back: {_described(partition)} are wanted no more")
+            states.report("partitions", f"space is given back: {_described(partition)} are wanted no more")
     return dropped
 
 
@@ -129,7 +129,7 @@ async def delete_unwanted(connection: Connection, *, database: Database, now: da
     while True:
         async with connection.transaction():
             rows, more = await delete_finished_attempts(connection, now=now, limit=BATCH)
-            await _tell_expired(connection, rows, now)
+            await _journal_expired(connection, rows, now)
         deleted += len(rows)
         if not more:
             break
@@ -152,7 +152,7 @@ async def _delete_stragglers(connection: Connection, now: datetime) -> None:
     await connection.execute(_DELETE_UNWANTED_STRAGGLERS, {"kept_since": kept_since})
 
 
-async def _tell_expired(connection: Connection, attempts: Sequence[tuple[Any, ...]], now: datetime) -> None:
+async def _journal_expired(connection: Connection, attempts: Sequence[tuple[Any, ...]], now: datetime) -> None:
     """What was not acked of the attempts that are past their retention goes into the journal."""
     of_shards: dict[int, list[Row]] = {}
     for shard_id, subscription_id, number, multirange, bits in attempts:
@@ -182,5 +182,5 @@ async def delete_dead_letters(connection: Connection, *, now: datetime, lost: Lo
             more = count == BATCH
         since = partition.end
     if lost is not None:
-        lost.tell(gone, f"they are kept for {KEPT.days} days, or as long as their topic retains messages")
+        lost.report(gone, f"they are kept for {KEPT.days} days, or as long as their topic retains messages")
     return deleted

@@ -20,7 +20,7 @@ from broker.core.retention.retention import (
     drop_partitions_behind,
 )
 from broker.db.driver.database import Connection
-from broker.db.driver.in_doubt import tell_of_doubts
+from broker.db.driver.in_doubt import report_in_doubt
 from broker.db.driver.postgres_errors import translate_errors
 from broker.model.errors import BrokerError
 from broker.observability.lost_dead_letters import LostDeadLetters
@@ -82,7 +82,7 @@ class RetentionJanitor:
             delete_old_journal,
             partial(delete_unwanted, database=self._database),
             partial(drop_partitions_behind, database=self._database, states=self._states),
-            partial(tell_of_doubts, states=self._states),
+            partial(report_in_doubt, states=self._states),
             partial(delete_dead_letters, lost=self._lost),
             partial(delete_old_audit_entries, days=self._audit_days, entries=self._audit_entries),
             partial(drop_old_records, kept=timedelta(hours=self._delivery_record_hours)),

@@ -103,7 +103,7 @@ async def _says(connection: psycopg.AsyncConnection[Any], query: bytes) -> bool:
 
 
 # Where in Citus's code a lost connection to a node is told of.
-_TOLD_IN = {"remote_commands.c", "remote_transaction.c", "placement_connection.c", "adaptive_executor.c"}
+_SHOWN_IN = {"remote_commands.c", "remote_transaction.c", "placement_connection.c", "adaptive_executor.c"}
 _LOST = ("08", "57P0", "XX000")  # beginnings of SQLSTATEs
 
 
@@ -114,6 +114,6 @@ def is_lost_node(error: BaseException) -> bool:
     """
     return (
         isinstance(error, psycopg.Error)
-        and error.diag.source_file in _TOLD_IN
+        and error.diag.source_file in _SHOWN_IN
         and (error.sqlstate or "").startswith(_LOST)
     )

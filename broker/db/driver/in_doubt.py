@@ -55,7 +55,7 @@ async def wait_until_heard(connection: Connection) -> None:
     raise Unavailable("A node has not heard yet how an earlier change ended; try again.")
 
 
-async def tell_of_doubts(connection: Connection, *, now: datetime, states: StateChanges) -> None:
+async def report_in_doubt(connection: Connection, *, now: datetime, states: StateChanges) -> None:
     """Tell the operator of nodes that wait for longer than Citus takes: what they have locked nobody gets."""
     del now  # each node has its own
     if not (await find_engine(connection)).is_distributed:

@@ -20,8 +20,8 @@ CLEANING_UP = "lock_cleanup"  # one process at a time drops and deletes
 DROPPING = "lock_dropping"  # held alone by what drops the log, shared by what refers to messages there
 DECLARING = "lock_declaring"  # one process at a time makes a project as files declare it
 MEASURING = "lock_measuring"  # one process at a time measures the tables
-TELLING_EVENTS = "lock_events"  # one process at a time looks for events
-LOCKS = (MAKING_PARTITIONS, CLEANING_UP, DROPPING, DECLARING, MEASURING, TELLING_EVENTS)
+REPORTING_EVENTS = "lock_events"  # one process at a time looks for events
+LOCKS = (MAKING_PARTITIONS, CLEANING_UP, DROPPING, DECLARING, MEASURING, REPORTING_EVENTS)
 
 # Until the end of the transaction no partition is dropped and no straggler deleted.  To be taken before anything of
 # the log is read (docs/decisions/0031-operations.md).

@@ -9,7 +9,7 @@ Any role of the database can send these two. Each costs a process at most a quer
 way.
 
 A lost notification costs time, never a message: pulls also look for themselves.  So do all, where a database knows
-neither: the function `tell_brokers` (migration 0057) does nothing there, and `listen` says so.
+neither: the function `notify_brokers` (migration 0057) does nothing there, and `listen` says so.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -111,7 +111,7 @@ async def notify_resources_changed(
     channel = _channel(_RESOURCES, schema)
     payloads = [seal.seal(channel, name if len(name.encode()) <= MAX_TEXT else "") for name in names]
     await connection.execute(
-        "SELECT tell_brokers(%s, payload) FROM unnest(%s::text[]) AS changed (payload)", [channel, payloads]
+        "SELECT notify_brokers(%s, payload) FROM unnest(%s::text[]) AS changed (payload)", [channel, payloads]
     )
 
 

@@ -236,7 +236,7 @@ class Cluster:
                     states.happens("the embedded PostgreSQL", "crashes", "the embedded PostgreSQL recovers", crash)
                 elif self._process is not None and self._is_stuck(self._process.pid):
                     what = "the embedded PostgreSQL does not recover, and is ended"
-                    states.tell("the embedded PostgreSQL", f"{what}: {self._why()}", level=logging.WARNING)
+                    states.report("the embedded PostgreSQL", f"{what}: {self._why()}", level=logging.WARNING)
                     await asyncio.to_thread(self._end, self._process)
                 states.tick()
         finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 _FAST_SECONDS, _IMMEDIATE_SECONDS = 30.0, 5.0  # a checkpoint may take a while; then recovery does its work
 _PROC = Path("/proc")
-_PROC_TELLS = (_PROC / "self").exists()
+_PROC_SHOWS = (_PROC / "self").exists()
 
 
 class StillRunning(Exception):
@@ -43,7 +43,7 @@ def stop_leftovers(data: Path, sockets: Path) -> None:
                 break
             time.sleep(0.02)
         else:
-            if _PROC_TELLS:  # PostgreSQL refuses a stale lock file if its process number is in use again
+            if _PROC_SHOWS:  # PostgreSQL refuses a stale lock file if its process number is in use again
                 for lock_file in (data / "postmaster.pid", *sockets.glob(".s.PGSQL.*.lock")):
                     lock_file.unlink(missing_ok=True)
             return
@@ -59,7 +59,7 @@ def _postmaster(data: Path) -> int:
 
 
 def _running_on(data: Path) -> set[int]:
-    if not _PROC_TELLS:
+    if not _PROC_SHOWS:
         return _postmaster_by_ps(data)
     directory = os.path.realpath(data)
     found = set()

@@ -21,7 +21,7 @@ class ServerLog:
         self._path = path
         self._read_to = 0
         self._failures: dict[str, str] = {}  # by level, the last of each since the server was ready
-        self._panics = self._told = 0
+        self._panics = self._reported = 0
         self._last_lines: list[str] = []
 
     def mark(self) -> None:
@@ -44,7 +44,7 @@ class ServerLog:
     def new_crash(self) -> str:
         """The last PANIC, if there was one since this was called last; else ""."""
         self._read()
-        is_new, self._told = self._panics > self._told, self._panics
+        is_new, self._reported = self._panics > self._reported, self._panics
         return f"PANIC: {self._failures['PANIC']}" if is_new and "PANIC" in self._failures else ""
 
     def _read(self) -> None:

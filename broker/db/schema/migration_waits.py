@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 APPLICATION_NAME = "broker migrate"
 _CHECK_SECONDS = 0.1
-_TELL_SECONDS = 60.0
+_REPORT_SECONDS = 60.0
 _BLOCKING = """
     SELECT other.pid, other.application_name, clock_timestamp() - other.xact_start
     FROM pg_stat_activity AS ours
@@ -56,7 +56,7 @@ class MigrationUnderWay(Exception):
 def migrate_patiently(attempt: Callable[[], None], database_url: str, patience: Patience) -> None:
     """`attempt()`, until it no longer fails for a lock.  Raises LockHeld."""
     give_up_at: float | None = None
-    tell_at = 0.0
+    report_at = 0.0
     reason: Exception
     with _Watch(database_url) as watch:
         while True:
@@ -72,8 +72,8 @@ def migrate_patiently(attempt: Callable[[], None], database_url: str, patience: 
             give_up_at = give_up_at or time.monotonic() + patience.total_seconds
             if time.monotonic() > give_up_at:
                 raise LockHeld(f"The schema cannot be migrated: a lock is held by {blocker}.") from reason
-            if time.monotonic() >= tell_at:
-                tell_at = time.monotonic() + _TELL_SECONDS
+            if time.monotonic() >= report_at:
+                report_at = time.monotonic() + _REPORT_SECONDS
                 logger.warning("The migration waits for a lock that is held by %s, and tries again.", blocker)
             time.sleep(patience.pause_seconds * random.uniform(0.5, 1.0))  # noqa: S311
 

@@ -46,10 +46,10 @@ def build_index_online(name: str, table: str, definition: str) -> None:
 
 def build(connection: _Connection, name: str, table: str, definition: str) -> None:
     """The same, on a connection in autocommit mode."""
-    if not _told(connection, _IS_PARTITIONED, table):
+    if not _ask(connection, _IS_PARTITIONED, table):
         _build_one(connection, name, table, definition)
         return
-    if _told(connection, _IS_VALID, name) is None:
+    if _ask(connection, _IS_VALID, name) is None:
         # On the parent alone, at once; from now on each new partition gets its part when it is attached.
         _do(connection, "CREATE INDEX {} ON ONLY {} " + definition, name, table)
     for (partition,) in connection.execute(_PARTITIONS_WITHOUT, [table, name]).fetchall():
@@ -60,22 +60,22 @@ def build(connection: _Connection, name: str, table: str, definition: str) -> No
             _do(connection, "ALTER INDEX {} ATTACH PARTITION {}", name, part)
         except UndefinedTable:  # the janitor has dropped the partition
             continue
-    assert _told(connection, _IS_VALID, name), f"{name} is not there for every partition"
+    assert _ask(connection, _IS_VALID, name), f"{name} is not there for every partition"
 
 
 def _build_one(connection: _Connection, name: str, table: str, definition: str) -> None:
-    before = _told(connection, "SHOW lock_timeout")
+    before = _ask(connection, "SHOW lock_timeout")
     connection.execute(f"SET lock_timeout = '{_BUILD_LOCK_SECONDS}s'".encode())
     try:
-        if _told(connection, _IS_VALID, name) is False:
+        if _ask(connection, _IS_VALID, name) is False:
             _do(connection, "DROP INDEX CONCURRENTLY {}", name)
-        if _told(connection, _IS_VALID, name) is None:
+        if _ask(connection, _IS_VALID, name) is None:
             _do(connection, "CREATE INDEX CONCURRENTLY {} ON {} " + definition, name, table)
     finally:
         connection.execute(f"SET lock_timeout = '{before}'".encode())
 
 
-def _told(connection: _Connection, question: str, *parameters: str) -> Any:
+def _ask(connection: _Connection, question: str, *parameters: str) -> Any:
     """The one value that a query gives; None if it gives no row."""
     row = connection.execute(question.encode(), parameters).fetchone()
     return row and row[0]

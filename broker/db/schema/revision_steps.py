@@ -22,7 +22,7 @@ SQL_FUNCTIONS = (
         "check_outbox_bounds",
         "is_first_in_outbox",
     ),
-    *("check_outbox_options", "write_outbox_message", "write_outbox_acks", "wake_outbox_relay", "tell_brokers"),
+    *("check_outbox_options", "write_outbox_message", "write_outbox_acks", "wake_outbox_relay", "notify_brokers"),
     *("try_lock", "lock_name"),
 )
 

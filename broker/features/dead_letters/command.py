@@ -238,7 +238,7 @@ def _chosen(**chosen: object) -> Json:
     return {name: value for name, value in fields.items() if value}
 
 
-_TELLS = ("CloudPubSubDeadLetter", "broker-dead-letter-", "broker-source-message-id")
+_ANSWERS = ("CloudPubSubDeadLetter", "broker-dead-letter-", "broker-source-message-id")
 
 
 def _as_it_was(dead_letter: Json) -> Json:
@@ -246,7 +246,7 @@ def _as_it_was(dead_letter: Json) -> Json:
     message: Json = dead_letter["message"]
     attributes = message.get("attributes", {})
     return message | {
-        "attributes": {name: text for name, text in attributes.items() if not name.startswith(_TELLS)}
+        "attributes": {name: text for name, text in attributes.items() if not name.startswith(_ANSWERS)}
     }
 
 

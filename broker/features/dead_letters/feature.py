@@ -49,5 +49,5 @@ def register(
             push_replays=PushReplayService(core.database, core.clock, operations.service, redrives),
         ),
         workers={"dead-letter forwarder": PeriodicWorker(forwarder.run_once, interval_seconds)},
-        stop=forwarder.tell,
+        stop=forwarder.report,
     )

@@ -96,12 +96,12 @@ def _confirm_deletions(session: Session, steps: Sequence[Step]) -> None:
 def _do(session: Session, plan: list[Step], owner: str) -> None:
     """Raises Stop, once what was done is told."""
 
-    def tell(step: Step) -> None:
+    def report(step: Step) -> None:
         if not session.out.as_json:
             session.out.styled(f"{_SIGNS[step.action]} {in_words(step, session.project)}", step.action)
 
     try:
-        carry_out_all(session.api, plan, owner=owner, tell=tell)
+        carry_out_all(session.api, plan, owner=owner, report=report)
     except Stop:
         _show_json(session.out, plan)
         raise

@@ -34,15 +34,15 @@ def plan_for(api: Api, declared: Declared, project: str, *, owner: str, prune: b
     return plan
 
 
-def carry_out_all(api: Api, plan: Sequence[Step], *, owner: str, tell: Callable[[Step], None]) -> None:
-    """`tell` hears of each step that is done.  Raises Unfinished."""
+def carry_out_all(api: Api, plan: Sequence[Step], *, owner: str, report: Callable[[Step], None]) -> None:
+    """`report` hears of each step that is done.  Raises Unfinished."""
     to_do = [step for step in plan if step.action != "none"]
     for number, step in enumerate(to_do):
         try:
             carry_out(api, step, owner)
         except Stop as error:
             raise Unfinished(step, error, number, len(to_do)) from error
-        tell(step)
+        report(step)
 
 
 def in_words(step: Step, project: str) -> str:

@@ -78,6 +78,6 @@ class ScheduledCapacity:
         return QuotaExceeded(
             f"Too many messages of the topic wait for their time: {self._most:,} may (max_scheduled_messages="
             f"{self._most}, resource={leaf(topic.name)}). Cancel some, or wait until their time has come.",
-            told="Too many messages of a topic wait for their time.",
+            log_message="Too many messages of a topic wait for their time.",
             retry_seconds=FULL_SECONDS,
         )

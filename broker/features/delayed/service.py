@@ -56,7 +56,7 @@ class ScheduleService:
             found = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq) if moved else None
         if found is None:
             raise await self._not_waiting(topic_name, message_id)
-        self._next_due.tell(due_at)
+        self._next_due.notify(due_at)
         return found
 
     async def cancel_scheduled(self, topic_name: str, message_id: str, *, by: str = "") -> None:

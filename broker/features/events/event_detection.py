@@ -51,7 +51,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedCondition:
     """A condition that began at `since`, was last found at `found_at`, and was of `amount` then.
 
     `gone`: what it was of does not exist any more; its end is not told.
@@ -64,7 +64,7 @@ class Told:
     gone: bool = False
 
 
-def push_failures_to_tell(subscription: str, state: PushState) -> Iterator[Found]:
+def push_failures_to_report(subscription: str, state: PushState) -> Iterator[Found]:
     """Yield the failures of an endpoint that events are published about; `state` is as of now.
 
     While pushes are paused none begins or ends.
@@ -92,13 +92,13 @@ class Comparison(NamedTuple):
     """What follows from a check: what to tell, what holds now, and what holds no more."""
 
     events: list[Event]
-    holds: list[Told]
+    holds: list[ReportedCondition]
     over: list[Subject]
 
 
-def compare(told: Iterable[Told], found: Iterable[Found], *, now: datetime) -> Comparison:
+def compare(reported: Iterable[ReportedCondition], found: Iterable[Found], *, now: datetime) -> Comparison:
     """What is new since the last check."""
-    before = {condition.subject: condition for condition in told}
+    before = {condition.subject: condition for condition in reported}
     comparison = Comparison([], [], [])
     for condition in found:
         _go_on(comparison, before.pop(condition.subject, None), condition, now)
@@ -107,27 +107,27 @@ def compare(told: Iterable[Told], found: Iterable[Found], *, now: datetime) -> C
     return comparison
 
 
-def _go_on(comparison: Comparison, told: Told | None, found: Found, now: datetime) -> None:
+def _go_on(comparison: Comparison, reported: ReportedCondition | None, found: Found, now: datetime) -> None:
     subject = found.subject
-    if told is None:
+    if reported is None:
         if found.begins:
             since = found.since or now
-            comparison.holds.append(Told(subject, since, now, found.amount))
+            comparison.holds.append(ReportedCondition(subject, since, now, found.amount))
             comparison.events.append(Event(subject, "begins", found.why, now, since, found.amount, found.fields))
         return
-    amount = told.amount + found.amount if subject.kind in _LASTING else max(told.amount, found.amount)
-    comparison.holds.append(Told(subject, told.since, now, amount))
-    if "grows" in TYPES[subject.kind] and len(str(amount)) > len(str(told.amount)):
-        comparison.events.append(Event(subject, "grows", found.why, now, told.since, amount, found.fields))
+    amount = reported.amount + found.amount if subject.kind in _LASTING else max(reported.amount, found.amount)
+    comparison.holds.append(ReportedCondition(subject, reported.since, now, amount))
+    if "grows" in TYPES[subject.kind] and len(str(amount)) > len(str(reported.amount)):
+        comparison.events.append(Event(subject, "grows", found.why, now, reported.since, amount, found.fields))
 
 
-def _not_found(comparison: Comparison, told: Told, now: datetime) -> None:
-    kind = told.subject.kind
-    if now - told.found_at < _LASTING.get(kind, timedelta(0)) and not told.gone:
+def _not_found(comparison: Comparison, reported: ReportedCondition, now: datetime) -> None:
+    kind = reported.subject.kind
+    if now - reported.found_at < _LASTING.get(kind, timedelta(0)) and not reported.gone:
         return
-    comparison.over.append(told.subject)
-    if "ends" in TYPES[kind] and not told.gone:
-        comparison.events.append(Event(told.subject, "ends", "", now, told.since, told.amount))
+    comparison.over.append(reported.subject)
+    if "ends" in TYPES[kind] and not reported.gone:
+        comparison.events.append(Event(reported.subject, "ends", "", now, reported.since, reported.amount))
 
 
 def event_json(event: Event) -> dict[str, object]:

@@ -11,7 +11,7 @@ from broker.model.names import project_of
 _NEARLY = 0.8  # of a threshold: an alert that began does not end above it
 
 
-def lags_to_tell(lag: Lag, now: datetime) -> Iterator[Found]:
+def lags_to_report(lag: Lag, now: datetime) -> Iterator[Found]:
     """What is to be told of a subscription that stands so."""
     alerts, name = lag.subscription.extensions.alerts, lag.subscription.name
     project = project_of(name)

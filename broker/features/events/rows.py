@@ -12,7 +12,7 @@ from broker.core.context.event import Event, Kind, Subject
 from broker.core.expiration.expiration import NOTICE
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
-from broker.db.driver.locks import TELLING_EVENTS
+from broker.db.driver.locks import REPORTING_EVENTS
 from broker.db.schema.tables import (
     event_conditions,
     project_settings,
@@ -21,7 +21,7 @@ from broker.db.schema.tables import (
     subscriptions,
     waiting_events,
 )
-from broker.features.events.event_detection import Found, Told, event_json, push_failures_to_tell
+from broker.features.events.event_detection import Found, ReportedCondition, event_json, push_failures_to_report
 from broker.model.push_state import PushState
 
 _FIND_CONDITIONS = statements.load("find_conditions")
@@ -78,7 +78,7 @@ async def write_event_topic(connection: ResourceConnection, *, project: str, top
 
 async def is_our_pass(connection: ResourceConnection) -> bool:
     """Whether no other process looks just now; none does until the transaction ends."""
-    return bool(await connection.scalar(_OUR_PASS, {"lock": TELLING_EVENTS}))
+    return bool(await connection.scalar(_OUR_PASS, {"lock": REPORTING_EVENTS}))
 
 
 async def find_conditions(connection: ResourceConnection, *, now: datetime, late: timedelta = LATE) -> list[Found]:
@@ -86,7 +86,7 @@ async def find_conditions(connection: ResourceConnection, *, now: datetime, late
     found = await connection.exec_driver_sql(_FIND_CONDITIONS, {"now": now, "notice": NOTICE})
     conditions = [Found(Subject(row.project, row.kind, row.subject), row.why, begins=row.begins) for row in found]
     for name, state in await _list_failing(connection):
-        conditions += push_failures_to_tell(name, state.as_of(now))
+        conditions += push_failures_to_report(name, state.as_of(now))
     dead_letters = await connection.exec_driver_sql(_COUNT_NEW_DEAD_LETTERS, {"until": now - late})
     return conditions + [
         Found(Subject(row.project, "deadLetters", row.subject), row.why, row.amount) for row in dead_letters
@@ -115,7 +115,7 @@ async def list_dead_letter_policies(connection: ResourceConnection) -> list[Watc
     return [WatchedPolicy(row.project, row.subscription, row.topic, row.has_topic) for row in rows]
 
 
-async def read_told(connection: ResourceConnection, *, kinds: Collection[Kind]) -> list[Told]:
+async def read_reported(connection: ResourceConnection, *, kinds: Collection[Kind]) -> list[ReportedCondition]:
     """What was told of, of these kinds, and did not end."""
     condition = event_conditions.c
     subscription = exists().where(subscriptions.c.name == condition.subject)
@@ -124,12 +124,14 @@ async def read_told(connection: ResourceConnection, *, kinds: Collection[Kind]) 
     query = select(event_conditions, is_gone).where(condition.kind.in_(kinds))
     rows = await connection.execute(query)
     return [
-        Told(Subject(project, kind, subject), since, found_at, amount, gone)
+        ReportedCondition(Subject(project, kind, subject), since, found_at, amount, gone)
         for project, kind, subject, since, found_at, amount, gone in rows
     ]
 
 
-async def write_told(connection: ResourceConnection, *, holds: Sequence[Told], over: Iterable[Subject]) -> None:
+async def write_reported(
+    connection: ResourceConnection, *, holds: Sequence[ReportedCondition], over: Iterable[Subject]
+) -> None:
     """What is told of from now on, and what no more."""
     for subject in over:
         condition = event_conditions.c
@@ -139,14 +141,14 @@ async def write_told(connection: ResourceConnection, *, holds: Sequence[Told], o
         return
     rows = [
         {
-            "project": told.subject.project,
-            "kind": told.subject.kind,
-            "subject": told.subject.name,
-            "since": told.since,
-            "found_at": told.found_at,
-            "amount": told.amount,
+            "project": reported.subject.project,
+            "kind": reported.subject.kind,
+            "subject": reported.subject.name,
+            "since": reported.since,
+            "found_at": reported.found_at,
+            "amount": reported.amount,
         }
-        for told in holds
+        for reported in holds
     ]
     written = pg_insert(event_conditions).values(rows)
     changed = {"found_at": written.excluded.found_at, "amount": written.excluded.amount}

@@ -20,7 +20,7 @@ from broker.db.driver.database import ResourceConnection
 from broker.db.driver.replica_reads import ReplicaReads
 from broker.features.events import rows as store
 from broker.features.events.event_detection import LAGS, STATES, Found, compare, event_message, storage_subject
-from broker.features.events.lag_alerts import lags_to_tell
+from broker.features.events.lag_alerts import lags_to_report
 from broker.features.events.rows import WaitingEvent
 from broker.model.errors import BrokerError, NotFound, PermissionDenied
 from broker.model.names import leaf, project_of
@@ -66,7 +66,7 @@ class EventWatch:
                 found = await store.find_conditions(connection, now=self._clock.now(), late=self._late)
                 found += self._of_disk(topics)
                 found += await self._find_blocked(connection)
-                await self._tell(connection, found, STATES)
+                await self._report(connection, found, STATES)
         published, stuck = 0, set[str]()
         while topics and (count := await self._publish_some(topics, stuck)):
             published += count
@@ -104,12 +104,12 @@ class EventWatch:
                 for first in range(0, len(watched), AT_A_TIME):
                     some = watched[first : first + AT_A_TIME]
                     lags = await read_lags(self._database, self._replica_reads, self._clock, some)
-                    found += [one for lag in lags for one in lags_to_tell(lag, self._clock.now())]
-                await self._tell(connection, found, LAGS)
+                    found += [one for lag in lags for one in lags_to_report(lag, self._clock.now())]
+                await self._report(connection, found, LAGS)
 
-    async def _tell(self, connection: ResourceConnection, found: list[Found], kinds: Collection[Kind]) -> None:
-        comparison = compare(await store.read_told(connection, kinds=kinds), found, now=self._clock.now())
-        await store.write_told(connection, holds=comparison.holds, over=comparison.over)
+    async def _report(self, connection: ResourceConnection, found: list[Found], kinds: Collection[Kind]) -> None:
+        comparison = compare(await store.read_reported(connection, kinds=kinds), found, now=self._clock.now())
+        await store.write_reported(connection, holds=comparison.holds, over=comparison.over)
         await store.insert_events(connection, events=comparison.events)
 
     async def _publish_some(self, topics: dict[str, str], stuck: set[str]) -> int:
@@ -123,7 +123,7 @@ class EventWatch:
                     stuck.add(event.project)
             dropped = await store.delete_events(connection, event_ids=done, before=self._clock.now() - store.KEPT)
         if dropped:
-            self._states.tell("events", f"{dropped} events were dropped: they could not be published for a day")
+            self._states.report("events", f"{dropped} events were dropped: they could not be published for a day")
         return len(done)
 
     async def _publish(self, event: WaitingEvent, topic_name: str) -> bool:

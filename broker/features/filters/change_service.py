@@ -63,7 +63,7 @@ class FilterChangeService:
             )
         self._counts[FILTER_CHANGES] += 1
         who = f" by {by}" if by else ""
-        self._states.tell(
+        self._states.report(
             "changed filters",
             f"the filter of {name} is changed{who} from {previous!r} to {text!r}, for messages published at or "
             f"after {format_timestamp(since)}",

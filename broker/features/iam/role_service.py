@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from broker.access.policies import role_rows as store
-from broker.access.policies.predefined_roles import TOLD_ROLES, predefined_on
+from broker.access.policies.predefined_roles import LISTED_ROLES, predefined_on
 from broker.access.principals.permissions import PREDEFINED_ROLES
 from broker.access.principals.role import MAX_ROLES, Role, check_role, role_name
 from broker.access.versions.version_rows import raise_access_version
@@ -61,7 +61,7 @@ class RoleService:
 
     def get_predefined_role(self, name: str) -> Role:
         """Raises NotFound."""
-        role = TOLD_ROLES.get(name)
+        role = LISTED_ROLES.get(name)
         if role is None:
             raise _missing(name)
         return role

@@ -9,7 +9,7 @@ from broker.core.log.copied_messages import read_copied
 from broker.core.log.copying import CopyOutcome, meant_from, next_position, progress_json
 from broker.core.log.log_page import MatchedMessage
 from broker.db.driver.hot_connection import HotConnection
-from broker.features.operations.operation import MAX_TOLD, Operation, Step, step_size
+from broker.features.operations.operation import MAX_REPORTED, Operation, Step, step_size
 from broker.features.operations.targets import Targets
 from broker.model.message import NewMessage
 from broker.model.message_id import id_of
@@ -49,7 +49,7 @@ class CopyKind:
         ]
         progress = progress_json(after.shard_id, read)
         return Step(
-            progress=progress | {"skipped": [*operation.progress.get("skipped", ()), *skipped][:MAX_TOLD]},
+            progress=progress | {"skipped": [*operation.progress.get("skipped", ()), *skipped][:MAX_REPORTED]},
             ended=next_position(meant, progress, source.shard_ids) is None,
             done=len(found),
             counts=_counts(len(numbers), len(skipped)),

@@ -42,8 +42,8 @@ def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: 
     name = session.topic(topic)
     confirm(f"Retract {counted(len(message_ids), 'message')} of {leaf(name)}, for good?", yes=yes)
     done = session.api.call("POST", f"{name}:retract", {"messageIds": list(message_ids)})
-    told = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
-    return Shown(data=done, line=f"Of {leaf(name)}: {told}.{_standings(done)}")
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
+    return Shown(data=done, line=f"Of {leaf(name)}: {summary}.{_standings(done)}")
 
 
 @calling("replace", "broker message replace reminders $WAITING 'Write to them.' --delay 1h")
@@ -74,8 +74,8 @@ def replace(
     message |= {"attributes": given} if given else {}
     message |= {"orderingKey": ordering_key} if ordering_key else {}
     done = session.api.call("POST", f"{name}:replace", {"messageId": message_id, "message": message})
-    told = f"{done['outcome']}; {done['replacementId']} stands in its place.{_standings(done)}"
-    return Shown(data=done, line=told)
+    summary = f"{done['outcome']}; {done['replacementId']} stands in its place.{_standings(done)}"
+    return Shown(data=done, line=summary)
 
 
 def _report(one: Json) -> str:

@@ -23,7 +23,7 @@ MAX_BEHIND = 10_000  # messages; a tail that is further behind leaves them out, 
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewMessages:
     """What a check has found; so many messages before that were left out (`skipped`)."""
 
     messages: Sequence[MatchedMessage] = field(default=())
@@ -40,7 +40,7 @@ class TailService:
         self._tails = tails
 
     @asynccontextmanager
-    async def tail(self, topic_name: str, text: str) -> AsyncIterator[AsyncIterator[News]]:
+    async def tail(self, topic_name: str, text: str) -> AsyncIterator[AsyncIterator[NewMessages]]:
         """What is published from now on, as far as a filter matches it; empty: everything.
 
         Something comes at least every WAIT_SECONDS, be it empty.  It ends when the broker stops.  Raises
@@ -59,34 +59,36 @@ class TailService:
 
     async def _follow(
         self, tail: Tail, topic: Topic, positions: dict[int, LogPosition], paths: FilterPaths
-    ) -> AsyncIterator[News]:
+    ) -> AsyncIterator[NewMessages]:
         while not tail.stopping:
             if not await tail.wait(WAIT_SECONDS):
                 if (await self._topic(topic.name)).topic_id != topic.topic_id:
                     raise topic_not_found(topic.name)
-                yield News()
+                yield NewMessages()
                 continue
             for shard_id in tail.shard_ids:
                 if tail.stopping:
                     return
-                news, positions[shard_id], is_behind = await self._read(tail, positions[shard_id], paths)
+                new_messages, positions[shard_id], is_behind = await self._read(tail, positions[shard_id], paths)
                 if is_behind:
-                    tail.news.set()
-                if news.messages or news.skipped:
-                    yield news
+                    tail.arrived.set()
+                if new_messages.messages or new_messages.skipped:
+                    yield new_messages
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _read(self, tail: Tail, after: LogPosition, paths: FilterPaths) -> tuple[News, LogPosition, bool]:
+    async def _read(
+        self, tail: Tail, after: LogPosition, paths: FilterPaths
+    ) -> tuple[NewMessages, LogPosition, bool]:
         """The next messages of a shard, the position that they were read to, and whether there are more."""
         async with self._turns.of(tail.project, is_short=True), self._database.hot() as connection:
             ends = await read_shard_ends(connection, shard_ids=[after.shard_id])
             end = ends.get(after.shard_id, after)  # the topic may be deleted
             if end.seq - after.seq > MAX_BEHIND:
-                return News(skipped=end.seq - after.seq), end, False
+                return NewMessages(skipped=end.seq - after.seq), end, False
             messages, read = await list_published(
                 connection, after=after, filter_path=paths.filter_path, body_path=paths.body_path
             )
-        return News(messages), read, read.seq < end.seq
+        return NewMessages(messages), read, read.seq < end.seq
 
     async def _topic(self, name: str) -> Topic:
         async with self._database.transaction() as connection:

@@ -67,7 +67,7 @@ class JournalTailService:
 
     async def _follow(self, reader: _Reader) -> AsyncIterator[Sequence[Written]]:
         loop, tail = asyncio.get_running_loop(), reader.tail
-        told_at = checked_at = loop.time()
+        reported_at = checked_at = loop.time()
         more = False
         while not tail.stopping:
             if not more:
@@ -79,9 +79,9 @@ class JournalTailService:
                 return
             written = await self._read(reader)
             more = len(written) == MAX_ROWS
-            if written or loop.time() - told_at >= WAIT_SECONDS:
+            if written or loop.time() - reported_at >= WAIT_SECONDS:
                 yield written
-                told_at = loop.time()
+                reported_at = loop.time()
 
     async def _read(self, reader: _Reader) -> Sequence[Written]:
         """What is next, as far as nothing can come before it."""

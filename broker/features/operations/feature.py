@@ -18,5 +18,5 @@ def register(operations: Operations, *, needed_to_start: Callable[[Verb], Needs 
         rpcs=make_rpcs(OperationCalls(operations.service, needed_to_start)),
         workers={"operations": operations.runner},
         clean_ups=[partial(delete_old_operations, days=kept_days)],
-        resource_changed=operations.news.changed,
+        resource_changed=operations.notifications.changed,
     )

@@ -16,7 +16,7 @@ from broker.model.operation_verb import Verb
 
 MAX_STEP = 500  # messages: a step is one transaction, and others wait for what it locks
 MAX_RATE = 1_000_000.0  # messages a second
-MAX_TOLD = 100  # messages that an operation names of those that it has left alone
+MAX_REPORTED = 100  # messages that an operation names of those that it has left alone
 _CATCHING_UP = timedelta(seconds=1)  # a step that came late, or took long, makes up for so much
 _STEPS_A_SECOND = 10.0  # about, of one whose rate is limited
 

@@ -3,7 +3,7 @@
 from broker.core.context.core import Core
 from broker.core.publishing.preparation import Preparation
 from broker.core.publishing.publish_rights import CheckPublisher
-from broker.features.operations.operation_news import OperationNews
+from broker.features.operations.operation_notifications import OperationNotifications
 from broker.features.operations.runner import Kind, OperationRunner
 from broker.features.operations.service import OperationService
 from broker.features.operations.targets import Targets
@@ -18,11 +18,11 @@ class Operations:
     ) -> None:
         """`at_once`: so many operations of a project may be under way."""
         self._kinds: dict[Verb, Kind] = {}
-        self.news = OperationNews()
-        self.service = OperationService(core, self.news, at_once=at_once)
+        self.notifications = OperationNotifications()
+        self.service = OperationService(core, self.notifications, at_once=at_once)
         self.targets = Targets(core, preparation, check_publisher)
         self.runner = OperationRunner(core, self._kinds)
-        self.news.wake_runner = self.runner.wake
+        self.notifications.wake_runner = self.runner.wake
 
     def add_kind(self, verb: Verb, kind: Kind) -> None:
         """Add what runs the operations of a verb, before the process begins to serve."""

@@ -116,7 +116,7 @@ class OperationRunner:
             name, verb = ahead.unknown
             self._left.add(verb)
             what = f"{name} is left to a newer broker: this one does not know what the verb {verb} is"
-            self._states.tell("operations", what, level=logging.WARNING, fields=fields_of(name, verb=verb))
+            self._states.report("operations", what, level=logging.WARNING, fields=fields_of(name, verb=verb))
         if ahead.next_step_at is None:
             return POLL_SECONDS
         seconds = (ahead.next_step_at - self._clock.now()).total_seconds()
@@ -164,7 +164,7 @@ class OperationRunner:
     def _ended(self, operation: Operation, how: str, done: int) -> None:
         self._counts[OPERATIONS_ENDED["failed" if how.startswith("failed") else "succeeded"]] += 1
         what = f"{operation.name} ({operation.verb} of {operation.target}) has {how}: {done:,} messages"
-        self._states.tell("operations", what, fields=_fields(operation) | {"status": how, "count": done})
+        self._states.report("operations", what, fields=_fields(operation) | {"status": how, "count": done})
 
 
 def _fields(operation: Operation) -> dict[str, object]:

@@ -14,7 +14,7 @@ from broker.core.resources.topic_service import existing_topic
 from broker.db.driver.database import ResourceConnection
 from broker.features.operations import rows as store
 from broker.features.operations.operation import Operation
-from broker.features.operations.operation_news import OperationNews
+from broker.features.operations.operation_notifications import OperationNotifications
 from broker.model.errors import FailedPrecondition, InvalidArgument, NotFound, QuotaExceeded
 from broker.model.names import check_project, leaf, project_of
 from broker.model.operation_verb import Verb
@@ -30,12 +30,12 @@ _RANDOM_BITS = 24
 class OperationService:
     """google.longrunning's calls."""
 
-    def __init__(self, core: Core, news: OperationNews, *, at_once: int) -> None:
+    def __init__(self, core: Core, notifications: OperationNotifications, *, at_once: int) -> None:
         """`at_once`: so many of a project may be under way."""
         self._database = core.database
         self._clock = core.clock
         self._wake_ups = core.wake_ups
-        self._news = news
+        self._notifications = notifications
         self._counts = core.counters.process
         self._at_once = at_once
 
@@ -94,7 +94,7 @@ class OperationService:
         loop = asyncio.get_running_loop()
         until = loop.time() + min(seconds, MAX_WAIT_SECONDS)
         while True:
-            with self._news.heard(name) as something:
+            with self._notifications.heard(name) as something:
                 operation = await self.get_operation(name)
                 left = until - loop.time()
                 if operation.ended_at is not None or left <= 0:
@@ -136,7 +136,7 @@ def _too_many(project: str, running: int) -> QuotaExceeded:
         f"{running} operations of {project} are under way, as many as may be at once: wait for one "
         f"(POST /v1/{project}/operations/…:wait) or cancel one (…:cancel); --operations-at-once sets how many "
         f"may be (operationsAtOnce={running}).",
-        told="A project has as many operations under way as may be.",
+        log_message="A project has as many operations under way as may be.",
         retry_seconds=None,
     )
 

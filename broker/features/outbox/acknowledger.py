@@ -15,7 +15,7 @@ from broker.features.outbox.rows import OutboxAcks, Outcome, take_acks
 from broker.model.ack_id import group_ack_ids
 from broker.model.dead_letter import NACK
 from broker.model.errors import Aborted, BrokerError, NotFound, Unavailable
-from broker.model.journal import Author, Told
+from broker.model.journal import Attribution, Author
 from broker.model.names import project_of
 from broker.model.subscription import Subscription
 from broker.observability.log import reason
@@ -72,13 +72,15 @@ class OutboxAcknowledger:
         grouped = group_ack_ids(ack_ids, subscription_id=subscription.subscription_id)
         messages, _ = await self._resources.in_known_shards(subscription, grouped)
         project, exactly_once = project_of(subscription.name), subscription.enable_exactly_once_delivery
-        told = Told(subscription.journal, author)
+        attribution = Attribution(subscription.journal, author)
         if is_nack:
-            journaled = None if told.journal is None else told
+            journaled = None if attribution.journal is None else attribution
             deadline = NewDeadline(0, "nacked", subscription.retry_policy, exactly_once, NACK, journaled)
             await self._coalescer.modify_ack_deadline(messages, deadline, project=project)
         else:
-            await self._coalescer.acknowledge(messages, project=project, exactly_once=exactly_once, told=told)
+            await self._coalescer.acknowledge(
+                messages, project=project, exactly_once=exactly_once, attribution=attribution
+            )
 
     def _refused(self, found: Sequence[OutboxAcks], why: str) -> None:
         """They name nothing that is out: nobody can make up for it; the messages come again if there are any."""

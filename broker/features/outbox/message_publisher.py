@@ -124,7 +124,7 @@ class OutboxPublisher:
         for shard_id in {part.shard_id for part in prepared.parts if part.batch.count}:
             self._wake_ups.published(shard_id)
         if (due_at := first_due_at(prepared.parts)) is not None:
-            self._next_due.tell(due_at)
+            self._next_due.notify(due_at)
         [published] = published_of([prepared], answers)
         repeats = len(published.repeats)
         sizes = [each.size for each in found]  # with those of repeats

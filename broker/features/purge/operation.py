@@ -8,7 +8,7 @@ from broker.core.log.copying import progress_json
 from broker.core.log.log_walk import LogWalk
 from broker.core.log.message_ids import id_seqs_at
 from broker.db.driver.hot_connection import HotConnection
-from broker.features.operations.operation import MAX_TOLD, Operation, Step, step_size
+from broker.features.operations.operation import MAX_REPORTED, Operation, Step, step_size
 from broker.features.purge.rows import PurgeStep, purge_matching
 from broker.model.journal import Author
 from broker.model.message_id import message_id
@@ -41,14 +41,14 @@ class PurgeKind:
         )
         done = await purge_matching(connection, wanted, self._attempt_ids)
         left = [(after.shard_id, seq) for seq, each in done.outcomes.items() if each is not Outcome.PURGED]
-        names = await id_seqs_at(connection, left[:MAX_TOLD])
+        names = await id_seqs_at(connection, left[:MAX_REPORTED])
         skipped = [
             {"messageId": message_id(shard_id, id_seq), "reason": Outcome.OUTSTANDING}
             for (shard_id, _), id_seq in names.items()
         ]
         progress = progress_json(after.shard_id, done.rest)
         return Step(
-            progress=progress | {"skipped": [*operation.progress.get("skipped", ()), *skipped][:MAX_TOLD]},
+            progress=progress | {"skipped": [*operation.progress.get("skipped", ()), *skipped][:MAX_REPORTED]},
             ended=meant.next_position(progress) is None,
             done=len(done.outcomes),
             counts=Counter(done.outcomes.values()),

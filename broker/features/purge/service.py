@@ -55,10 +55,10 @@ class PurgeService:
                 raise topic_not_found(name)
             names, lost = await topic_logs.replace_logs(connection, topic=topic, now=self._clock.now())
         self._counts[PURGES["topic"]] += 1
-        self._states.tell(
+        self._states.report(
             "purged topics", f"{name} is purged{f' by {by}' if by else ''}", fields=fields_of(name, principal=by)
         )
-        self._lost.tell(lost, f"their topic, {name}, was purged")
+        self._lost.report(lost, f"their topic, {name}, was purged")
         await self._wake_ups.announce(name, *names)
 
     async def purge_matching(self, name: str, options: PurgeOptions, *, started_by: str) -> Operation:

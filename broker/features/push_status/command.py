@@ -77,8 +77,8 @@ def resend(session: Session, *, subscription: str, ids: tuple[str, ...]) -> Show
     """Deliver retained messages once more to this subscription alone, pushed or pulled, even if they were acked."""
     name = session.subscription(subscription)
     answer = session.api.call("POST", f"{name}:resend", {"messageIds": list(ids)})
-    told = ", ".join(f"{count} {outcome}" for outcome, count in answer["counts"].items())
-    return Shown(data=answer, line=f"Of {leaf(name)}: {told}.")
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in answer["counts"].items())
+    return Shown(data=answer, line=f"Of {leaf(name)}: {summary}.")
 
 
 _since = click.option("--since", metavar="TIME", required=True, help="From then on: a time, or how long ago (1h).")

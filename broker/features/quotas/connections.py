@@ -13,7 +13,7 @@ from types import TracebackType
 from broker.fairness.refusal_pace import RefusalPace
 from broker.features.quotas.quota import exceeded
 
-_NEWS_SECONDS = 2.5  # without a heartbeat in it nothing is known, and nothing is refused: the database is away
+_REPORT_SECONDS = 2.5  # without a heartbeat in it nothing is known, and nothing is refused: the database is away
 _PATIENCE_SECONDS = 5.0  # by then the parts of what is left have come to all of it
 _RETRY_SECONDS = 1.0  # something may have been closed
 
@@ -47,7 +47,7 @@ class Connections:
         self._limit_of = limit_of
         self._refusals = refusals or RefusalPace()
         self._open: Counter[str] = Counter()  # of every project: a limit may be set while they are open
-        self._told: Mapping[str, int] = {}
+        self._reported: Mapping[str, int] = {}
         self._others: Counter[str] = Counter()
         self._processes = 1
         self._heard = asyncio.Event()  # another one after each heartbeat
@@ -79,26 +79,26 @@ class Connections:
                     "connections", project=project, limit=limit, usage=used, retry_seconds=_RETRY_SECONDS
                 )
             try:
-                async with asyncio.timeout(_NEWS_SECONDS):
+                async with asyncio.timeout(_REPORT_SECONDS):
                     await self._heard.wait()
             except TimeoutError:
                 return
 
     def _part(self, project: str, limit: int) -> int:
         """How many this process may have until the next heartbeat."""
-        told = self._told.get(project, 0)
-        left = limit - self._others[project] - told
-        return told + max(0, -(-left // self._processes))
+        reported = self._reported.get(project, 0)
+        left = limit - self._others[project] - reported
+        return reported + max(0, -(-left // self._processes))
 
     # --- heartbeats --------------------------------------------------------------------------------------
 
-    def tell(self) -> dict[str, int]:
+    def report(self) -> dict[str, int]:
         """What the others must know."""
         return {project: count for project, count in self._open.items() if self._limit_of(project) is not None}
 
-    def heard(self, told: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
+    def heard(self, reported: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
         """A heartbeat told them this, and each of the others has told so much."""
-        self._told = told
+        self._reported = reported
         self._others = sum((Counter(other) for other in others), Counter())
         self._processes = 1 + len(others)
         self._heard.set()

@@ -169,7 +169,7 @@ def exceeded(
         ids["principal"] = principal
     return QuotaExceeded(
         f"Quota exceeded: {description}; {advice} or have the limit raised (PATCH /v1/{project}/quotas).",
-        told=f"quota {quota} of {subject} ({limit}) is used up",
+        log_message=f"quota {quota} of {subject} ({limit}) is used up",
         retry_seconds=retry_seconds,
         details=[
             {

@@ -24,7 +24,7 @@ class QuotaBucket:
     rate * (s + 1), and what their largest requests exceed it by.
     """
 
-    __slots__ = ("_at", "_level", "_pace", "_telling", "_told_at", "_untold", "rate")
+    __slots__ = ("_at", "_level", "_pace", "_reported_at", "_reporting", "_unreported", "rate")
 
     def __init__(self, rate: int, *, processes: int, now: float) -> None:
         """`rate`: a second; `processes`: how many share it."""
@@ -32,8 +32,8 @@ class QuotaBucket:
         self._pace = rate / processes
         self._level = rate / processes
         self._at = now  # of `_level`; in the future while the debt of all is paid
-        self._untold = self._telling = 0.0
-        self._told_at = now
+        self._unreported = self._reporting = 0.0
+        self._reported_at = now
 
     def wait(self, now: float) -> float:
         """Seconds until it may be taken from; 0: now."""
@@ -54,33 +54,35 @@ class QuotaBucket:
     def take(self, amount: float, now: float) -> None:
         self._advance(now)
         self._level -= amount
-        self._untold += amount
+        self._unreported += amount
 
     @property
-    def has_news(self) -> bool:
+    def has_unreported(self) -> bool:
         """Whether something was taken that the others do not know of."""
-        return self._untold > 0
+        return self._unreported > 0
 
-    def has_much_news(self, now: float) -> bool:
+    def has_much_unreported(self, now: float) -> bool:
         """Whether it is so much, or so old, that the others must know: who is far from the limit tells seldom."""
-        return self._untold > self._pace * _LITTLE or (self._untold > 0 and now - self._told_at >= SELDOM_SECONDS)
+        return self._unreported > self._pace * _LITTLE or (
+            self._unreported > 0 and now - self._reported_at >= SELDOM_SECONDS
+        )
 
-    def tell(self) -> float:
-        """What was taken, to be told to the others; `balanced` or `untold` follows."""
-        self._telling, self._untold = self._untold, 0.0
-        return self._telling
+    def report(self) -> float:
+        """What was taken, to be told to the others; `balanced` or `unreport` follows."""
+        self._reporting, self._unreported = self._unreported, 0.0
+        return self._reporting
 
-    def untold(self) -> None:
+    def unreport(self) -> None:
         """They could not be told."""
-        self._untold, self._telling = self._untold + self._telling, 0.0
+        self._unreported, self._reporting = self._unreported + self._reporting, 0.0
 
     def balanced(self, held: float, *, processes: int, now: float) -> None:
         """They are told; the bucket of all held so much then."""
-        self._telling = 0.0
-        self._told_at = now
+        self._reporting = 0.0
+        self._reported_at = now
         self._pace = self.rate / processes
         self._at = now + (max(0.0, -held) / self.rate if self.rate else 0.0)
-        self._level = max(0.0, held) / processes - self._untold
+        self._level = max(0.0, held) / processes - self._unreported
 
     def _advance(self, now: float) -> None:
         if now > self._at:

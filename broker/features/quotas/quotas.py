@@ -99,7 +99,7 @@ class Quotas:
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()
-            if key[0] not in changed and (key in self._in_use or bucket.has_news or bucket.wait(self.ticks()))
+            if key[0] not in changed and (key in self._in_use or bucket.has_unreported or bucket.wait(self.ticks()))
         }
         self._gauges.clear()
         self._refusals.forget()
@@ -166,23 +166,23 @@ class Quotas:
         if self._read_at is None or self.ticks() - self._read_at > READ_SECONDS:
             await self.load()
         now = self.ticks()
-        telling = {key: bucket for key, bucket in self._buckets.items() if bucket.has_much_news(now)}
-        if not telling:
+        reporting = {key: bucket for key, bucket in self._buckets.items() if bucket.has_much_unreported(now)}
+        if not reporting:
             return 0
-        taken = [Taken(*key, float(bucket.rate), float(bucket.tell())) for key, bucket in telling.items()]
+        taken = [Taken(*key, float(bucket.rate), float(bucket.report())) for key, bucket in reporting.items()]
         at = self._clock.now()
         try:
             async with self._database.hot() as connection:
                 held = await store.balance_quotas(connection, taken=taken, now=at)
         except BaseException:
-            for bucket in telling.values():
-                bucket.untold()
+            for bucket in reporting.values():
+                bucket.unreport()
             raise
-        self._in_use.update(telling)
+        self._in_use.update(reporting)
         processes = self._processes()
-        for key, bucket in telling.items():
+        for key, bucket in reporting.items():
             bucket.balanced(held[key], processes=processes, now=now)
-        return len(telling)
+        return len(reporting)
 
     # --- amounts -----------------------------------------------------------------------------------------
 

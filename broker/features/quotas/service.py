@@ -9,7 +9,7 @@ from broker.features.quotas.quotas import Quotas
 from broker.features.quotas.retained_bytes import RetainedBytes
 from broker.model.names import check_project
 
-TOLD_PRINCIPALS = 100  # those that use most
+LISTED_PRINCIPALS = 100  # those that use most
 
 
 class QuotaService:
@@ -27,7 +27,7 @@ class QuotaService:
         check_project(project)
         async with self._database.transaction() as connection:
             rates = await store.read_usage(
-                connection, project=project, now=self._clock.now(), principals=TOLD_PRINCIPALS
+                connection, project=project, now=self._clock.now(), principals=LISTED_PRINCIPALS
             )
             counts = {
                 counted: await store.count(connection, project=project, counted=counted) for counted in COUNTS

@@ -54,7 +54,7 @@ class ResendService:
         if count:
             self._counters.subscription(name)[RESENT] += count
             who = f" by {by}" if by else ""
-            self._states.tell(
+            self._states.report(
                 "resends",
                 f"{count:,} messages of {name} are resent{who}",
                 fields=fields_of(name, principal=by, count=count),

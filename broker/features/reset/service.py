@@ -30,7 +30,7 @@ class ResetService:
         async with self._database.transaction() as connection:
             emptied = await empty_project(connection, project=project)
             await forget_policies(connection, schema=self._database.schema, resources=emptied.deleted)
-        self._states.tell(
+        self._states.report(
             "reset projects",
             f"{project} is reset{f' by {by}' if by else ''}",
             fields=fields_of(project, principal=by),

@@ -200,8 +200,8 @@ async def _write(
         for id_ in asked.ids
         if id_ in taken or (id_ in seqs and seqs[id_] in shards[id_[0]].messages)
     }
-    told = [write for shard in shards.values() if shard.messages for write in _told(shard, asked)]
-    await connection.run(*insertions(retractions), *told)
+    journaled = [write for shard in shards.values() if shard.messages for write in _journal_writes(shard, asked)]
+    await connection.run(*insertions(retractions), *journaled)
     return retractions
 
 
@@ -285,7 +285,7 @@ def _made(asked: Asked, id_: Id, seq: int | None, shard: _Shard | None, head: in
     )
 
 
-def _told(shard: _Shard, asked: Asked) -> Iterator[Bound]:
+def _journal_writes(shard: _Shard, asked: Asked) -> Iterator[Bound]:
     """Yields journal entries for every subscription that would have received a message, or received it again."""
     rows: list[Row] = []
     for subscription_id, states in shard.states.items():

@@ -62,7 +62,7 @@ class RetractionService:
         """
         given = await self._checked(topic_name, message_ids, "messageIds[{}]", may_see)
         done = await self._retract(list(dict.fromkeys(given.values())), by)
-        self._tell(topic_name, done, by)
+        self._report(topic_name, done, by)
         answer = await _answer(given, done, may_see)
         unknown = dict.fromkeys(message_ids, Outcome.UNKNOWN)
         return replace(answer, outcomes={**unknown, **answer.outcomes})
@@ -92,11 +92,11 @@ class RetractionService:
                     raise
         else:
             raise Unavailable("The topic changes just now; nothing was retracted, and nothing published.")
-        self._tell(topic_name, done, by)
+        self._report(topic_name, done, by)
         if done.outcomes[id_] is Outcome.RETRACTED:
             self._wake_ups.published(prepared.parts[0].shard_id)
             if (due_at := first_due_at(prepared.parts)) is not None:
-                self._next_due.tell(due_at)
+                self._next_due.notify(due_at)
         answer = await _answer(given, done, may_see)
         return replace(answer, replacement=message_id(*new))
 
@@ -160,14 +160,14 @@ class RetractionService:
     def _asked(self, ids: Sequence[Id], by: str, *appends_to: int) -> Asked:
         return Asked(ids=ids, author=Author(principal=by), now=self._clock.now(), appends_to=appends_to)
 
-    def _tell(self, topic_name: str, done: Done, by: str) -> None:
+    def _report(self, topic_name: str, done: Done, by: str) -> None:
         for subscription_id in done.woken:
             self._wake_ups.redeliverable(subscription_id)
         count = Counter(done.outcomes.values())[Outcome.RETRACTED]
         if count:
             self._counters.topic(topic_name)[RETRACTED] += count
             who = f" by {by}" if by else ""
-            self._states.tell(
+            self._states.report(
                 "retractions",
                 f"{count:,} messages of {topic_name} are retracted{who}",
                 fields=fields_of(topic_name, principal=by, count=count),

@@ -12,7 +12,14 @@ from broker.api.rest.codec.lists import decode_list_size, decode_page_parameters
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_duration
-from broker.features.schedules.schedule import KEPT_TICKS, MAX_TOLD_TICKS, Definition, Missed, Schedule, TickRecord
+from broker.features.schedules.schedule import (
+    KEPT_TICKS,
+    MAX_REPORTED_TICKS,
+    Definition,
+    Missed,
+    Schedule,
+    TickRecord,
+)
 from broker.features.schedules.service import SchedulesService
 from broker.model.durations import format_duration
 from broker.model.errors import InvalidArgument
@@ -122,7 +129,7 @@ def _seconds(text: str) -> int:
 
 def decode_tick_count(query: Mapping[str, str]) -> int:
     """How many times of ticks to come are wanted.  Raises InvalidArgument."""
-    return min(decode_list_size(query), MAX_TOLD_TICKS)
+    return min(decode_list_size(query), MAX_REPORTED_TICKS)
 
 
 def decode_history_size(query: Mapping[str, str]) -> int:

@@ -28,7 +28,7 @@ MAX_AT_ONCE = 100  # ticks of a transaction
 MAX_SCHEDULES = 10_000  # of a project
 MAX_BODY = 256 * 1024  # bytes of a message: a project's schedules are kept whole
 KEPT_TICKS = 100  # of each schedule, in its history
-MAX_TOLD_TICKS = 100  # of those to come
+MAX_REPORTED_TICKS = 100  # of those to come
 SCHEDULE, TICK = "broker-schedule", "broker-tick"  # attributes of what a tick publishes
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]{0,40})\}\}")
@@ -189,8 +189,8 @@ def made_by(schedule: Schedule, number: int, planned_at: datetime) -> NewMessage
         attributes = {name: _filled(text, values) for name, text in attributes.items()}
         for name, value in values.items():
             data = data.replace(f"{{{{{name}}}}}".encode(), value.encode())
-    told = {SCHEDULE: values["schedule"], TICK: values["time"]}
-    return NewMessage(data=data, attributes={**attributes, **told}, ordering_key=definition.ordering_key)
+    reported = {SCHEDULE: values["schedule"], TICK: values["time"]}
+    return NewMessage(data=data, attributes={**attributes, **reported}, ordering_key=definition.ordering_key)
 
 
 def check_template(definition: Definition) -> None:

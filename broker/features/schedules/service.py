@@ -150,7 +150,7 @@ class SchedulesService:
 
     def _changed(self, schedule: Schedule) -> None:
         if schedule.next_at is not None:
-            self._next_tick.tell(schedule.next_at)
+            self._next_tick.notify(schedule.next_at)
 
 
 def _put(name: str, definition: Definition, before: Schedule | None, now: datetime, created_by: str) -> Schedule:
@@ -193,6 +193,6 @@ def _not_found(name: str) -> BrokerError:
 def _too_many(project: str) -> QuotaExceeded:
     return QuotaExceeded(
         f"{project} has {MAX_SCHEDULES} schedules, as many as a project may have: delete one.",
-        told="A project has as many schedules as may be.",
+        log_message="A project has as many schedules as may be.",
         retry_seconds=None,
     )

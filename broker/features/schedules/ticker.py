@@ -231,7 +231,7 @@ class ScheduleTicker:
         for shard_id in {part.shard_id for part in parts if part.batch.count}:
             self._wake_ups.published(shard_id)
         if (due_at := first_due_at(parts)) is not None:
-            self._next_due.tell(due_at)
+            self._next_due.notify(due_at)
         self._report(schedule, records)
         return records
 
@@ -294,9 +294,9 @@ class ScheduleTicker:
             fields = fields_of(schedule.definition.topic, schedule.name)
             if last.outcome is TickOutcome.REFUSED:
                 what = f"{schedule.name} publishes nothing: {last.reason}"
-                self._states.tell("schedules", what, level=logging.WARNING, fields=fields)
+                self._states.report("schedules", what, level=logging.WARNING, fields=fields)
             elif before == TickOutcome.REFUSED:
-                self._states.tell("schedules", f"{schedule.name} publishes again", fields=fields)
+                self._states.report("schedules", f"{schedule.name} publishes again", fields=fields)
 
 
 def _record(number: int, tick: _Tick, ran_at: datetime, published: Published | None) -> TickRecord:
@@ -312,5 +312,5 @@ def _record(number: int, tick: _Tick, ran_at: datetime, published: Published | N
 
 
 def _missed(first: datetime, before: datetime) -> _Tick:
-    told = f"Its ticks from {format_timestamp(first)} to before {format_timestamp(before)} were missed."
-    return _Tick(first, TickOutcome.MISSED, told)
+    reported = f"Its ticks from {format_timestamp(first)} to before {format_timestamp(before)} were missed."
+    return _Tick(first, TickOutcome.MISSED, reported)

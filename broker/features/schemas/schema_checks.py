@@ -52,7 +52,7 @@ class SchemaChecks:
         if not revisions or revisions[0].schema_id != settings.schema_id:
             raise NotFound(f"Schema associated with topic deleted (schemaSettings.schema={settings.schema}).")
         candidates = within(settings, revisions)
-        told = {revision.number: _attributes(revision, settings.encoding) for revision in candidates}
+        reported = {revision.number: _attributes(revision, settings.encoding) for revision in candidates}
         found: list[str] = []
         asked = began = perf_counter()
         while len(found) < len(messages):
@@ -60,7 +60,7 @@ class SchemaChecks:
                 candidates[0], messages[len(found) : len(found) + _PARTS[0]], settings.encoding
             )
             if is_quick and self._compile(candidates[0]).are_all_like(part, settings.encoding):
-                found += [told[candidates[0].number]] * len(part)
+                found += [reported[candidates[0].number]] * len(part)
             else:
                 for data in part:
                     if perf_counter() - asked > seconds:
@@ -69,7 +69,7 @@ class SchemaChecks:
                             f"checked within {seconds:g} s; publish fewer at a time."
                         )
                     accepting = await self._accepting(project, candidates, data, settings.encoding, len(found))
-                    found.append(told[accepting.number])
+                    found.append(reported[accepting.number])
                     began = await _after_a_while(began)
             began = await _after_a_while(began)
         return found

@@ -36,7 +36,7 @@ class SecretKeeper:
             self._states.ends(_FILE, "", "the keys of secrets can be read again")
         async with self._database.transaction() as connection:
             found = await list_secrets_unlike(connection, prefix=f"{SEALED}{self._secrets.key_id}:")
-        self._tell_absent(found)
+        self._report_absent(found)
         self._secrets.is_sealing = self._secrets.has_key
         if not self._secrets.is_sealing:
             return 0
@@ -44,10 +44,10 @@ class SecretKeeper:
         done, _ = await seal_anew(self._database, self._secrets, clear)
         if done:
             what = "1 secret in the database was" if done == 1 else f"{done:,} secrets in the database were"
-            self._states.tell("secrets", f"{what} in clear text; now encrypted (key {self._secrets.key_id})")
+            self._states.report("secrets", f"{what} in clear text; now encrypted (key {self._secrets.key_id})")
         return done
 
-    def _tell_absent(self, found: Sequence[StoredSecrets]) -> None:
+    def _report_absent(self, found: Sequence[StoredSecrets]) -> None:
         """Of the keys that there are not, though something is encrypted with them."""
         used = {key_id_of(stored) for row in found for stored in row.stored if is_sealed(stored)}
         absent = used - self._secrets.key_ids

@@ -27,7 +27,7 @@ from broker.model.dead_letter import TRANSFORM
 from broker.model.delivery import Delivery, StoredMessage
 from broker.model.errors import BrokerError
 from broker.model.journal import TRANSFORM as BY_TRANSFORM
-from broker.model.journal import Told
+from broker.model.journal import Attribution
 from broker.model.message_id import id_of
 from broker.model.names import project_of
 from broker.model.retry_policy import RetryPolicy
@@ -154,16 +154,24 @@ class DeliveryTransforms:
         project, strict = project_of(subscription.name), subscription.enable_exactly_once_delivery
         policy = subscription.retry_policy or PAUSES
         changes = [
-            (messages, NewDeadline(0, "nacked", policy, failure=TRANSFORM, told=_told(subscription, reason)))
+            (
+                messages,
+                NewDeadline(0, "nacked", policy, failure=TRANSFORM, attribution=_attribution(subscription, reason)),
+            )
             for reason, messages in endings.failed.items()
         ]
         if endings.released:
-            changes.append((endings.released, NewDeadline(endings.pause, "released", told=_told(subscription, ""))))
-        dropped = Told(subscription.journal, BY_TRANSFORM, _DROPPED)
+            changes.append(
+                (
+                    endings.released,
+                    NewDeadline(endings.pause, "released", attribution=_attribution(subscription, "")),
+                )
+            )
+        dropped = Attribution(subscription.journal, BY_TRANSFORM, _DROPPED)
         ended = await asyncio.gather(
             *(self._acks.modify_ack_deadline(messages, new, project=project) for messages, new in changes),
             *(
-                [self._acks.acknowledge(endings.dropped, project=project, exactly_once=strict, told=dropped)]
+                [self._acks.acknowledge(endings.dropped, project=project, exactly_once=strict, attribution=dropped)]
                 if endings.dropped
                 else []
             ),
@@ -210,6 +218,6 @@ def _with(delivery: Delivery, kept: dict[int, StoredMessage]) -> Delivery:
     )
 
 
-def _told(subscription: Subscription, answer: str) -> Told | None:
+def _attribution(subscription: Subscription, answer: str) -> Attribution | None:
     journal = subscription.journal
-    return None if journal is None else Told(journal, BY_TRANSFORM, answer)
+    return None if journal is None else Attribution(journal, BY_TRANSFORM, answer)

@@ -33,7 +33,7 @@ MAX_PATH_BYTES = 4_096  # percent-encoded, four times the longest name; it is re
 MAX_UNWANTED_BYTES = 2 * MAX_PAYLOAD_BYTES  # of a body that comes although its request is answered
 _SMALL_ANSWER_BYTES = 16_384  # a record of TLS
 # What asyncio 3.12.0 to 3.13.1 writes by writelines never says that there is no more room (CPython 127655).
-_TELLS_OF_LINES = not (3, 12) <= sys.version_info < (3, 13, 2)
+_NAMES_LINES = not (3, 12) <= sys.version_info < (3, 13, 2)
 _PIECE_BYTES = 1024  # what is parsed at a time where another request may begin: at most some 40 of them
 logger = logging.getLogger("broker.calls")
 
@@ -302,7 +302,7 @@ class Http1Connection(asyncio.Protocol):
         # What is small goes at once, for over TLS each write is a record.
         if len(parts) > 1 and sum(map(len, parts)) <= _SMALL_ANSWER_BYTES:
             parts = (b"".join(parts),)
-        if len(parts) > 1 and _TELLS_OF_LINES:
+        if len(parts) > 1 and _NAMES_LINES:
             self._transport.writelines(parts)  # in one call of the system, so its reader wakes once
             return
         for part in parts:

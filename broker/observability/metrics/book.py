@@ -95,7 +95,7 @@ class CounterBook:
         if self._is_full_without(kind, name, index):
             return 0
         with self._locked():
-            self._read_news(kind, index)
+            self._read_new_names(kind, index)
             entry = index.entries.get(name, 0)
             if entry:
                 self._mark(kind, entry, 0.0)
@@ -118,7 +118,7 @@ class CounterBook:
             return False
         return _HEAD.unpack_from(self._map, self._names_at[kind]) == (index.taken, index.changed)
 
-    def _read_news(self, kind: str, index: "_Index") -> None:
+    def _read_new_names(self, kind: str, index: "_Index") -> None:
         """What other processes have named or emptied since."""
         taken, changed = _HEAD.unpack_from(self._map, self._names_at[kind])
         if changed != index.changed:

@@ -207,8 +207,8 @@ async def test_a_wrong_key_holds_back_what_must_be_signed_and_nothing_else(
         assert set(pushing.endpoints) == {plain}
         for name in ("sub", "oidc"):
             line = f"pushes of {pushing.rest.subscription(name)} wait until what signs them can be decrypted"
-            [told] = said(caplog, line)
-            assert "--secrets-key-file" in told
+            [reported] = said(caplog, line)
+            assert "--secrets-key-file" in reported
         assert len(said(caplog, "secrets in the database cannot be decrypted")) == 1
         assert await pushing.rows("SELECT FROM delivery_attempts") == [], "none was tried, so none is counted"
         add_lines(wrong, lines_of(key_file))  # it is back

@@ -113,8 +113,8 @@ def test_ctrl_c_ends_commands_about_the_database_without_a_word() -> None:
         connection, _ = silent.accept()
         with connection:
             command.send_signal(signal.SIGINT)
-            _, told = command.communicate(timeout=30)
-    assert (command.returncode, b"Traceback" in told) == (130, False), told
+            _, reported = command.communicate(timeout=30)
+    assert (command.returncode, b"Traceback" in reported) == (130, False), reported
 
 
 def test_ctrl_c_ends_a_tail(here: Here) -> None:

@@ -67,7 +67,7 @@ def _as_json(line: str) -> str:
 def test_what_each_command_prints(
     form: str, at_work: Terminal, own_broker_url: str, project: str, push_sink: PushSink, calls: Calls
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     known = _by_line((GOLDEN / f"{form}.txt").read_text(encoding="utf-8"))
     at_work.variables["SINK"] = f"{push_sink.url}/status/200/{project[-10:]}"
     for line, _ in lines(STORY):
@@ -80,11 +80,11 @@ def test_what_each_command_prints(
         _check(form, done.text, line)
         text = "…\n" if "--schema" in line or line.startswith("broker docs") else steady(done.text)
         typed = f"$ {line if form == 'terminal' else _as_json(line)}\n"
-        before = sum(each.startswith(typed) for each in told)
+        before = sum(each.startswith(typed) for each in reported)
         if _is_of_old_messages(line, text) and before < len(known[typed]):
             text = known[typed][before].removesuffix("\n")
-        told.append(f"{typed}{text}")
-    _compare(GOLDEN / f"{form}.txt", "\n".join(told))
+        reported.append(f"{typed}{text}")
+    _compare(GOLDEN / f"{form}.txt", "\n".join(reported))
     _check_methods(calls, STORY)
 
 
@@ -107,7 +107,7 @@ def test_what_the_commands_about_callers_print(
     assert terminal.pipe(f"broker context set demo --url {url} --project demo --credentials admin.json").code == 0
     email = "billing@demo.iam.broker.internal"
     terminal.variables |= {"EMAIL": email, "MEMBER": f"serviceAccount:{email}"}
-    told = []
+    reported = []
     for line, _ in lines(AUTH_STORY):
         for name, kept in (("API_KEY", "api-keys list"), ("KEY", f"keys list {email}")):
             if f"${name}" in line:
@@ -119,8 +119,8 @@ def test_what_the_commands_about_callers_print(
             done = terminal.type(line) if form == "terminal" else terminal.pipe(_as_json(line))
         assert done.code == 0, f"{line}: {done.text}"
         _check(form, done.text, line)
-        told.append(f"$ {line if form == 'terminal' else _as_json(line)}\n{steady(done.text)}")
-    _compare(GOLDEN / f"auth-{form}.txt", "\n".join(told).replace(str(tmp_path), "/home/me"))
+        reported.append(f"$ {line if form == 'terminal' else _as_json(line)}\n{steady(done.text)}")
+    _compare(GOLDEN / f"auth-{form}.txt", "\n".join(reported).replace(str(tmp_path), "/home/me"))
     _check_methods(calls, AUTH_STORY)
 
 
@@ -175,10 +175,10 @@ def _by_line(golden: str) -> Mapping[str, Sequence[str]]:
     return known
 
 
-def _compare(file: Path, told: str) -> None:
+def _compare(file: Path, reported: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(told, encoding="utf-8")
-    assert told == file.read_text(encoding="utf-8")
+        file.write_text(reported, encoding="utf-8")
+    assert reported == file.read_text(encoding="utf-8")
 
 
 def _variables(line: str, url: str) -> dict[str, str]:

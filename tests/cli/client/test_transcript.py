@@ -90,10 +90,10 @@ def test_the_session_prints_what_the_page_says(at_work: Terminal) -> None:
         steps = _PROMPT.split(session[0])[1:]
         return "\n".join(f"$ {_typed(at_work, step, now)}" for step in steps)
 
-    told = _SESSION.sub(typed_again, page)
+    reported = _SESSION.sub(typed_again, page)
     if os.environ.get("UPDATE_GOLDEN"):
-        PAGE.write_text(told, encoding="utf-8")
-    assert steady(_SLOWER.sub("", told)) == steady(page)
+        PAGE.write_text(reported, encoding="utf-8")
+    assert steady(_SLOWER.sub("", reported)) == steady(page)
 
 
 def _typed(terminal: Terminal, step: str, now: dict[str, str]) -> str:

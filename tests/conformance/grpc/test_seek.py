@@ -20,8 +20,8 @@ async def test_a_seek_tells_what_comes_again_in_trailing_metadata(
     request = types.SeekRequest(subscription=rest.subscription(), time=datetime.now(UTC) - timedelta(hours=1))
     seek = channel.unary_unary("/google.pubsub.v1.Subscriber/Seek")
     answer, call = seek.with_call(types.SeekRequest.serialize(request), timeout=20)
-    told = {key: value for key, value in call.trailing_metadata() if key.startswith("broker-")}
+    reported = {key: value for key, value in call.trailing_metadata() if key.startswith("broker-")}
     assert answer == b""
-    assert told.pop("broker-replayed-messages") == ("2" if retained else "0")
-    assert ("broker-retained-since" in told) == retained
-    assert told["broker-not-retained"].startswith("Acked messages ")
+    assert reported.pop("broker-replayed-messages") == ("2" if retained else "0")
+    assert ("broker-retained-since" in reported) == retained
+    assert reported["broker-not-retained"].startswith("Acked messages ")

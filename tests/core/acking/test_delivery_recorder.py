@@ -14,14 +14,14 @@ from broker.core.process.tasks import Tasks
 from broker.core.records.journal_of_message import read_entries
 from broker.model.ack_id import AttemptName
 from broker.model.errors import BrokerError
-from broker.model.journal import Author, Event, Told
+from broker.model.journal import Attribution, Author, Event
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import RECORDS_DROPPED
 from broker.observability.state_changes import StateChanges
 from tests.fixtures.core import make_core
 from tests.fixtures.log import Log
 
-ME, YOU = Told(None, Author("user:me@b.c")), Told(None, Author("user:you@b.c"))
+ME, YOU = Attribution(None, Author("user:me@b.c")), Attribution(None, Author("user:you@b.c"))
 
 
 class Acks:
@@ -35,8 +35,8 @@ class Acks:
         activity = SubscriptionActivity(log.database, clock)
         self._coalescer = AckCoalescer(core, writer, activity, flushes_at_once=3)
 
-    async def acknowledge(self, name: AttemptName, *ordinals: int, told: Told = ME) -> None:
-        await self._coalescer.acknowledge({name: set(ordinals)}, project="projects/p", told=told)
+    async def acknowledge(self, name: AttemptName, *ordinals: int, attribution: Attribution = ME) -> None:
+        await self._coalescer.acknowledge({name: set(ordinals)}, project="projects/p", attribution=attribution)
 
     async def authors(self, seq: int) -> list[str]:
         """Of the acknowledgements of a message."""
@@ -59,7 +59,7 @@ async def test_each_message_of_a_response_is_recorded_for_whoever_acknowledged_i
     [delivery] = await log.pull()
     name = log.name(delivery)
     await acks.acknowledge(name, 0, 2)
-    await acks.acknowledge(name, 2, 3, told=YOU)
+    await acks.acknowledge(name, 2, 3, attribution=YOU)
     await acks.records.flush()
     assert [await acks.authors(seq) for seq in range(1, 7)] == [
         *(["user:me@b.c"], [], ["user:me@b.c"], ["user:you@b.c"]),
@@ -74,7 +74,7 @@ async def test_what_the_database_does_not_take_is_written_once_it_does(log: Log,
     await acks.acknowledge(log.name(delivery), 0)
     with pytest.raises(BrokerError):
         await acks.records.flush()
-    await acks.acknowledge(log.name(delivery), 1, told=YOU)
+    await acks.acknowledge(log.name(delivery), 1, attribution=YOU)
     assert await acks.authors(1) == []
     await log.execute("ALTER TABLE delivery_records DROP CONSTRAINT refuse")
     await acks.records.flush()
@@ -100,7 +100,7 @@ async def test_what_waits_is_bounded_and_what_is_dropped_is_counted_and_said(
 async def test_a_client_may_call_itself_anything(log: Log, acks: Acks) -> None:
     await log.publish("a")
     [delivery] = await log.pull()
-    await acks.acknowledge(log.name(delivery), 0, told=Told(None, Author("a\0b" + "c" * 1_000)))
+    await acks.acknowledge(log.name(delivery), 0, attribution=Attribution(None, Author("a\0b" + "c" * 1_000)))
     await acks.records.flush()
     assert await acks.authors(1) == ["ab" + "c" * 254]
 

@@ -379,13 +379,13 @@ class DeliveryStates(RuleBasedStateMachine):
             ids = [(self.log.shard_id, message.seq) for message in chosen]
             async with open_transaction(self.database) as session:
                 done = await retract(session, Asked(ids=ids, author=NOBODY, now=self.now))
-            told = done.states.get(self.log.subscription.name, {})
-            return {id_: told[id_] for id_ in ids if id_ in told}
+            reported = done.states.get(self.log.subscription.name, {})
+            return {id_: reported[id_] for id_ in ids if id_ in reported}
 
-        told = self.runner.run(act())
+        reported = self.runner.run(act())
         for message in chosen:
             state = self.model.states(message, self.now)
-            standing = told[self.log.shard_id, message.seq]
+            standing = reported[self.log.shard_id, message.seq]
             if message.retracted:
                 continue
             if state == {"OUTSTANDING"}:

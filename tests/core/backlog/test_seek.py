@@ -249,13 +249,13 @@ async def test_a_seek_counts_what_the_filter_matches_and_says_when_it_stopped_co
 
 
 def test_what_is_not_retained_is_told_only_to_those_who_asked_for_it(now: datetime) -> None:
-    def told(retained_since: datetime | None, *since: datetime | None) -> str:
+    def reported(retained_since: datetime | None, *since: datetime | None) -> str:
         return replay(
             [ShardReplay(0, since=s) for s in since], retained_since=retained_since, why="why"
         ).not_retained
 
-    assert told(now, now - SECOND, None) == told(None, now) == "why"
-    assert told(now, now, now + SECOND) == told(now, None) == told(None, None) == ""
+    assert reported(now, now - SECOND, None) == reported(None, now) == "why"
+    assert reported(now, now, now + SECOND) == reported(now, None) == reported(None, None) == ""
 
 
 async def test_positions_tell_the_oldest_that_is_out_and_that_was_never(log: Log) -> None:

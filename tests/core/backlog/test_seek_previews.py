@@ -96,7 +96,7 @@ def sequence(id_: str) -> int:
 async def check(story: Story) -> None:
     target = await story.target()
     before, position = await story.standing(), await story.position()
-    told = await story.rest.ok("POST", f"{story.rest.subscription()}:previewSeek", target)
+    reported = await story.rest.ok("POST", f"{story.rest.subscription()}:previewSeek", target)
     assert await story.standing() == before, "the preview has changed something"
     sought = await story.rest.ok("POST", f"{story.rest.subscription()}:seek", target)
     after = await story.standing()
@@ -109,7 +109,7 @@ async def check(story: Story) -> None:
         "skippedBytes": sum(skipped.values()),
         "notRetainedMessages": 0 if "snapshot" in target else story.asked_for(target, position) - len(again),
     }
-    assert told == expected, target
+    assert reported == expected, target
     if not (story.ordered and story.filtered):  # then what waits behind a key is counted as it is shown
         assert sought["replayedMessages"] == len(again)
 
@@ -137,8 +137,8 @@ async def test_past_the_bound_it_is_an_estimate_and_says_so(rest: Rest) -> None:
     await rest.create_subscription()
     for _ in range(11):
         await rest.publish(*["x" * 10] * 1000)
-    told = await rest.ok("POST", f"{rest.subscription()}:previewSeek", {"time": LATER})
-    assert told == {
+    reported = await rest.ok("POST", f"{rest.subscription()}:previewSeek", {"time": LATER})
+    assert reported == {
         "replayedMessages": 0,
         "replayedBytes": 0,
         "skippedMessages": 11_000,
@@ -147,6 +147,10 @@ async def test_past_the_bound_it_is_an_estimate_and_says_so(rest: Rest) -> None:
         "estimated": True,
     }
     await rest.ok("POST", f"{rest.subscription()}:purge")
-    told = await rest.ok("POST", f"{rest.subscription()}:previewSeek", {"time": "2000-01-01T00:00:00Z"})
-    assert (told["replayedMessages"], told["replayedBytes"], told["estimated"]) == (11_000, 110_000, True)
+    reported = await rest.ok("POST", f"{rest.subscription()}:previewSeek", {"time": "2000-01-01T00:00:00Z"})
+    assert (reported["replayedMessages"], reported["replayedBytes"], reported["estimated"]) == (
+        11_000,
+        110_000,
+        True,
+    )
     assert (await rest.error("POST", f"{rest.subscription()}:previewSeek", {}))[0] == "INVALID_ARGUMENT"

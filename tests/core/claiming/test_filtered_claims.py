@@ -132,8 +132,8 @@ async def test_what_waits_for_its_key_expires_only_if_its_body_matched(log: Log)
     assert await totals(log, now=log.start + timedelta(minutes=1), ordered=True, retention=SECOND) == []
     async with log.session() as session:
         of = {"subscription_id": log.subscription.subscription_id, "shard_id": log.shard_id}
-        told = [await read_settlement(session, seq=seq, **of) for seq in (2, 3)]
-    assert [entry and entry.event for entry in told] == [None, Event.EXPIRED]
+        attribution = [await read_settlement(session, seq=seq, **of) for seq in (2, 3)]
+    assert [entry and entry.event for entry in attribution] == [None, Event.EXPIRED]
 
 
 async def test_a_scan_ends_when_it_has_read_as_many_bytes_as_it_may(

@@ -16,7 +16,7 @@ from tests.fixtures.relay import relayed
 
 StartBroker = Callable[..., BrokerProcess]
 
-_DEFINITION = b"SELECT pg_get_functiondef('tell_brokers(text, text)'::regprocedure)"
+_DEFINITION = b"SELECT pg_get_functiondef('notify_brokers(text, text)'::regprocedure)"
 
 
 @contextlib.asynccontextmanager

@@ -188,15 +188,15 @@ async def test_who_was_away_looks_again_when_it_is_back(start: Callable[[], Proc
 class _Counts:
     """SharedCounts that keep what they hear."""
 
-    def __init__(self, **told: int) -> None:
-        self._told = told
+    def __init__(self, **reported: int) -> None:
+        self._reported = reported
         self.others: Sequence[Mapping[str, int]] = ()
 
-    def tell(self) -> Mapping[str, int]:
-        return self._told
+    def report(self) -> Mapping[str, int]:
+        return self._reported
 
-    def heard(self, told: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
-        assert told == self._told
+    def heard(self, reported: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
+        assert reported == self._reported
         self.others = others
 
 

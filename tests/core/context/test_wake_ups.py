@@ -84,12 +84,12 @@ async def test_a_change_that_could_not_be_told_is_told_later(
         raise Unavailable("for the test")
 
     monkeypatch.setattr(module, "notify_resources_changed", away)
-    telling = quiet(database)
-    await telling.announce("projects/p/topics/a", "projects/p/subscriptions/b")
+    reporting = quiet(database)
+    await reporting.announce("projects/p/topics/a", "projects/p/subscriptions/b")
     with pytest.raises(Unavailable):
-        await telling.run_sender()  # which the supervisor starts again
+        await reporting.run_sender()  # which the supervisor starts again
     monkeypatch.setattr(module, "notify_resources_changed", notify)
-    sending = asyncio.create_task(telling.run_sender())
+    sending = asyncio.create_task(reporting.run_sender())
     await eventually(lambda: set(heard) == {"projects/p/topics/a", "projects/p/subscriptions/b"})
     sending.cancel()
     with suppress(asyncio.CancelledError):
@@ -115,9 +115,9 @@ async def test_a_change_of_access_is_announced_in_its_transaction(database: Data
 async def test_another_role_that_listens_learns_no_name(
     database: Database, heard: list[str | None], stranger: psycopg.Connection[Any]
 ) -> None:
-    telling = quiet(database)
+    reporting = quiet(database)
     for _ in range(2):
-        await telling.announce("projects/p/topics/secret-plan")
+        await reporting.announce("projects/p/topics/secret-plan")
     await eventually(lambda: len(heard) == 2)
     payloads = [notification.payload for notification in stranger.notifies(timeout=30, stop_after=2)]
     assert len(set(payloads)) == 2, "the same name can be recognised"
@@ -136,14 +136,14 @@ async def test_what_no_broker_has_sent_is_ignored_and_logged_once(
     listening = WakeUps(database, wake=lambda *which: woken.append(which), drop=heard.append)
     task = asyncio.create_task(listening.run_listener(StateChanges()))
     await eventually(lambda: heard == [None])
-    telling = quiet(database)
-    await telling.announce("projects/p/topics/a")
+    reporting = quiet(database)
+    await reporting.announce("projects/p/topics/a")
     [sealed] = stranger.notifies(timeout=30, stop_after=1)
     for payload in ("x", "s", "s1e", "s1 r2", "\U0001f600", "projects/p/topics/a", "QUJD", "A" * 7_999):
         for channel in ("broker_wake", "broker_resources"):
             stranger.execute("SELECT pg_notify(%s, %s)", [f"{channel}.broker", payload])
     stranger.execute("SELECT pg_notify('broker_wake.broker', %s)", [sealed.payload])
-    await telling.announce("projects/p/topics/b")
+    await reporting.announce("projects/p/topics/b")
     await eventually(lambda: heard[-1] == "projects/p/topics/b")
     assert heard == [None, "projects/p/topics/a", "projects/p/topics/b"]
     assert woken == [(None, None)]

@@ -26,8 +26,8 @@ async def test_a_filter_on_the_body_decides_what_is_delivered_and_what_is_told_o
     ids = await rest.publish(order(99), order(101), "no JSON", order("101"), order(1e6))
     position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
     assert position["undeliveredMessages"] == 2
-    told = await rest.ok("GET", f"{rest.topic()}/messages/{ids[4]}")
-    assert "1 undelivered message of its shard precedes it" in told["subscriptions"][0]["verdict"]
+    reported = await rest.ok("GET", f"{rest.topic()}/messages/{ids[4]}")
+    assert "1 undelivered message of its shard precedes it" in reported["subscriptions"][0]["verdict"]
     lag = await rest.ok("GET", f"{rest.project}/lag")
     assert lag["subscriptions"][0]["undeliveredMessages"] == 2
     waiting = await rest.ok("GET", f"{rest.subscription()}/messages", params={"filter": "body.order.total < 1000"})

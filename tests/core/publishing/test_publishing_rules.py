@@ -392,9 +392,9 @@ def _check_reason(entry: EntryPoint, probe: Probe, result: Result) -> None:
         return
     code, text = probe.says
     assert text in entry.why, entry.why
-    told = entry.why.partition(": ")[0]
+    reported = entry.why.partition(": ")[0]
     if result is Result.REFUSED:
-        assert _SQL_CODES.get(told, told) == code, entry.why
+        assert _SQL_CODES.get(reported, reported) == code, entry.why
 
 
 def _is_possible(entry_point: type[EntryPoint], name: str) -> bool:

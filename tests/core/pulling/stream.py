@@ -62,7 +62,7 @@ class Stream:
         self._call = call
         self.acks_at_once = acks_at_once
         self._writing = asyncio.Lock()  # gRPC takes one message at a time
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._taken = 0
         self.received: list[Received] = []
         self.outstanding: dict[str, Received] = {}
@@ -85,7 +85,7 @@ class Stream:
             async for data in self._call:
                 await self._take_in(StreamingPullResponse.FromString(data))
         self.end = Ended((await self._call.code()).name, await self._call.details() or "")
-        self._news.set()
+        self._changed.set()
 
     async def _take_in(self, response: Any) -> None:
         self.properties.append(_properties(response))
@@ -105,7 +105,7 @@ class Stream:
             "modify_ack_deadline_confirmation"
         )
         self.empty += not came and not confirms
-        self._news.set()
+        self._changed.set()
         if came and self.acks_at_once:
             with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError):  # it may have ended meanwhile
                 await self.ack(came)
@@ -116,8 +116,8 @@ class Stream:
             async with asyncio.timeout(seconds):
                 while not condition():
                     assert self.end is None, self.end
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             raise AssertionError(f"it did not come; there were {[m.text for m in self.received][:50]}") from None
 

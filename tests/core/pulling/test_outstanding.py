@@ -56,7 +56,7 @@ async def test_a_window_is_full_at_its_messages_and_opens_as_they_are_settled(
     [delivery] = await hand_out(outstanding, window, log, "a", "b", "c")
     assert window.available(1000) == 0
     outstanding.remove(acked(log, delivery, 0, 1))
-    assert await window.news()
+    assert await window.wait_for_change()
     assert window.available(1000) == 2
     outstanding.remove(acked(log, delivery, 1, 2))  # one of them twice
     assert window.available(1000) == 3
@@ -85,7 +85,7 @@ async def test_without_a_limit_nothing_is_counted(log: Log, outstanding: Outstan
 async def test_a_look_finds_what_was_acked_elsewhere(log: Log, outstanding: Outstanding) -> None:
     window = open_window(outstanding, log, 3)
     [delivery] = await hand_out(outstanding, window, log, "a", "b", "c")
-    assert not await window.news()  # nobody has told
+    assert not await window.wait_for_change()  # nobody has told
     await log.acknowledge(delivery, [0, 2])
     await outstanding.check(window)
     assert window.sizes == {log.name(delivery): {1: delivery.messages[1].size}}
@@ -115,12 +115,12 @@ async def test_looks_become_seldom_while_they_find_nothing(log: Log, outstanding
     spans = []
     for _ in range(3):
         before = loop.time()
-        assert not await window.news()
+        assert not await window.wait_for_change()
         spans.append(loop.time() - before)
         await outstanding.check(window)
     assert spans[2] > spans[0]
     outstanding.remove(acked(log, delivery, 0))
-    assert await window.news()
+    assert await window.wait_for_change()
 
 
 async def test_a_client_that_comes_back_has_what_it_left_outstanding(log: Log, outstanding: Outstanding) -> None:

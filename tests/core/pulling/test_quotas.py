@@ -59,5 +59,5 @@ async def test_a_pull_that_waits_is_a_connection_as_long(streams: Streams, rest:
 
 
 async def _connections(rest: Rest, number: int) -> bool:
-    told = await rest.ok("GET", f"{rest.project}/quotas")
-    return bool({one["quota"]: one["usage"] for one in told["quotas"]}["connections"] == number)
+    reported = await rest.ok("GET", f"{rest.project}/quotas")
+    return bool({one["quota"]: one["usage"] for one in reported["quotas"]}["connections"] == number)

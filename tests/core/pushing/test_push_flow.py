@@ -130,11 +130,11 @@ async def test_what_failed_is_told(rest: Rest, push_sink: PushSink, path: str) -
     await subscribe(rest, f"{push_sink.url}/mine/{path}")
     [published] = await rest.publish(message("hello"))
 
-    async def told() -> list[Json]:
+    async def attribution() -> list[Json]:
         found = await failures(rest)
         return found if len(found) == 2 else []
 
-    garbage, refused = await eventually(told)
+    garbage, refused = await eventually(attribution)
     assert (refused["status"], refused["detail"]) == (500, "out of order")
     assert refused["messageId"] == garbage["messageId"] == published
     assert refused["endpoint"].endswith(f"/mine/{path}")

@@ -107,12 +107,12 @@ async def test_an_answer_that_http_refuses_is_a_failure_that_is_told_and_its_mes
         await eventually(partial(endpoint.is_repeated, name))
         await eventually(lambda: _is_settled(rest))
 
-        async def told(count: int = number) -> list[Json]:
+        async def attribution(count: int = number) -> list[Json]:
             found = await rest.ok("GET", f"{rest.subscription()}:pushFailures?pageSize=100")
             failures: list[Json] = found.get("pushFailures", [])
             return failures if len(failures) == count else []
 
-        [failure] = [one for one in await eventually(told) if one["messageId"] == message_id]
+        [failure] = [one for one in await eventually(attribution) if one["messageId"] == message_id]
         if name in _REFUSED:
             assert failure["detail"].startswith("the answer is not valid HTTP/1.1: "), failure
         else:

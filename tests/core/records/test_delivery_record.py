@@ -93,13 +93,13 @@ def test_rows_are_cut_before_they_are_too_long() -> None:
 
 
 def test_a_journal_that_has_the_ack_is_not_told_it_twice() -> None:
-    told = [
+    attribution = [
         Entry(NOW, Event.HANDED_OUT, 1, Author(), ""),
         Entry(NOW + MICROSECOND, Event.ACKED, 1, Author("user:me@b.c"), ""),
     ]
-    assert with_recorded(told, [Recorded(NOW + 2 * MICROSECOND, NOW, 1, ME)]) == told
+    assert with_recorded(attribution, [Recorded(NOW + 2 * MICROSECOND, NOW, 1, ME)]) == attribution
     again = Recorded(NOW + timedelta(hours=1), NOW + timedelta(minutes=59), 1, YOU)
-    assert [(each.event, each.author, each.answer) for each in with_recorded(told, [again])] == [
+    assert [(each.event, each.author, each.answer) for each in with_recorded(attribution, [again])] == [
         ("HANDED_OUT", Author(), ""),
         ("ACKED", ME.author, ""),
         ("ACKED", YOU.author, "204"),

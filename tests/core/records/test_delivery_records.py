@@ -27,8 +27,8 @@ async def ended(rest: Rest, message_id: str, name: str = "sub") -> Json:
     [one] = [f for f in found["subscriptions"] if f["subscription"] == rest.subscription(name)]
     alone = await rest.ok("GET", f"{rest.subscription(name)}/messages/{message_id}")
     assert alone == one | {"messageId": message_id, "timeline": alone["timeline"]}
-    told: Json = one
-    return told
+    attribution: Json = one
+    return attribution
 
 
 async def _until_acked(rest: Rest, message_id: str) -> None:
@@ -52,17 +52,19 @@ async def test_who_acknowledged_a_message_is_told_with_the_time_and_the_attempt(
     before = datetime.now().astimezone() - timedelta(minutes=1)
     await rest.modify_ack_deadline(await rest.pull(), 0)
     await rest.acknowledge(await rest.pull())
-    told = await ended(rest, id_)
-    assert (told["state"], told["deliveryAttempt"], told["client"]) == (
+    attribution = await ended(rest, id_)
+    assert (attribution["state"], attribution["deliveryAttempt"], attribution["client"]) == (
         "ACKNOWLEDGED",
         2,
         "REST client 127.0.0.1",
     )
-    assert told["verdict"] == f"It was acked at {told['endTime']} by REST client 127.0.0.1 (attempt 2)."
-    assert before < parse_timestamp(told["endTime"], "endTime") < before + timedelta(minutes=5)
+    assert (
+        attribution["verdict"] == f"It was acked at {attribution['endTime']} by REST client 127.0.0.1 (attempt 2)."
+    )
+    assert before < parse_timestamp(attribution["endTime"], "endTime") < before + timedelta(minutes=5)
     timeline = (await rest.ok("GET", f"{rest.subscription()}/messages/{id_}"))["timeline"]
     assert [(each["event"], each["deliveryAttempt"]) for each in timeline] == [("HANDED_OUT", 2), ("ACKED", 2)]
-    assert timeline[0]["time"] <= timeline[1]["time"] == told["endTime"]
+    assert timeline[0]["time"] <= timeline[1]["time"] == attribution["endTime"]
 
 
 async def test_an_ack_over_grpc_is_told_as_such(subscribed: Rest, broker_url: str) -> None:
@@ -94,9 +96,11 @@ async def test_what_an_endpoint_answered_is_told_without_a_journal(rest: Rest, p
     await Pushes(rest, push_sink).subscribe("/status/500", "/status/201")
     [id_] = await rest.publish("1")
     await _until_acked(rest, id_)
-    told = await ended(rest, id_)
-    assert (told["client"], told["answer"], told["deliveryAttempt"]) == ("push", "201", 2)
-    assert told["verdict"] == f"It was acked at {told['endTime']}, pushed and answered 201 (attempt 2)."
+    attribution = await ended(rest, id_)
+    assert (attribution["client"], attribution["answer"], attribution["deliveryAttempt"]) == ("push", "201", 2)
+    assert (
+        attribution["verdict"] == f"It was acked at {attribution['endTime']}, pushed and answered 201 (attempt 2)."
+    )
 
 
 @pytest.mark.parametrize("kind", [{}, {"enableExactlyOnceDelivery": True}, {"enableMessageOrdering": True}])
@@ -130,19 +134,21 @@ async def test_each_other_end_has_a_name_of_its_own(rest: Rest) -> None:
     await rest.ok("POST", f"{operation['name']}:wait", {})
     await rest.ok("POST", f"{rest.subscription('purged')}:purge", {})
     await rest.ok("POST", f"{rest.subscription('sought')}:seek", {"time": "2100-01-01T00:00:00Z"})
-    told = {name: await ended(rest, id_, name) for name in ("acked", "purged", "filtered", "sought", "dropped")}
-    assert {name: each["state"] for name, each in told.items()} == {
+    attribution = {
+        name: await ended(rest, id_, name) for name in ("acked", "purged", "filtered", "sought", "dropped")
+    }
+    assert {name: each["state"] for name, each in attribution.items()} == {
         "acked": "ACKNOWLEDGED",
         "purged": "PURGED",
         "filtered": "PURGED",
         "sought": "SKIPPED",
         "dropped": "DROPPED",
     }
-    dropped = told["dropped"]
+    dropped = attribution["dropped"]
     assert dropped["verdict"] == f"A transform of the subscription dropped it at {dropped['endTime']}."
-    for purged in (told["purged"], told["filtered"]):
+    for purged in (attribution["purged"], attribution["filtered"]):
         assert purged["verdict"] == f"It was purged at {purged['endTime']}."
-    assert told["sought"]["verdict"] == f"A seek at {told['sought']['endTime']} skipped it."
+    assert attribution["sought"]["verdict"] == f"A seek at {attribution['sought']['endTime']} skipped it."
 
 
 async def test_a_dead_letter_that_was_discarded_is_told_so(rest: Rest) -> None:
@@ -161,8 +167,13 @@ async def test_a_dead_letter_that_was_discarded_is_told_so(rest: Rest) -> None:
 
     [dead_letter] = await eventually(dead_letters)
     await rest.ok("POST", f"{rest.subscription()}:discard", {"reasons": ["reject"]})
-    told = await rest.ok("GET", f"{rest.subscription('letters')}/messages/{dead_letter['message']['messageId']}")
-    assert (told["state"], told["verdict"]) == ("DISCARDED", f"It was discarded at {told['endTime']}.")
+    attribution = await rest.ok(
+        "GET", f"{rest.subscription('letters')}/messages/{dead_letter['message']['messageId']}"
+    )
+    assert (attribution["state"], attribution["verdict"]) == (
+        "DISCARDED",
+        f"It was discarded at {attribution['endTime']}.",
+    )
 
 
 async def test_what_a_transform_of_the_topic_dropped_is_told_apart_from_what_never_was(rest: Rest) -> None:
@@ -170,9 +181,9 @@ async def test_what_a_transform_of_the_topic_dropped_is_told_apart_from_what_nev
     await rest.create_subscription()
     ids = await rest.publish("1", "2", "3", "4")
     for dropped in (ids[1], ids[3]):  # between others, and the newest
-        told = await rest.ok("GET", f"{rest.topic()}/messages/{dropped}")
-        assert told["message"] == {"messageId": dropped}
-        assert (told["verdict"], told["subscriptions"]) == (
+        attribution = await rest.ok("GET", f"{rest.topic()}/messages/{dropped}")
+        assert attribution["message"] == {"messageId": dropped}
+        assert (attribution["verdict"], attribution["subscriptions"]) == (
             "A transform of the topic dropped it when it was published: it was never stored.",
             [],
         )
@@ -195,8 +206,8 @@ async def test_a_message_that_is_gone_is_told_of_for_a_day(database_url: str) ->
                 assert await drop_partition(connection, partition, MESSAGES)
         found = await rest.ok("GET", f"{rest.topic()}/messages/{id_}")
         assert (found["message"], found["verdict"]) == ({"messageId": id_}, "It is no longer retained.")
-        told = await ended(rest, id_)
-        assert (told["state"], told["deliveryAttempt"]) == ("ACKNOWLEDGED", 1)
+        attribution = await ended(rest, id_)
+        assert (attribution["state"], attribution["deliveryAttempt"]) == ("ACKNOWLEDGED", 1)
         now, day = broker.core.clock.now(), timedelta(days=1)
         async with broker.core.database.connection() as connection:
             [first, *_] = await list_partitions(connection, RECORDS)
@@ -251,8 +262,11 @@ async def test_an_ack_without_a_record_is_told_as_such(database_url: str) -> Non
         await rest.create_subscription()
         [id_] = await rest.publish("1")
         await rest.drain()
-        told = await ended(rest, id_)
-        assert (told["state"], told["verdict"].startswith("It was acked. By whom and when is not on record")) == (
+        attribution = await ended(rest, id_)
+        assert (
+            attribution["state"],
+            attribution["verdict"].startswith("It was acked. By whom and when is not on record"),
+        ) == (
             "SETTLED",
             True,
         )

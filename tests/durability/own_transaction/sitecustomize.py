@@ -13,11 +13,13 @@ _left: WeakKeyDictionary[HotConnection, list[Bound]] = WeakKeyDictionary()
 
 
 async def _run(self: HotConnection, *bound: Bound) -> list[list[Any]]:
-    told = [statement.name == b"insert_journal" for statement, _ in bound]
-    _left.setdefault(self, []).extend(each for each, is_told in zip(bound, told, strict=True) if is_told)
-    rest = [each for each, is_told in zip(bound, told, strict=True) if not is_told]
+    reported = [statement.name == b"insert_journal" for statement, _ in bound]
+    _left.setdefault(self, []).extend(
+        each for each, is_reported in zip(bound, reported, strict=True) if is_reported
+    )
+    rest = [each for each, is_reported in zip(bound, reported, strict=True) if not is_reported]
     rows = iter(await _true_run(self, *rest))
-    results: list[list[Any]] = [[] if is_told else next(rows) for is_told in told]
+    results: list[list[Any]] = [[] if is_reported else next(rows) for is_reported in reported]
     if any(statement is COMMIT for statement, _ in bound) and (late := _left.pop(self)):
         await _true_run(self, (BEGIN, {}), *late, (COMMIT, {}))
     return results

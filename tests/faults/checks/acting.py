@@ -25,12 +25,14 @@ def check_redriven_attempts(view: View) -> Iterator[Violation]:
             where = f"{subscription.name}: {receipts[0].delivery.text!r}"
             for receipt in receipts:
                 if not 1 <= _attempt(receipt) <= most:
-                    told = f"{where}: attempt {receipt.delivery.attempt} of {most}"
-                    yield violation("attempts", told, [receipt.number])
+                    reported = f"{where}: attempt {receipt.delivery.attempt} of {most}"
+                    yield violation("attempts", reported, [receipt.number])
             for earlier, later in combinations(receipts, 2):
                 if _began_anew(earlier, later) and not _between(subscription, earlier, later):
-                    told = f"{where}: attempt {_attempt(later)} after {_attempt(earlier)}, and nobody redrove it"
-                    yield violation("began anew", told, [earlier.number, later.number])
+                    reported = (
+                        f"{where}: attempt {_attempt(later)} after {_attempt(earlier)}, and nobody redrove it"
+                    )
+                    yield violation("began anew", reported, [earlier.number, later.number])
             yield from _early(view, subscription, receipts)
 
 
@@ -40,8 +42,10 @@ def _early(view: View, subscription: SubscriptionView, receipts: Sequence[Receip
     since = published[1].began if published else 0.0
     for life, after in pairwise(lives(receipts)):
         if most - len({*map(_attempt, life)}) > most_lost(view, subscription, since, after[0].received):
-            told = f"{subscription.name}: {life[0].delivery.text!r} came back after {len(life)} attempts of {most}"
-            yield violation("redriven early", told, [receipt.number for receipt in (*life, after[0])])
+            reported = (
+                f"{subscription.name}: {life[0].delivery.text!r} came back after {len(life)} attempts of {most}"
+            )
+            yield violation("redriven early", reported, [receipt.number for receipt in (*life, after[0])])
         since = life[-1].since
 
 
@@ -89,9 +93,11 @@ def check_redrive_counts(view: View) -> Iterator[Violation]:
                 yield violation("redrive counts", f"{where}; nobody had their letters", [number])
             if redrive.done != sum(redrive.counts.values()):
                 yield violation("redrive counts", f"{where}; {redrive.done} done", [number])
-        told = sum(each.event == "REDRIVEN" for _, timeline in subscription.timelines for each in timeline.told)
-        if subscription.timelines and told != counted:
-            text = f"{subscription.name}: {told} are told of, {counted} were counted"
+        reported = sum(
+            each.event == "REDRIVEN" for _, timeline in subscription.timelines for each in timeline.reported
+        )
+        if subscription.timelines and reported != counted:
+            text = f"{subscription.name}: {reported} are told of, {counted} were counted"
             yield violation("redrive counts", text, [number for number, _ in subscription.redrives])
 
 
@@ -124,14 +130,14 @@ def check_redriven_order(view: View) -> Iterator[Violation]:
 def _in_order(view: View, subscription: SubscriptionView, first: Life, second: Life) -> Iterator[Violation]:
     where = f"{subscription.name}: {second[0].delivery.text!r} of {second[0].delivery.key!r}"
     if _attempt(first[0]) == 1 and second[0].received < first[0].since:
-        told = f"{where} came back before {first[0].delivery.text!r}"
-        yield violation("redriven order", told, [second[0].number, first[0].number])
+        reported = f"{where} came back before {first[0].delivery.text!r}"
+        yield violation("redriven order", reported, [second[0].number, first[0].number])
     together = {receipt.number for receipt in first}
     for later in second:
         before = [receipt for receipt in first if receipt.received < later.since]
         if later.number not in together and before and not _may_be_settled(view, subscription, first, later):
-            told = f"{where} came while {first[0].delivery.text!r} was open"
-            yield violation("redriven order", told, [before[-1].number, later.number])
+            reported = f"{where} came while {first[0].delivery.text!r} was open"
+            yield violation("redriven order", reported, [before[-1].number, later.number])
 
 
 def _may_be_settled(view: View, subscription: SubscriptionView, first: Life, later: Receipt) -> bool:

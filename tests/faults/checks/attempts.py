@@ -26,16 +26,16 @@ def _numbers(view: View, subscription: SubscriptionView, receipts: Sequence[Rece
     where = f"{subscription.name}: {receipts[0].delivery.text!r}"
     for receipt in receipts:
         if receipt.delivery.attempt is None or not 1 <= receipt.delivery.attempt <= most:
-            told = f"{where}: attempt {receipt.delivery.attempt} of {most}"
-            yield violation("attempts", told, [receipt.number])
+            reported = f"{where}: attempt {receipt.delivery.attempt} of {most}"
+            yield violation("attempts", reported, [receipt.number])
             return
     for earlier, later in combinations(receipts, 2):
         numbers = [earlier.number, later.number]
         if _attempt(earlier) == _attempt(later) and not _resent(earlier, later):
             yield violation("attempts", f"{where}: two attempts are number {_attempt(later)}", numbers)
         if earlier.received < later.since and _attempt(earlier) > _attempt(later):
-            told = f"{where}: attempt {_attempt(later)} after {_attempt(earlier)}"
-            yield violation("attempts", told, numbers)
+            reported = f"{where}: attempt {_attempt(later)} after {_attempt(earlier)}"
+            yield violation("attempts", reported, numbers)
     in_order = sorted(receipts, key=_attempt)
     published = view.published.get(receipts[0].delivery.text)
     since = published[1].began if published else 0.0
@@ -50,8 +50,8 @@ def _missing(
 ) -> Iterator[Violation]:
     """`count` attempts between a time and a receipt were seen by nobody."""
     if count > 0 and count > most_lost(view, subscription, since, after.received):
-        told = f"{where} came {_attempt(after)}, and nothing was lost"
-        yield violation("attempts", told, [after.number])
+        reported = f"{where} came {_attempt(after)}, and nothing was lost"
+        yield violation("attempts", reported, [after.number])
 
 
 def most_lost(view: View, subscription: SubscriptionView, since: float, until: float) -> int:
@@ -83,8 +83,8 @@ def check_dead_letters(view: View) -> Iterator[Violation]:
             yield from _dead_letter(view, subscription, text, copies, receipts.get(text, []))
         for text, tried in receipts.items():
             if text not in dead_letters and _used_up(subscription, tried):
-                told = f"{subscription.name}: {text!r} used up its attempts and is no dead letter"
-                yield violation("dead letters", told, [receipt.number for receipt in tried])
+                reported = f"{subscription.name}: {text!r} used up its attempts and is no dead letter"
+                yield violation("dead letters", reported, [receipt.number for receipt in tried])
 
 
 def _dead_letter(

@@ -48,8 +48,8 @@ def check_nothing_is_forgotten(view: View) -> Iterator[Violation]:
             used_up = most is not None and any(receipt.delivery.attempt == most for receipt in receipts)
             if text in dead_letters or used_up or any(may_have_acked(view, receipt) for receipt in receipts):
                 continue
-            told = f"{subscription.name}: {text!r} was never acked, and came no more"
-            yield violation("forgotten", told, [receipt.number for receipt in receipts])
+            reported = f"{subscription.name}: {text!r} was never acked, and came no more"
+            yield violation("forgotten", reported, [receipt.number for receipt in receipts])
 
 
 def check_publishes_are_whole(view: View) -> Iterator[Violation]:
@@ -97,8 +97,10 @@ def _inventions(
         if not subscription.wants(publish):
             yield violation("invented", f"{where}: it is not for this subscription", [of, number])
         if (delivery.key, delivery.attributes) != (publish.key, publish.attributes):
-            told = f"{delivery.key!r}, {delivery.attributes}"
-            yield violation("changed", f"{where}: {told} was {publish.key!r}, {publish.attributes}", [of, number])
+            reported = f"{delivery.key!r}, {delivery.attributes}"
+            yield violation(
+                "changed", f"{where}: {reported} was {publish.key!r}, {publish.attributes}", [of, number]
+            )
         if ids.setdefault(delivery.text, delivery.id) != delivery.id:
             yield violation("changed", f"{where}: its id is {ids[delivery.text]}", [of, number])
 
@@ -114,8 +116,10 @@ def _invented_dead_letters(
         elif (delivery.key, kept) != (publish.key, publish.attributes):
             text = f"{subscription.name}: dead letter {delivery.text!r}: {delivery.key!r}, {kept}"
             yield violation("changed", text, [of, number])
-        elif (told := _told_wrongly(delivery.attributes, publish, delivery.text)) is not None:
-            yield violation("changed", f"{subscription.name}: dead letter {delivery.text!r}: {told}", [of, number])
+        elif (reported := _told_wrongly(delivery.attributes, publish, delivery.text)) is not None:
+            yield violation(
+                "changed", f"{subscription.name}: dead letter {delivery.text!r}: {reported}", [of, number]
+            )
 
 
 def _told_wrongly(attributes: Mapping[str, str], publish: Publish, text: str) -> str | None:

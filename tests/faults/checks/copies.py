@@ -38,8 +38,8 @@ def _check_contents(view: View, subscription: SubscriptionView) -> Iterator[Viol
             if of is None or publish is None or not _is_meant(subscription, publish):
                 yield violation("copied, and not meant", where, [receipt.number])
             elif (delivery.key, delivery.attributes) != (publish.key, publish.attributes):
-                told = f"{where}: {delivery.key!r}, {delivery.attributes}"
-                yield violation("changed", told, [of, receipt.number])
+                reported = f"{where}: {delivery.key!r}, {delivery.attributes}"
+                yield violation("changed", reported, [of, receipt.number])
 
 
 def _is_meant(subscription: SubscriptionView, publish: Publish) -> bool:
@@ -59,8 +59,8 @@ def _check_numbers(
         wrong = {text: len(received.get(text, ())) for text in publish.texts}
         wrong = {text: count for text, count in wrong.items() if not least <= count <= most}
         if wrong:
-            told = f"{subscription.name}: {wrong}, from {least} to {most} copies were made"
-            yield violation("copies", told, [number])
+            reported = f"{subscription.name}: {wrong}, from {least} to {most} copies were made"
+            yield violation("copies", reported, [number])
     there, counted = sum(map(len, received.values())), sum(copy.counts.get("copied", 0) for copy in made)
     if there != counted:
         yield violation("copies", f"{subscription.name}: {there} came, {counted} were counted")

@@ -31,15 +31,17 @@ def check_events(view: View) -> Iterator[Violation]:
         if not listener.subscription.of_events:
             continue
         own = {other.name for other in view.of_topic(listener.subscription.topic)}
-        told: dict[int, Receipt] = {}
+        reported: dict[int, Receipt] = {}
         for receipts in listener.receipts.values():
             event = receipts[0]
             number = int(event.delivery.attributes["ce-id"])
             if _subject(event) in own:
                 yield violation("an event about events", event.delivery.text, [event.number])
-            if told.setdefault(number, event).delivery.text != event.delivery.text:
-                yield violation("an event that changed", event.delivery.text, [told[number].number, event.number])
-        yield from _in_turns([told[number] for number in sorted(told)])
+            if reported.setdefault(number, event).delivery.text != event.delivery.text:
+                yield violation(
+                    "an event that changed", event.delivery.text, [reported[number].number, event.number]
+                )
+        yield from _in_turns([reported[number] for number in sorted(reported)])
 
 
 def _in_turns(events: list[Receipt]) -> Iterator[Violation]:
@@ -66,7 +68,7 @@ def _in_turns(events: list[Receipt]) -> Iterator[Violation]:
 def check_dead_letters_are_told_of(view: View) -> Iterator[Violation]:
     """That there is one, if enough of the run was left to tell it, and the broker was well for so long."""
     listeners = [each for each in view.subscriptions.values() if each.subscription.of_events]
-    told = {
+    reported = {
         _subject(receipts[0])
         for listener in listeners
         for receipts in listener.receipts.values()
@@ -76,7 +78,7 @@ def check_dead_letters_are_told_of(view: View) -> Iterator[Violation]:
         dead_letters = [
             dead_letter for copies in view.dead_letters(subscription).values() for dead_letter in copies
         ]
-        if not dead_letters or subscription.name in told:
+        if not dead_letters or subscription.name in reported:
             continue
         first = min(dead_letters, key=lambda dead_letter: dead_letter.received)
         healed = max((fault.ended for _, fault in view.faults), default=0.0)

@@ -28,8 +28,8 @@ def check_retracted(view: View) -> Iterator[Violation]:
                 if each.id in retract.ids and took.began >= retract.ended:
                     yield violation("retracted, and came", f"{each.name} was retracted and came", [number, other])
                 elif each.id in retract.never_out:
-                    told = f"{each.name} came, and is said to have been handed out to nobody"
-                    yield violation("told wrongly", told, [number, other])
+                    reported = f"{each.name} came, and is said to have been handed out to nobody"
+                    yield violation("told wrongly", reported, [number, other])
 
 
 def check_replaced(view: View) -> Iterator[Violation]:

@@ -74,9 +74,9 @@ class Alone(Actor):
 
     async def _ended(self, name: str) -> Json:
         path = "operations/" + name.rpartition("/")[2]
-        while not (told := await self._caller.do("POST", f"{path}:wait", {"timeout": "2s"}))["done"]:
+        while not (reported := await self._caller.do("POST", f"{path}:wait", {"timeout": "2s"}))["done"]:
             pass
-        return told
+        return reported
 
     async def _pull(self, subscription: str, most: int) -> list[Json] | None:
         """None: without an answer."""

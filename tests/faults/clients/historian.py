@@ -7,7 +7,7 @@ from datetime import datetime
 
 from tests.faults.clients.lease import now
 from tests.faults.clients.rest import Json, RestCaller
-from tests.faults.history import History, Publish, Receive, Subscription, Timeline, Told
+from tests.faults.history import History, Publish, Receive, Reported, Subscription, Timeline
 
 _MOST = 40  # messages of a subscription, so that it takes some seconds
 _AT_ONCE = 6
@@ -46,14 +46,14 @@ class Historian:
     async def _read(self, subscription: Subscription, message_id: int) -> None:
         began, name = now(), subscription.name
         answer = await self._caller.do("GET", f"subscriptions/{name}/messages/{message_id}", fine=[404])
-        told = [self._told(entry) for entry in _of_journal(subscription, answer.get("timeline", []))]
+        reported = [self._reported(entry) for entry in _of_journal(subscription, answer.get("timeline", []))]
         self._history.add(
-            Timeline(who="historian", began=began, ended=now(), subscription=name, id=message_id, told=told)
+            Timeline(who="historian", began=began, ended=now(), subscription=name, id=message_id, reported=reported)
         )
 
-    def _told(self, entry: Json) -> Told:
+    def _reported(self, entry: Json) -> Reported:
         at = datetime.fromisoformat(entry["time"]).timestamp() - self._ahead
-        return Told(at, entry["event"], entry.get("deliveryAttempt", 0), entry.get("answer", ""))
+        return Reported(at, entry["event"], entry.get("deliveryAttempt", 0), entry.get("answer", ""))
 
 
 def _of_journal(subscription: Subscription, entries: list[Json]) -> list[Json]:

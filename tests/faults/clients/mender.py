@@ -109,16 +109,16 @@ class Mender(Actor):
         if may_end and self._dice.random() < _CANCELLED:
             await asyncio.sleep(self._dice.uniform(0.0, 2.0))
             await self._caller.do("POST", f"{path}:cancel", {})
-        told: Json = {}
-        while not told.get("done"):
-            told = await self._caller.do("POST", f"{path}:wait", {"timeout": f"{_WAIT_SECONDS}s"})
-        work, metadata = asked.work, told["metadata"]
+        reported: Json = {}
+        while not reported.get("done"):
+            reported = await self._caller.do("POST", f"{path}:wait", {"timeout": f"{_WAIT_SECONDS}s"})
+        work, metadata = asked.work, reported["metadata"]
         work.name, work.state, work.done = name, metadata["state"], int(metadata["done"])
         work.counts = {outcome: int(count) for outcome, count in metadata["counts"].items()}
         work.ended = now()
         self._history.add(work)
         if work.state == "FAILED":
-            self._caller.unforeseen.append(f"{asked.path}: {told}")
+            self._caller.unforeseen.append(f"{asked.path}: {reported}")
 
     # --- at once -----------------------------------------------------------------------------------------------
 

@@ -51,8 +51,8 @@ class Publisher:
         topic, breaks = TOPIC, False
         if self._shapes is not None:
             topic = SHAPED
-            texts, told, breaks = self._shapes.shaped(texts, self._dice)
-            attributes = attributes | told
+            texts, reported, breaks = self._shapes.shaped(texts, self._dice)
+            attributes = attributes | reported
         messages = [{"data": base64.b64encode(text.encode()).decode()} | message for text in texts]
         began = now()
         answer = await self._caller.call("POST", f"topics/{topic}:publish", {"messages": messages})

@@ -110,8 +110,8 @@ class Retractor(Actor):
     async def _withdraw(self, verb: str, ids: list[int], body: Json, *, put: str = "") -> str:
         began = now()
         answer = await self._caller.call("POST", f"topics/{_TOPIC}:{verb}", body)
-        told = answer.body.get("subscriptions", ())
-        never_out = [int(id_) for each in told for id_ in each.get("neverHandedOut", ())]
+        reported = answer.body.get("subscriptions", ())
+        never_out = [int(id_) for each in reported for id_ in each.get("neverHandedOut", ())]
         put_id = int(answer.body.get("replacementId", 0))
         self._history.add(
             Retract(

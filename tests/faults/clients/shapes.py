@@ -58,12 +58,12 @@ class Shapes:
             written[place] = dice.choice(
                 (written[place] + "?", f"\x7e{texts[place]}")
             )  # goes on, or ends too early
-        told = {
+        reported = {
             "googclient_schemaname": self.settings["schema"],
             "googclient_schemaencoding": self.settings["encoding"],
             "googclient_schemarevisionid": self._revisions[revision],
         }
-        return Shaped(written, told, breaks)
+        return Shaped(written, reported, breaks)
 
 
 def _record(*fields: object) -> str:

@@ -216,20 +216,20 @@ class _Stream:
         unordered: Sequence[str],
         failed: Sequence[str] = (),
     ) -> None:
-        told = {*done, *invalid, *unordered, *failed}
-        for entry in list(self._waiting) if told else ():
+        reported = {*done, *invalid, *unordered, *failed}
+        for entry in list(self._waiting) if reported else ():
             settled, left, answered = entry
-            if (settled.seconds is None) != acks or not left & told:
+            if (settled.seconds is None) != acks or not left & reported:
                 continue
             settled.refused |= dict.fromkeys(left & set(invalid), "invalid")
             settled.refused |= dict.fromkeys(left & set(unordered), "unordered")
-            left -= told
+            left -= reported
             if not left or failed:
                 settled.outcome = "unknown" if failed else "ok"
                 self._waiting.remove(entry)
                 if not answered.done():
                     answered.set_result(None)
-            told -= {*settled.ack_ids}
+            reported -= {*settled.ack_ids}
 
     def broken(self) -> None:
         """Nothing more will be confirmed."""

@@ -37,7 +37,7 @@ class Ticker(Actor):
     async def _end(self) -> None:
         """Nothing ticks any more, and all that did has come."""
         began = now()
-        told = {name: await self._caller.do("POST", f"schedules/{name}:pause", {}) for name in _SCHEDULES}
+        reported = {name: await self._caller.do("POST", f"schedules/{name}:pause", {}) for name in _SCHEDULES}
         came: dict[str, list[tuple[int, int, float]]] = {name: [] for name in _SCHEDULES}
         while received := await self._pull():
             for message in received:
@@ -45,7 +45,7 @@ class Ticker(Actor):
                 tick = int(message["messageId"]), int(number), datetime.fromisoformat(at).timestamp()
                 came[name].append(tick)
         for name, (step, _) in _SCHEDULES.items():
-            ticks = int(told[name].get("ticks", 0))
+            ticks = int(reported[name].get("ticks", 0))
             self._history.add(
                 Ticked(
                     who="ticker",

@@ -107,7 +107,8 @@ async def attributes_of_dead_letters(dead: Log) -> dict[str, dict[str, str]]:
 
 async def reasons(dead: Log) -> dict[str, str]:
     return {
-        data: told["broker-dead-letter-reason"] for data, told in (await attributes_of_dead_letters(dead)).items()
+        data: reported["broker-dead-letter-reason"]
+        for data, reported in (await attributes_of_dead_letters(dead)).items()
     }
 
 
@@ -145,12 +146,12 @@ async def test_attributes_that_are_called_like_the_broker_s_are_not_believed(log
         await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
     await fail(log)
     await forward(log, dead)
-    told = (await attributes_of_dead_letters(dead))["a"]
-    assert (told["broker-source-message-id"], told["broker-dead-letter-reason"]) == (
+    reported = (await attributes_of_dead_letters(dead))["a"]
+    assert (reported["broker-source-message-id"], reported["broker-dead-letter-reason"]) == (
         message_id(log.shard_id, 1),
         "nack",
     )
-    assert (told["CloudPubSubDeadLetterSourceDeliveryCount"], told["broker-other"]) == ("5", "kept")
+    assert (reported["CloudPubSubDeadLetterSourceDeliveryCount"], reported["broker-other"]) == ("5", "kept")
 
 
 async def test_a_message_with_as_many_attributes_as_there_may_be_becomes_a_dead_letter(log: Log, dead: Log) -> None:
@@ -160,9 +161,9 @@ async def test_a_message_with_as_many_attributes_as_there_may_be_becomes_a_dead_
         await append_messages(session, shard_id=log.shard_id, requests=[batch], now=log.start)
     await fail(log)
     await forward(log, dead)
-    told = (await attributes_of_dead_letters(dead))["a"]
-    assert {key: told[key] for key in own} == own
-    assert len(told) == 106
+    reported = (await attributes_of_dead_letters(dead))["a"]
+    assert {key: reported[key] for key in own} == own
+    assert len(reported) == 106
 
 
 @pytest.mark.parametrize("ordered", [False, True])

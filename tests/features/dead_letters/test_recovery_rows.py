@@ -17,7 +17,7 @@ from broker.features.dead_letters.recovery import rows as push_replay
 from broker.features.dead_letters.recovery.push_replay import Meant, Missed
 from broker.features.dead_letters.recovery.rows import ReplayStep, find_expired, replay_pushes
 from broker.model.errors import FailedPrecondition
-from broker.model.journal import NOBODY, PUSH, Author, Event, Journal, JournalMode, Told, rows_of
+from broker.model.journal import NOBODY, PUSH, Attribution, Author, Event, Journal, JournalMode, rows_of
 from broker.model.timestamps import END_OF_TIME, EVER
 from tests.fixtures.dead_letters import make_dead_letters
 from tests.fixtures.log import SECOND, Log
@@ -72,7 +72,7 @@ async def _replay(
     return outcomes
 
 
-async def _tell(log: Log, event: Event, *seqs: int, by: Author, at: datetime, answer: str = "") -> None:
+async def _report(log: Log, event: Event, *seqs: int, by: Author, at: datetime, answer: str = "") -> None:
     ranges = [(seq, seq + 1) for seq in seqs]
     rows = list(rows_of(None, log.subscription.subscription_id, event, 1, ranges, author=by, answer=answer))
     async with log.session() as session:
@@ -115,10 +115,10 @@ async def test_what_the_endpoint_has_not_taken_comes_and_the_rest_is_left_as_it_
     await log.acknowledge(early)
     [late] = await log.pull(1)
     endpoint_time = log.start + SECOND
-    await _tell(log, Event.ACKED, 2, by=PUSH, at=log.start)
-    await _tell(log, Event.ACKED, 3, by=PUSH, at=endpoint_time)
-    await _tell(log, Event.ACKED, 4, by=NOBODY, at=endpoint_time)
-    await _tell(log, Event.ACKED, 5, by=NOBODY, at=endpoint_time, answer="discarded")
+    await _report(log, Event.ACKED, 2, by=PUSH, at=log.start)
+    await _report(log, Event.ACKED, 3, by=PUSH, at=endpoint_time)
+    await _report(log, Event.ACKED, 4, by=NOBODY, at=endpoint_time)
+    await _report(log, Event.ACKED, 5, by=NOBODY, at=endpoint_time, answer="discarded")
     await log.publish("h", now=endpoint_time)
     done = await _replay(log, _unseen(log, 8, endpoint_time), most=most, now=endpoint_time)
     assert done == {
@@ -163,7 +163,7 @@ async def test_what_is_acked_meanwhile_is_known_to_be(
 ) -> None:
     """The journal is read behind the locks of the rows: before them it would not have the ack yet."""
     if not rule:
-        then, next_of = push_replay._told, push_replay._next
+        then, next_of = push_replay._reported, push_replay._next
 
         async def told_early(connection: Any, step: Any, backlog: Any) -> Any:
             messages, rest = await next_of(connection, step, backlog)
@@ -172,7 +172,7 @@ async def test_what_is_acked_meanwhile_is_known_to_be(
             async def known(*_: Any) -> Any:
                 return early
 
-            monkeypatch.setattr(push_replay, "_told", known)
+            monkeypatch.setattr(push_replay, "_read_journal", known)
             return messages, rest
 
         monkeypatch.setattr(push_replay, "_next", told_early)
@@ -182,15 +182,15 @@ async def test_what_is_acked_meanwhile_is_known_to_be(
     async with paused(log.database, before="d.seqs && $") as session:
         replaying = asyncio.create_task(_replay(log, meant, now=log.start + SECOND, connection=session))
         await session.reached.wait()
-        name, told = log.name(delivery), Told(Journal(mode=JournalMode.ALL), PUSH)
+        name, reported = log.name(delivery), Attribution(Journal(mode=JournalMode.ALL), PUSH)
         at = log.start + SECOND
         async with (
             log.session() as acking,
-            written_down(acking, shard_id=log.shard_id, attempts=[name], told=True, clock=lambda: at) as ledger,
+            written_down(acking, shard_id=log.shard_id, attempts=[name], reported=True, clock=lambda: at) as ledger,
         ):
             assert ledger is not None
             missing = await acknowledge(acking, shard_id=log.shard_id, acks={name: {0}})
-            ledger.acked([(name, {0})], [missing], {name: [({0}, told)]})
+            ledger.acked([(name, {0})], [missing], {name: [({0}, reported)]})
         session.go.set()
         done = await replaying
     assert done == {1: Outcome.DELIVERED if rule else Outcome.REPLAYED}

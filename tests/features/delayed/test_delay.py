@@ -57,10 +57,10 @@ async def test_what_is_to_come_later_comes_later_under_the_id_that_publish_gave(
     )
     assert await waiting(rest) == []
     # Whoever looks knows it by this id.
-    told = await rest.ok("GET", f"{rest.topic()}/messages/{ids[2]}")
-    assert (told["message"]["messageId"], told["subscriptions"][0]["state"]) == (ids[2], "ACKNOWLEDGED")
-    told = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[2]}")
-    assert told["messageId"] == ids[2]
+    reported = await rest.ok("GET", f"{rest.topic()}/messages/{ids[2]}")
+    assert (reported["message"]["messageId"], reported["subscriptions"][0]["state"]) == (ids[2], "ACKNOWLEDGED")
+    reported = await rest.ok("GET", f"{rest.subscription()}/messages/{ids[2]}")
+    assert reported["messageId"] == ids[2]
     for query in ({"order": "oldest"}, {}):
         listed = await rest.ok("GET", f"{rest.topic()}/messages", params=query)
         assert {m["messageId"] for m in listed["messages"]} == set(ids)
@@ -305,23 +305,23 @@ async def test_what_became_of_a_message_that_waits_says_until_when_and_where_it_
     [id_] = await rest.publish(delayed("later", orderingKey="k"))
     shown = await rest.ok("GET", f"{rest.topic()}/scheduled/{id_}")
     for place in (f"{rest.topic()}/messages/{id_}", f"projects/p/messages/{id_}"):
-        told = await rest.ok("GET", place)
+        reported = await rest.ok("GET", place)
         message_fields = ("messageId", "data", "attributes", "orderingKey")
-        assert told["message"] == {name: shown[name] for name in message_fields}
-        assert told["deliverTime"] == shown["deliverTime"]
-        [report] = told["subscriptions"]
+        assert reported["message"] == {name: shown[name] for name in message_fields}
+        assert reported["deliverTime"] == shown["deliverTime"]
+        [report] = reported["subscriptions"]
         assert report["state"] == "WAITING"
-        for verdict in (told["verdict"], report["verdict"]):
+        for verdict in (reported["verdict"], report["verdict"]):
             assert shown["deliverTime"] in verdict
             assert f"/v1/{rest.topic()}/scheduled/{id_}" in verdict
-    told = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
-    assert (told["state"], told["messageId"], told["timeline"]) == ("WAITING", id_, [])
+    reported = await rest.ok("GET", f"{rest.subscription()}/messages/{id_}")
+    assert (reported["state"], reported["messageId"], reported["timeline"]) == ("WAITING", id_, [])
     await rest.ok("DELETE", f"{rest.topic()}/scheduled/{id_}")
-    told = await rest.ok("GET", f"{rest.topic()}/messages/{id_}")
-    assert told["message"] == {"messageId": id_}
-    assert told["verdict"] == f"It was cancelled at {told['cancelTime']}."
-    assert [(each["state"], each["verdict"]) for each in told["subscriptions"]] == [
-        ("CANCELLED", f"It was cancelled at {told['cancelTime']}, before its time came.")
+    reported = await rest.ok("GET", f"{rest.topic()}/messages/{id_}")
+    assert reported["message"] == {"messageId": id_}
+    assert reported["verdict"] == f"It was cancelled at {reported['cancelTime']}."
+    assert [(each["state"], each["verdict"]) for each in reported["subscriptions"]] == [
+        ("CANCELLED", f"It was cancelled at {reported['cancelTime']}, before its time came.")
     ]
 
 
@@ -347,8 +347,8 @@ async def _held_by(rest: Rest, held: str) -> set[str]:
     of_topic = await rest.ok("GET", f"{rest.topic()}/messages/{held}")
     of_subscription = await rest.ok("GET", f"{rest.subscription()}/messages/{held}")
     [lag] = (await rest.ok("GET", f"{rest.project}/lag"))["subscriptions"]
-    told = [*listed["messages"], *of_topic["subscriptions"], of_subscription]
-    return {each["blockedByMessageId"] for each in told} | {lag["blockedKey"]["messageId"]}
+    reported = [*listed["messages"], *of_topic["subscriptions"], of_subscription]
+    return {each["blockedByMessageId"] for each in reported} | {lag["blockedKey"]["messageId"]}
 
 
 async def test_whoever_looks_is_told_the_id_that_publish_gave(rest: Rest) -> None:
@@ -364,8 +364,8 @@ async def test_whoever_looks_is_told_the_id_that_publish_gave(rest: Rest) -> Non
     out = await eventually(came)
     assert [each["message"]["messageId"] for each in out] == [first]
     assert await _held_by(rest, held) == {first}
-    told = await rest.ok("GET", f"{rest.subscription()}/messages/{first}")
-    assert (told["messageId"], [entry["event"] for entry in told["timeline"]]) == (
+    reported = await rest.ok("GET", f"{rest.subscription()}/messages/{first}")
+    assert (reported["messageId"], [entry["event"] for entry in reported["timeline"]]) == (
         first, ["HANDED_OUT", "NACKED", "HANDED_OUT"],
     )  # fmt: skip
     exported = (await rest.call("POST", f"{rest.topic()}:export", {})).text.splitlines()
@@ -374,5 +374,5 @@ async def test_whoever_looks_is_told_the_id_that_publish_gave(rest: Rest) -> Non
     await rest.acknowledge(await rest.drain())
     await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2026-01-01T00:00:00Z"})
     assert [each["message"]["messageId"] for each in await rest.drain()] == [first, held]
-    told = await rest.ok("GET", f"{rest.subscription()}/messages/{first}")
-    assert (told["messageId"], told["state"]) == (first, "ACKNOWLEDGED")
+    reported = await rest.ok("GET", f"{rest.subscription()}/messages/{first}")
+    assert (reported["messageId"], reported["state"]) == (first, "ACKNOWLEDGED")

@@ -100,8 +100,8 @@ async def test_one_that_cannot_be_published_holds_up_no_other_and_is_told_once(
             clock.moment = log.start + seconds * SECOND
             await due.run_once()
     assert sorted(await came(log, clock), key=int) == [f"{n}" for n in range(20) if n != 7]
-    told = [record for record in caplog.records if f"message {id_} to come later" in record.getMessage()]
-    assert len(told) == 1
+    reported = [record for record in caplog.records if f"message {id_} to come later" in record.getMessage()]
+    assert len(reported) == 1
     async with log.session() as session:
         [left] = await find_scheduled_shards(session)
     assert left.due_at == clock.moment + timedelta(seconds=20)

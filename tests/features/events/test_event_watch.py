@@ -123,12 +123,12 @@ async def test_a_message_that_fails_while_others_are_delivered_is_an_event_with_
         await it.pushes.subscribe("/status/409", "/delay/0.5", "/status/409")
         published = await it.rest.publish("1", "2")
 
-        async def is_told() -> Json | None:
+        async def is_reported() -> Json | None:
             await it.comparison()
-            told = [one for one in it.seen if one["attributes"]["ce-type"] == "pubsub.push.messageFailing"]
-            return told[0] if told else None
+            reported = [one for one in it.seen if one["attributes"]["ce-type"] == "pubsub.push.messageFailing"]
+            return reported[0] if reported else None
 
-        event: Json = await eventually(is_told)
+        event: Json = await eventually(is_reported)
         failing = json.loads(base64.b64decode(event["data"]))["failingMessage"]
         assert failing["messageId"] in published
         assert (failing["status"], failing["reason"]) == (409, "Conflict")
@@ -155,7 +155,7 @@ async def test_the_first_dead_letter_is_told_and_a_growing_pile(database_url: st
         await it.rest.create_subscription("letters", "dead")
         policy = {"deadLetterTopic": it.rest.topic("dead"), "maxDeliveryAttempts": 1}
         await it.rest.create_subscription(deadLetterPolicy=policy)
-        for count, told in ((1, ["first"]), (20, ["first", "growing"])):
+        for count, reported in ((1, ["first"]), (20, ["first", "growing"])):
             await it.rest.publish(*map(str, range(count)))
             received = await it.rest.pull("sub", count)
             await it.rest.ok(
@@ -164,7 +164,7 @@ async def test_the_first_dead_letter_is_told_and_a_growing_pile(database_url: st
             dead_letters: list[Json] = []
             while len(dead_letters) < count:
                 dead_letters += await it.rest.pull("letters", count, wait=True)
-            await it.until(*(f"pubsub.deadLetters.{one} sub" for one in told))
+            await it.until(*(f"pubsub.deadLetters.{one} sub" for one in reported))
 
 
 async def test_of_a_subscription_that_is_gone_no_dead_letter_is_told(
@@ -301,10 +301,10 @@ async def test_dead_letters_without_their_topic_are_an_event_until_it_is_there_a
         await it.rest.create_topic("dead")
         await it.until("pubsub.deadLetters.blocked sub", "pubsub.deadLetters.forwarded sub")
         await it.rest.ok("DELETE", it.rest.topic("dead"))
-        told = ["pubsub.deadLetters.blocked sub"] * 2 + ["pubsub.deadLetters.forwarded sub"]
-        await it.until_told(*told)
+        reported = ["pubsub.deadLetters.blocked sub"] * 2 + ["pubsub.deadLetters.forwarded sub"]
+        await it.until_told(*reported)
         await it.rest.ok("DELETE", it.rest.subscription())  # which is not told: nothing is forwarded
-        await it.until_told(*told)
+        await it.until_told(*reported)
 
 
 async def test_a_schedule_that_is_refused_is_an_event_until_it_publishes_or_is_gone(
@@ -320,11 +320,11 @@ async def test_a_schedule_that_is_refused_is_an_event_until_it_publishes_or_is_g
         assert "FAILED_PRECONDITION: " in json.loads(base64.b64decode(it.seen[0]["data"]))["reason"]
         await it.rest.ok("POST", f"{it.rest.topic()}:unfreeze", {})
         await it.rest.ok("POST", f"{schedule}:run", {})
-        told = ["pubsub.schedule.refused nightly", "pubsub.schedule.accepted nightly"]
-        await it.until(*told)
+        reported = ["pubsub.schedule.refused nightly", "pubsub.schedule.accepted nightly"]
+        await it.until(*reported)
         await it.rest.ok("POST", f"{it.rest.topic()}:freeze", {})
         assert (await it.rest.call("POST", f"{schedule}:run", {})).status_code == 400
-        told.append("pubsub.schedule.refused nightly")
-        await it.until_told(*told)
+        reported.append("pubsub.schedule.refused nightly")
+        await it.until_told(*reported)
         await it.rest.ok("DELETE", schedule)
-        await it.until_told(*told)
+        await it.until_told(*reported)

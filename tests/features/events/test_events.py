@@ -10,7 +10,7 @@ from broker.features.events.event_detection import (
     QUIET,
     Comparison,
     Found,
-    Told,
+    ReportedCondition,
     compare,
     event_json,
     event_message,
@@ -42,8 +42,8 @@ def test_what_begins_is_told_once_and_so_is_its_end() -> None:
 def test_what_is_nearly_so_neither_begins_nor_ends() -> None:
     nearly = [Found(subject("quota"), "80 %", begins=False)]
     assert compare([], nearly, now=NOW) == Comparison([], [], [])
-    told = compare([], [Found(subject("quota"), "100 %")], now=NOW).holds
-    assert types(compare(told, nearly, now=NOW + LOOK)) == []
+    reported = compare([], [Found(subject("quota"), "100 %")], now=NOW).holds
+    assert types(compare(reported, nearly, now=NOW + LOOK)) == []
 
 
 def test_an_event_says_since_when_it_has_been_so_and_has_the_fields_that_were_added() -> None:
@@ -63,30 +63,35 @@ def test_an_event_says_since_when_it_has_been_so_and_has_the_fields_that_were_ad
 
 
 def test_the_end_of_what_is_deleted_is_not_told() -> None:
-    comparison = compare([Told(subject(), NOW, NOW, 1, gone=True)], [], now=NOW + LOOK)
+    comparison = compare([ReportedCondition(subject(), NOW, NOW, 1, gone=True)], [], now=NOW + LOOK)
     assert (types(comparison), comparison.over) == ([], [subject()])
 
 
 def test_dead_letters_are_told_of_at_the_first_and_at_each_power_of_ten_until_it_is_quiet() -> None:
-    dead_letters, told, now, seen = subject("deadLetters"), list[Told](), NOW, list[tuple[str, int]]()
+    dead_letters, reported, now, seen = (
+        subject("deadLetters"),
+        list[ReportedCondition](),
+        NOW,
+        list[tuple[str, int]](),
+    )
     for more in (1, 0, 8, 1, 0, 50, 40, 400):
-        comparison = compare(told, [Found(dead_letters, "nacked", more)] if more else [], now=now)
+        comparison = compare(reported, [Found(dead_letters, "nacked", more)] if more else [], now=now)
         seen += [(event.type, event.amount) for event in comparison.events]
-        told, now = comparison.holds or told, now + LOOK
+        reported, now = comparison.holds or reported, now + LOOK
     assert seen == [
         ("pubsub.deadLetters.first", 1),
         ("pubsub.deadLetters.growing", 10),
         ("pubsub.deadLetters.growing", 100),
     ]
-    assert compare(told, [], now=now + QUIET).over == [dead_letters]
+    assert compare(reported, [], now=now + QUIET).over == [dead_letters]
 
 
 @given(st.lists(st.booleans(), max_size=50))
 def test_beginnings_and_ends_take_turns_however_often_it_is_looked(finds: list[bool]) -> None:
-    told, seen = list[Told](), list[str]()
+    reported, seen = list[ReportedCondition](), list[str]()
     for number, found in enumerate([*finds, False]):
-        comparison = compare(told, [Found(subject(), "why")] if found else [], now=NOW + number * LOOK)
-        told = comparison.holds
+        comparison = compare(reported, [Found(subject(), "why")] if found else [], now=NOW + number * LOOK)
+        reported = comparison.holds
         seen += types(comparison)
         assert len(comparison.events) <= 1
     assert seen == ["pubsub.push.failing", "pubsub.push.recovered"] * (len(seen) // 2)

@@ -57,9 +57,9 @@ async def test_a_message_is_delivered_until_its_time_is_over(rest: Rest, hours_l
     assert [text(each) for each in await rest.drain()] == ["b"]
     assert await rest.pull("early") == []
     assert (await counted(rest), await counted(rest, "early")) == (2, 1)
-    told = await rest.ok("GET", f"{rest.topic()}/messages/{ids[0]}")
-    assert {each["state"] for each in told["subscriptions"]} == {"EXPIRED"}
-    assert all("time to live" in each["verdict"] for each in told["subscriptions"])
+    reported = await rest.ok("GET", f"{rest.topic()}/messages/{ids[0]}")
+    assert {each["state"] for each in reported["subscriptions"]} == {"EXPIRED"}
+    assert all("time to live" in each["verdict"] for each in reported["subscriptions"])
 
 
 async def test_a_push_is_not_sent_after_its_time(rest: Rest, hours_later: Later, push_sink: PushSink) -> None:
@@ -123,8 +123,8 @@ async def test_what_expires_is_a_dead_letter_if_the_subscription_says_so(rest: R
     found = await eventually(both_there)
     assert {each["message"]["attributes"]["broker-dead-letter-reason"] for each in found} == {"expired"}
     assert (await counted(rest), await rest.pull()) == (2, [])
-    told = await rest.ok("GET", f"{rest.topic()}/messages/{ids[0]}")
-    assert (told["subscriptions"][0]["state"], "expired" in told["subscriptions"][0]["verdict"]) == (
+    reported = await rest.ok("GET", f"{rest.topic()}/messages/{ids[0]}")
+    assert (reported["subscriptions"][0]["state"], "expired" in reported["subscriptions"][0]["verdict"]) == (
         "DEAD_LETTERED", True,
     )  # fmt: skip
     await rest.modify_ack_deadline(found, 0, "dead-sub")

@@ -82,13 +82,13 @@ def test_an_export_is_read_by_fastavro_and_by_an_import_as_it_was_stored(
     ]
     assert list(reader) == expected
     assert (reader.codec, reader.writer_schema["name"]) == (codec.lower(), "PubsubMessage")
-    told = [{name: each[name] for name in ("data", "attributes", "ordering_key")} for each in expected]
+    reported = [{name: each[name] for name in ("data", "attributes", "ordering_key")} for each in expected]
     messages = _read(file)
-    assert [_fields(each) for each in messages] == told
+    assert [_fields(each) for each in messages] == reported
     again = AvroWriter(NEW_MESSAGE, codec, MARKER)
     for each in messages:
         again.add(_fields(each))
-    assert [_fields(each) for each in _read(again.take())] == told
+    assert [_fields(each) for each in _read(again.take())] == reported
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -68,7 +68,7 @@ class Listed:
             start = parse_backlog_page(1, token, states="", filter_text="", contains="").start
             assert start == one.rest
 
-    async def told(self, **options: Any) -> list[tuple[str, DeliveryState, int]]:
+    async def reported(self, **options: Any) -> list[tuple[str, DeliveryState, int]]:
         return [(m.data.decode(), m.state, m.attempt_number) for m in await self.all(**options)]
 
 
@@ -84,12 +84,12 @@ async def test_messages_are_listed_with_how_they_stand_and_nothing_is_changed(li
     await log.acknowledge(delivery, [1])
     await log.modify_ack_deadline(delivery, [2], log.start + 60 * SECOND, nack=True)
     before = [await log.rows(f"SELECT * FROM {table}") for table in ("delivery_attempts", "cursors")]
-    assert await listed.told(later=SECOND) == [("a", OUTSTANDING, 1), ("c", RETRYING, 1), ("d", WAITING, 0)]
+    assert await listed.reported(later=SECOND) == [("a", OUTSTANDING, 1), ("c", RETRYING, 1), ("d", WAITING, 0)]
     out, retried, waiting = await listed.all(later=SECOND)
     assert (out.at, out.delivered_at) == (log.start + ACK_DEADLINE, log.start)
     assert (retried.at, waiting.at) == (log.start + 60 * SECOND, None)
     assert (out.publish_time, waiting.publish_time) == (log.start, log.start + SECOND)
-    assert await listed.told(later=ACK_DEADLINE) == [("a", RETRYING, 1), ("c", RETRYING, 1), ("d", WAITING, 0)]
+    assert await listed.reported(later=ACK_DEADLINE) == [("a", RETRYING, 1), ("c", RETRYING, 1), ("d", WAITING, 0)]
     assert [await log.rows(f"SELECT * FROM {table}") for table in ("delivery_attempts", "cursors")] == before
 
 
@@ -101,18 +101,18 @@ async def test_of_a_key_each_message_is_listed_with_its_own_attempts(listed: Lis
     [first] = await log.pull(ordered=True)
     await log.nack(first, [1])
     late = log.start + ACK_DEADLINE
-    assert await listed.told() == [("a", OUTSTANDING, 1), ("b", BLOCKED, 1)]
+    assert await listed.reported() == [("a", OUTSTANDING, 1), ("b", BLOCKED, 1)]
     await log.pull(1, ordered=True, now=late)
-    assert await listed.told(later=ACK_DEADLINE) == [("a", OUTSTANDING, 2), ("b", BLOCKED, 1)]
+    assert await listed.reported(later=ACK_DEADLINE) == [("a", OUTSTANDING, 2), ("b", BLOCKED, 1)]
 
 
 async def test_what_is_past_its_time_is_not_listed_but_while_a_consumer_has_it(listed: Listed, log: Log) -> None:
     await log.publish("a", "b", ttl=5 * SECOND)
     [delivery] = await log.pull(1)
-    assert await listed.told(later=5 * SECOND) == [("a", OUTSTANDING, 1)]
+    assert await listed.reported(later=5 * SECOND) == [("a", OUTSTANDING, 1)]
     await log.nack(delivery)
-    assert await listed.told(later=4 * SECOND) == [("a", RETRYING, 1), ("b", WAITING, 0)]
-    assert await listed.told(later=5 * SECOND) == []
+    assert await listed.reported(later=4 * SECOND) == [("a", RETRYING, 1), ("b", WAITING, 0)]
+    assert await listed.reported(later=5 * SECOND) == []
 
 
 async def test_what_is_held_by_a_key_names_the_message_that_it_waits_for(listed: Listed, log: Log) -> None:
@@ -134,10 +134,10 @@ async def test_what_is_held_by_a_key_names_the_message_that_it_waits_for(listed:
     }
     assert {m.data.decode(): (m.state, m.held_by) for m in await listed.all()} == expected
     assert {m.data.decode(): (m.state, m.held_by) for m in await listed.all(size=1)} == expected
-    held = await listed.told(states={BLOCKED})
+    held = await listed.reported(states={BLOCKED})
     assert sorted(held) == [("k2", BLOCKED, 0), ("k3", BLOCKED, 0), ("k4", BLOCKED, 0)]
     await log.nack(first, now=log.start + SECOND)
-    assert [text for text, state, _ in await listed.told() if state is RETRYING] == ["k1"]
+    assert [text for text, state, _ in await listed.reported() if state is RETRYING] == ["k1"]
 
 
 async def test_what_came_back_is_listed_although_it_is_older_than_what_is_out_of_its_key(
@@ -150,8 +150,8 @@ async def test_what_came_back_is_listed_although_it_is_older_than_what_is_out_of
     await log.pull(ordered=True)
     assert await dead_letters.redrive() == [Outcome.REDRIVEN]
     expected = [("a", BLOCKED, 0), ("b", OUTSTANDING, 1), ("c", OUTSTANDING, 1)]
-    assert await listed.told() == expected
-    assert await listed.told(size=1) == expected
+    assert await listed.reported() == expected
+    assert await listed.reported(size=1) == expected
 
 
 async def test_pages_of_any_size_have_the_same_messages(listed: Listed, log: Log) -> None:
@@ -159,22 +159,22 @@ async def test_pages_of_any_size_have_the_same_messages(listed: Listed, log: Log
         await log.publish(*(f"{number}-{n}" for n in range(7)))
     await log.acknowledge((await log.pull(10))[0], [0, 4])
     await log.pull(9)
-    texts = [text for text, *_ in await listed.told()]
+    texts = [text for text, *_ in await listed.reported()]
     assert len(texts) == len(set(texts)) == 40
     for size in (1, 3, 8, 39):
-        assert [text for text, *_ in await listed.told(size=size)] == texts
+        assert [text for text, *_ in await listed.reported(size=size)] == texts
 
 
 async def test_only_what_is_asked_for_is_listed(listed: Listed, log: Log) -> None:
     await log.publish("apple", "pear")
     await log.pull(1)
     await log.execute('UPDATE message_batches SET attributes = ARRAY[NULL, \'{"env": "prod"}\']::jsonb[]')
-    assert await listed.told(states={OUTSTANDING}) == [("apple", OUTSTANDING, 1)]
-    assert await listed.told(states={WAITING}) == [("pear", WAITING, 0)]
-    assert await listed.told(states={RETRYING}) == []
-    assert await listed.told(contains="ppl") == [("apple", OUTSTANDING, 1)]
-    assert await listed.told(contains="ear") == [("pear", WAITING, 0)]
-    assert await listed.told(filter='attributes.env = "prod"') == [("pear", WAITING, 0)]
+    assert await listed.reported(states={OUTSTANDING}) == [("apple", OUTSTANDING, 1)]
+    assert await listed.reported(states={WAITING}) == [("pear", WAITING, 0)]
+    assert await listed.reported(states={RETRYING}) == []
+    assert await listed.reported(contains="ppl") == [("apple", OUTSTANDING, 1)]
+    assert await listed.reported(contains="ear") == [("pear", WAITING, 0)]
+    assert await listed.reported(filter='attributes.env = "prod"') == [("pear", WAITING, 0)]
     with pytest.raises(InvalidArgument):
         await listed.page(filter="no filter")
 
@@ -184,10 +184,10 @@ async def test_what_is_too_old_or_not_for_the_subscription_is_not_listed(listed:
     await log.pull(1)
     await log.publish("older")
     await log.publish("new", now=log.start + 2 * SECOND)
-    assert [text for text, *_ in await listed.told(later=RETENTION + SECOND)] == ["new"]
+    assert [text for text, *_ in await listed.reported(later=RETENTION + SECOND)] == ["new"]
     path = '$."env" == "prod"'
     await log.execute(f"""UPDATE subscriptions SET filter = 'attributes.env = "prod"', filter_path = '{path}'""")
-    assert [text for text, *_ in await listed.told()] == ["old"]
+    assert [text for text, *_ in await listed.reported()] == ["old"]
 
 
 async def test_a_walk_stops_after_ten_thousand_messages_and_goes_on_from_there(listed: Listed, log: Log) -> None:

@@ -127,10 +127,10 @@ async def test_the_endpoint_fails_and_its_breaker_is_open(database_url: str, pus
         await pushes.subscribe("/status/500", extensions=breaker)
         [id_] = await pushes.rest.publish("1")
 
-        async def is_told() -> bool:
+        async def is_reported() -> bool:
             return "circuit breaker is open" in (await report(pushes.rest, id_))["verdict"]
 
-        await eventually(is_told)
+        await eventually(is_reported)
 
 
 async def test_the_endpoint_fails_and_the_message_was_never_handed_out(
@@ -140,14 +140,14 @@ async def test_the_endpoint_fails_and_the_message_was_never_handed_out(
         await pushes.subscribe("/status/400")
         ids = await pushes.rest.publish(*map(str, range(20)))
 
-        async def is_told() -> Json | None:
+        async def is_reported() -> Json | None:
             found = await report(pushes.rest, ids[-1])
             return found if "deliveryState" in found else None
 
-        told = await eventually(is_told)
-        assert (told["state"], told["deliveryState"]) == ("WAITING", "ENDPOINT_FAILING")
-        assert told["endpointFailure"]["status"] == 400
-        assert "The endpoint fails: " in told["verdict"]
+        reported = await eventually(is_reported)
+        assert (reported["state"], reported["deliveryState"]) == ("WAITING", "ENDPOINT_FAILING")
+        assert reported["endpointFailure"]["status"] == 400
+        assert "The endpoint fails: " in reported["verdict"]
         [lag] = (await pushes.rest.ok("GET", f"{pushes.rest.project}/lag"))["subscriptions"]
         assert (lag["deliveryState"], lag["endpointFailure"]["status"]) == ("ENDPOINT_FAILING", 400)
 
@@ -158,11 +158,11 @@ async def test_the_endpoint_answers_with_an_error(database_url: str, push_sink: 
         await pushes.subscribe("/status/500", **slow)
         [id_] = await pushes.rest.publish("1")
 
-        async def is_told() -> Json | None:
+        async def is_reported() -> Json | None:
             found = await report(pushes.rest, id_)
             return found if found["state"] == "RETRYING" else None
 
-        assert "(attempt 1), failed: push 500; it is redelivered from" in (await eventually(is_told))["verdict"]
+        assert "(attempt 1), failed: push 500; it is redelivered from" in (await eventually(is_reported))["verdict"]
 
 
 async def test_pushing_is_paused(database_url: str, push_sink: PushSink) -> None:

@@ -128,12 +128,12 @@ async def test_a_tail_tells_what_is_published_from_then_on_as_far_as_its_filter_
     await rest.publish("before")
     async with tailing(rest) as all_of_it, tailing(rest, filter='attributes.env = "prod"') as filtered:
         [first] = await rest.publish("one")
-        kind, told = await all_of_it.next()
-        assert (kind, text(told), told["messageId"]) == ("message", "one", first)
+        kind, reported = await all_of_it.next()
+        assert (kind, text(reported), reported["messageId"]) == ("message", "one", first)
         await rest.publish(message("two", {"env": "prod"}), "three")
         assert [text((await all_of_it.next())[1]) for _ in range(2)] == ["two", "three"]
-        kind, told = await filtered.next()
-        assert (text(told), told["attributes"]) == ("two", {"env": "prod"})
+        kind, reported = await filtered.next()
+        assert (text(reported), reported["attributes"]) == ("two", {"env": "prod"})
 
 
 async def test_tails_are_bounded_and_those_whose_readers_have_gone_make_capacity(rest: Rest) -> None:

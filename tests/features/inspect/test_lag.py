@@ -189,10 +189,10 @@ async def test_pushes_say_what_stops_them(checked: Looked, log: Log) -> None:
             await push_states.write_push_states(connection, states=[PushState(**new)])
         return next(lag for lag in await checked.all(20 * SECOND) if lag.subscription.is_push)
 
-    async def told(**fields: object) -> LagState:
+    async def reported(**fields: object) -> LagState:
         return (await checked_at(**fields)).state
 
-    assert await told() is LagState.ENDPOINT_FAILING
+    assert await reported() is LagState.ENDPOINT_FAILING
     retry_at = log.start + 30 * SECOND
     failing = await checked_at(breaker="closed", failures=run, retry_at=retry_at)
     assert (failing.state, failing.endpoint and failing.endpoint.failures) == (LagState.ENDPOINT_FAILING, run)
@@ -205,11 +205,11 @@ async def test_pushes_say_what_stops_them(checked: Looked, log: Log) -> None:
     assert past.endpoint is not None
     assert past.endpoint.retry_at is None
     young = replace(run, since=log.start + 11 * SECOND)
-    assert await told(breaker="closed", failures=young) is LagState.SLOW_ENDPOINT
-    assert await told(breaker="closed", failures=replace(young, is_reported=True)) is LagState.ENDPOINT_FAILING
-    assert await told(breaker="closed", waits_since=log.start - SECOND) is LagState.WAITING_FOR_SLOTS
-    assert await told(breaker="closed") is LagState.SLOW_ENDPOINT
-    assert await told(breaker="open", paused_reason="It answered 410.") is LagState.PAUSED
+    assert await reported(breaker="closed", failures=young) is LagState.SLOW_ENDPOINT
+    assert await reported(breaker="closed", failures=replace(young, is_reported=True)) is LagState.ENDPOINT_FAILING
+    assert await reported(breaker="closed", waits_since=log.start - SECOND) is LagState.WAITING_FOR_SLOTS
+    assert await reported(breaker="closed") is LagState.SLOW_ENDPOINT
+    assert await reported(breaker="open", paused_reason="It answered 410.") is LagState.PAUSED
 
 
 async def test_messages_that_a_working_endpoint_refuses_are_named_and_the_endpoint_is_not_called_slow(

@@ -177,8 +177,8 @@ async def test_a_dead_letter_is_told_with_its_reason_without_a_journal_too(rest:
     reject = {"ackIds": [m["ackId"] for m in await rest.pull()]}
     await rest.ok("POST", f"{rest.subscription()}:reject", reject)
 
-    async def told() -> Json:
+    async def attribution() -> Json:
         return (await story(rest, id_))["timeline"]
 
-    [entry] = await eventually(told)
+    [entry] = await eventually(attribution)
     assert (entry["event"], entry["deliveryAttempt"], entry["answer"]) == ("DEAD_LETTERED", 1, "reject")

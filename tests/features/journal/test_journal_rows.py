@@ -16,7 +16,7 @@ from broker.db.driver import named
 from broker.db.driver.database import Database
 from broker.model.ack_id import attempt_name
 from broker.model.delivery import Delivery
-from broker.model.journal import BUCKET, Event, Journal, JournalMode, Told, rows_of, without
+from broker.model.journal import BUCKET, Attribution, Event, Journal, JournalMode, rows_of, without
 from tests.fixtures.log import ACK_DEADLINE, SECOND, Log
 from tests.query_plans.recorder import Recorder
 
@@ -77,19 +77,19 @@ async def test_an_ack_that_is_undone_is_not_told(log: Log, database: Database) -
     await log.publish("a")
     [delivery] = await log.pull()
     name = attempt_name(log.subscription.subscription_id, delivery)
-    told = Told(ALL)
+    attribution = Attribution(ALL)
     of = {"subscription_id": name.subscription_id, "shard_id": name.shard_id, "seq": delivery.messages[0].seq}
 
     async def ack(*, fails: bool) -> None:
         async with (
             database.hot() as connection,
             journal.written_down(
-                connection, shard_id=name.shard_id, attempts=[name], told=True, clock=lambda: log.start
+                connection, shard_id=name.shard_id, attempts=[name], attribution=True, clock=lambda: log.start
             ) as ledger,
         ):
             assert ledger is not None
             missing = await acknowledge(connection, shard_id=name.shard_id, acks={name: {0}})
-            ledger.acked([(name, {0})], [missing], {name: [({0}, told)]})
+            ledger.acked([(name, {0})], [missing], {name: [({0}, attribution)]})
             if fails:
                 raise RuntimeError
 
@@ -116,14 +116,14 @@ async def test_what_stands_behind_a_released_message_of_a_key_was_not_handed_out
     async with (
         log.database.hot() as connection,
         journal.written_down(
-            connection, shard_id=log.shard_id, attempts=[log.name(first)], told=True, clock=lambda: log.start
+            connection, shard_id=log.shard_id, attempts=[log.name(first)], attribution=True, clock=lambda: log.start
         ) as ledger,
     ):
         assert ledger is not None
-        ledger.released([log.name(first)], Told(ALL))
+        ledger.released([log.name(first)], Attribution(ALL))
     async with log.database.hot() as hot:
-        told = [await read_entries(hot, seq=message.seq, **of) for message in both.messages]
-    assert [[entry.event for entry in entries] for entries in told] == [[Event.RELEASED], []]
+        attribution = [await read_entries(hot, seq=message.seq, **of) for message in both.messages]
+    assert [[entry.event for entry in entries] for entries in attribution] == [[Event.RELEASED], []]
 
 
 def test_rows_are_of_one_bucket_and_of_bounded_size() -> None:

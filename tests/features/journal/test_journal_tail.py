@@ -17,7 +17,7 @@ from tests.fixtures.in_process import own_broker
 FROM_THE_START = "2020-01-01T00:00:00Z"
 
 
-async def told(events: Events, count: int) -> list[tuple[str, Json]]:
+async def attribution(events: Events, count: int) -> list[tuple[str, Json]]:
     """What happened, and its ids from the first to the last."""
     found = []
     for _ in range(count):
@@ -42,13 +42,13 @@ async def test_what_happens_is_told_as_it_happens(rest: Rest) -> None:
         await rest.modify_ack_deadline(received[:1], 0)
         await rest.acknowledge([*await rest.pull(), *received[1:]])
         await rest.ok("POST", f"{rest.subscription()}:seek", {"time": "2100-01-01T00:00:00Z"})
-        assert await told(events, 4) == [
+        assert await attribution(events, 4) == [
             ("HANDED_OUT", run(ids[0], ids[1])),
             ("EXTENDED", run(ids[0], ids[1])),
             ("NACKED", run(ids[0])),
             ("HANDED_OUT", run(ids[0])),
         ]
-        acked = await told(events, 2)  # at their own attempts
+        acked = await attribution(events, 2)  # at their own attempts
         assert sorted(str(messages) for _, messages in acked) == sorted(str(run(id_)) for id_ in ids)
         assert {event for event, _ in acked} == {"ACKED"}
     async with tailing(rest, rest.subscription(), startTime=FROM_THE_START) as events:
@@ -82,7 +82,7 @@ async def test_a_tail_goes_on_behind_the_event_that_was_read_last(rest: Rest) ->
     async with tailing(rest, name, {"Last-Event-ID": "9" * 18}) as again:  # of another database: from now on
         [id_] = await rest.publish("c")
         await rest.pull()
-        assert await told(again, 1) == [("HANDED_OUT", run(id_))]
+        assert await attribution(again, 1) == [("HANDED_OUT", run(id_))]
     code, why = await rest.error("GET", f"{name}:tail", headers={"Last-Event-ID": "-1"})
     assert (code, "Last-Event-ID=-1" in why) == ("INVALID_ARGUMENT", True)
     code, why = await rest.error("GET", f"{name}:tail", params={"startTime": "noon"})
@@ -98,7 +98,7 @@ async def test_only_what_was_written_since_the_start_time_is_told(rest: Rest) ->
     [id_] = await rest.publish("b")
     await rest.drain()
     async with tailing(rest, rest.subscription(), startTime=start) as events:
-        assert await told(events, 2) == [("HANDED_OUT", run(id_)), ("ACKED", run(id_))]
+        assert await attribution(events, 2) == [("HANDED_OUT", run(id_)), ("ACKED", run(id_))]
 
 
 @pytest.mark.parametrize("name", ["sub", "missing"])
@@ -181,4 +181,4 @@ async def test_more_than_a_look_reads_is_told_by_several(
             await rest.drain()
         async with tailing(rest, rest.subscription(), startTime=FROM_THE_START) as events:
             expected = [(event, run(id_)) for id_ in ids for event in ("HANDED_OUT", "ACKED")]
-            assert await told(events, 8) == expected
+            assert await attribution(events, 8) == expected

@@ -24,7 +24,7 @@ _LOCK_HEAD = hot_statement(
 
 class _Tail:
     def __init__(self, log: Log, session: HotConnection) -> None:
-        self.log, self.session, self.horizon, self.told = log, session, Horizon(), list[int]()
+        self.log, self.session, self.horizon, self.attribution = log, session, Horizon(), list[int]()
         self.after = 0
 
     async def observe(self, at: float = 0.0) -> list[int]:
@@ -33,8 +33,8 @@ class _Tail:
         until, of = self.horizon.number, self.log.subscription.subscription_id
         rows = await list_written(self.session, subscription_id=of, after=self.after, until=until, since=_EVER)
         self.after = max(self.after, until)
-        self.told += [row.ranges[0][0] for row in rows]
-        return self.told
+        self.attribution += [row.ranges[0][0] for row in rows]
+        return self.attribution
 
 
 async def _write(log: Log, session: HotConnection, seq: int) -> None:

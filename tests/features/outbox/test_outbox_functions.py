@@ -71,11 +71,11 @@ _REFUSED: list[tuple[Any, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "attributes", "key", "told"), _REFUSED)
+@pytest.mark.parametrize(("data", "attributes", "key", "reported"), _REFUSED)
 async def test_what_the_api_would_refuse_is_refused_and_stages_nothing(
-    log: Log, application: Application, data: bytes | None, attributes: Any, key: str | None, told: str
+    log: Log, application: Application, data: bytes | None, attributes: Any, key: str | None, reported: str
 ) -> None:
-    with application.session() as session, pytest.raises(errors.InvalidParameterValue, match=told):
+    with application.session() as session, pytest.raises(errors.InvalidParameterValue, match=reported):
         publish(session, data, attributes, key)
     if isinstance(attributes, dict | None) and all(isinstance(v, str) for v in (attributes or {}).values()):
         with pytest.raises(BrokerError):
@@ -93,7 +93,7 @@ async def test_what_is_just_within_the_limits_is_taken(log: Log, application: Ap
 
 
 @pytest.mark.parametrize(
-    ("topic", "error", "told"),
+    ("topic", "error", "reported"),
     [
         ("projects/p/topics/none", errors.UndefinedObject, r"Topic not found \(resource=none\)"),
         (
@@ -107,9 +107,9 @@ async def test_what_is_just_within_the_limits_is_taken(log: Log, application: Ap
     ],
 )
 async def test_a_topic_must_be_there_and_of_a_project_with_a_grant(
-    log: Log, application: Application, topic: str, error: type[Exception], told: str
+    log: Log, application: Application, topic: str, error: type[Exception], reported: str
 ) -> None:
-    with application.session() as session, pytest.raises(error, match=told):
+    with application.session() as session, pytest.raises(error, match=reported):
         publish(session, "x", topic=topic)
 
 
@@ -195,8 +195,8 @@ async def test_acks_are_staged_if_they_are_the_subscriptions(log: Log, applicati
         (tuple(mine[:1]) * 10_001, "has 10001 ids"),
     ]
     with application.session(autocommit=True) as session:
-        for ids, told in bad:
-            with pytest.raises(errors.InvalidParameterValue, match=told):
+        for ids, reported in bad:
+            with pytest.raises(errors.InvalidParameterValue, match=reported):
                 settle(session, SUBSCRIPTION, *ids)
         with pytest.raises(errors.UndefinedObject, match=r"Subscription does not exist \(resource=none\)"):
             settle(session, "projects/p/subscriptions/none", *mine)

@@ -64,8 +64,8 @@ async def test_what_cannot_be_is_an_error_of_the_call_and_nothing_is_staged(
         for name, value, key in BAD:
             with pytest.raises(errors.InvalidParameterValue, match=name) as raised:
                 publish(session, "x", {name: value}, key)
-            told = raised.value.diag.message_primary or ""
-            assert (value[:60] in told, len(told) < 300) == (True, True), told
+            reported = raised.value.diag.message_primary or ""
+            assert (value[:60] in reported, len(reported) < 300) == (True, True), reported
             with pytest.raises(BrokerError):
                 _OF[name](NewMessage(b"x", {name: value}, ordering_key=key))
     assert await log.rows("SELECT n FROM outbox") == []

@@ -524,9 +524,9 @@ class Dying(OutboxPublisher):
     dice = random.Random(SEED)
     deaths = 0
 
-    def _tell(self, prepared: Prepared, found: Sequence[OutboxMessage], answers: Answers) -> None:
+    def _report(self, prepared: Prepared, found: Sequence[OutboxMessage], answers: Answers) -> None:
         self._die()
-        super()._tell(prepared, found, answers)
+        super()._report(prepared, found, answers)
 
     @classmethod
     def _die(cls) -> None:

@@ -18,12 +18,14 @@ class Processes:
 
     def __init__(self, number: int, limit: int) -> None:
         self.all = [Connections({_P: limit}.get) for _ in range(number)]
-        self.told: list[dict[str, int]] = [{} for _ in self.all]
+        self.reported: list[dict[str, int]] = [{} for _ in self.all]
 
     def heartbeat(self, *which: int) -> None:
         for one in which or range(len(self.all)):
-            self.told[one] = self.all[one].tell()
-            self.all[one].heard(self.told[one], [told for other, told in enumerate(self.told) if other != one])
+            self.reported[one] = self.all[one].report()
+            self.all[one].heard(
+                self.reported[one], [reported for other, reported in enumerate(self.reported) if other != one]
+            )
 
     def begin(self, which: int, project: str = _P) -> asyncio.Task[Connection]:
         return asyncio.create_task(self.all[which].open(project))
@@ -87,7 +89,7 @@ async def test_what_a_process_that_is_gone_had_is_free_again() -> None:
     await processes.all[0].open(_P)
     with pytest.raises(QuotaExceeded):
         await processes.all[0].open(_P)
-    processes.all[0].heard(processes.all[0].tell(), [])
+    processes.all[0].heard(processes.all[0].report(), [])
     await processes.all[0].open(_P)
 
 
@@ -95,9 +97,9 @@ async def test_what_was_open_before_a_limit_counts() -> None:
     limits: dict[str, int] = {}
     one = Connections(limits.get)
     await one.open(_P)
-    assert one.tell() == {}
+    assert one.report() == {}
     limits[_P] = 1
-    assert one.tell() == {_P: 1}
+    assert one.report() == {_P: 1}
     with pytest.raises(QuotaExceeded):
         await one.open(_P)
 

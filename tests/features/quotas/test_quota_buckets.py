@@ -31,8 +31,8 @@ class Shared:
 
     def balance(self) -> None:
         for bucket in self.parts:
-            if bucket.has_much_news(self.now):
-                self.held = min(self.rate, self.held + (self.now - self.at) * self.rate) - bucket.tell()
+            if bucket.has_much_unreported(self.now):
+                self.held = min(self.rate, self.held + (self.now - self.at) * self.rate) - bucket.report()
                 self.at = self.now
                 bucket.balanced(self.held, processes=len(self.parts), now=self.now)
 
@@ -107,29 +107,29 @@ def test_what_could_not_be_told_is_told_later_and_what_came_meanwhile_is_not_los
 ) -> None:
     bucket = QuotaBucket(rate, processes=2, now=0.0)
     bucket.take(taken, 0.0)
-    assert bucket.tell() == taken
+    assert bucket.report() == taken
     bucket.take(more, 0.0)
-    bucket.untold()
-    assert bucket.tell() == taken + more
+    bucket.unreport()
+    assert bucket.report() == taken + more
     bucket.take(more, 0.1)
     bucket.balanced(min(held, rate), processes=2, now=0.1)
     assert bucket.left(0.1) <= max(min(held, rate), 0) / 2 - more + 1e-6
-    assert bucket.tell() == more
+    assert bucket.report() == more
 
 
 def test_who_is_far_from_the_limit_tells_of_little_seldom_and_of_much_at_once() -> None:
     bucket = QuotaBucket(1_000, processes=2, now=0.0)
-    assert not bucket.has_much_news(10.0)  # nothing to tell
+    assert not bucket.has_much_unreported(10.0)  # nothing to tell
     bucket.take(25, 0.1)
-    assert not bucket.has_much_news(0.1)  # a twentieth of its part
-    assert bucket.has_much_news(1.0)
+    assert not bucket.has_much_unreported(0.1)  # a twentieth of its part
+    assert bucket.has_much_unreported(1.0)
     bucket.take(1, 0.1)
-    assert bucket.has_much_news(0.1)
-    bucket.tell()
+    assert bucket.has_much_unreported(0.1)
+    bucket.report()
     bucket.balanced(974, processes=2, now=0.2)
     bucket.take(1, 0.3)
-    assert not bucket.has_much_news(1.1)
-    assert bucket.has_much_news(1.2)
+    assert not bucket.has_much_unreported(1.1)
+    assert bucket.has_much_unreported(1.2)
 
 
 def test_a_limit_of_nothing_lets_nothing_pass() -> None:

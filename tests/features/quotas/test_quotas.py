@@ -34,8 +34,8 @@ async def _limit(rest: Rest, **limits: int | None) -> Json:
 
 
 async def _usage(rest: Rest, quota: str) -> Json:
-    told = await rest.ok("GET", f"{rest.project}/quotas")
-    one: Json = next(one for one in told["quotas"] if one["quota"] == quota)
+    reported = await rest.ok("GET", f"{rest.project}/quotas")
+    one: Json = next(one for one in reported["quotas"] if one["quota"] == quota)
     return one
 
 

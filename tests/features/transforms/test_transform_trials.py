@@ -52,9 +52,9 @@ async def test_a_message_is_told_after_each_transform(rest: Rest) -> None:
 
 
 async def test_the_transforms_of_a_topic_or_subscription_are_tried_also_on_what_is_retained(rest: Rest) -> None:
-    told = udf("return {data: JSON.stringify(metadata)};", "told")
+    attribution = udf("return {data: JSON.stringify(metadata)};", "told")
     await rest.create_topic(messageTransforms=[SHOUTED])
-    await rest.create_subscription(messageTransforms=[told])
+    await rest.create_subscription(messageTransforms=[attribution])
     assert await tried(rest, topic=rest.topic(), message=message("a")) == [{"transformedMessage": message("A")}]
     [id_] = await rest.publish("a")
     [step] = await tried(rest, subscription=rest.subscription(), messageId=id_)

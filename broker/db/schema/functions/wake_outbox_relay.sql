@@ -8,7 +8,7 @@ DECLARE
 BEGIN
     EXECUTE format('SELECT awake_until > clock_timestamp() FROM %I.outbox_progress', TG_TABLE_SCHEMA) INTO is_awake;
     IF is_awake IS NOT TRUE THEN
-        EXECUTE format('SELECT %I.tell_brokers($1, $2)', TG_TABLE_SCHEMA)
+        EXECUTE format('SELECT %I.notify_brokers($1, $2)', TG_TABLE_SCHEMA)
         USING 'broker_outbox.' || TG_TABLE_SCHEMA, '';
     END IF;
     RETURN NULL;

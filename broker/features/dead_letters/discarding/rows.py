@@ -166,7 +166,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
     dead_letters = _resolve(asked, found, judged, in_shards, topics)
     if asked.resolves and dead_letters:
         writes += resolving(connection, dead_letters, Resolution.DISCARDED, asked)
-        writes += _tells(asked, dead_letters, judged)
+        writes += _journal_writes(asked, dead_letters, judged)
     if writes:
         await connection.run(*writes)
     known = {*found.own, *found.dead_letters}
@@ -281,20 +281,20 @@ def resolving(
     return by_shard(connection, _RESOLVE_DEAD_LETTERS, given)
 
 
-def told_of(asked: Discard, dead_letters: Sequence[Any], event: Event, answer: str) -> list[Bound]:
+def journal_writes(asked: Discard, dead_letters: Sequence[Any], event: Event, answer: str) -> list[Bound]:
     """Returns journal entries for the messages of these dead letters."""
     seqs: dict[int, set[int]] = {}
     for dead_letter in dead_letters:
         seqs.setdefault(dead_letter.source_shard_id, set()).add(dead_letter.source_seq)
     owner, author = asked.subscription_id, asked.author
-    told = {
+    journaled = {
         shard_id: rows_of(None, owner, event, 0, ranges_of(sorted(of_shard)), author=author, answer=answer)
         for shard_id, of_shard in sorted(seqs.items())
     }
-    return [journal_statement(shard_id, list(rows), asked.now) for shard_id, rows in told.items()]
+    return [journal_statement(shard_id, list(rows), asked.now) for shard_id, rows in journaled.items()]
 
 
-def _tells(asked: Discard, dead_letters: Sequence[Any], judged: _Judged) -> list[Bound]:
+def _journal_writes(asked: Discard, dead_letters: Sequence[Any], judged: _Judged) -> list[Bound]:
     """Returns journal entries for messages outside of the subscription's backlog; `dropped` writes the others."""
     own = {
         id_
@@ -307,4 +307,4 @@ def _tells(asked: Discard, dead_letters: Sequence[Any], judged: _Judged) -> list
         for dead_letter in dead_letters
         if (dead_letter.source_shard_id, dead_letter.source_seq) not in own
     ]
-    return told_of(asked, others, Event.ACKED, DISCARDED)
+    return journal_writes(asked, others, Event.ACKED, DISCARDED)

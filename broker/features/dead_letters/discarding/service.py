@@ -86,7 +86,7 @@ class DiscardService:
         if count:
             self._counters.subscription(name)[DISCARDED] += count
             what = f"{count:,} messages of {name} are discarded{f' by {by}' if by else ''}"
-            self._states.tell("discards", what, fields=fields_of(name, principal=by, count=count))
+            self._states.report("discards", what, fields=fields_of(name, principal=by, count=count))
         names = {message_id(*id_): message_id(*named) for id_, named in zip(ids, given, strict=True)}
         outcomes = {names[id_]: outcome for id_, outcome in outcomes.items()}
         return Discarded(outcomes=outcomes, left_alone=left_alone, rest=rest)

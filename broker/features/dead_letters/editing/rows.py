@@ -17,8 +17,8 @@ from broker.features.dead_letters.discarding.rows import (
     Done,
     discard,
     find_dead_letters,
+    journal_writes,
     resolving,
-    told_of,
 )
 from broker.model.errors import Aborted, FailedPrecondition
 from broker.model.journal import EDITED_INTO, Event
@@ -83,7 +83,7 @@ async def _write_down(
     """That these dead letters were edited, and which message they became.  Raises Aborted."""
     resolves = resolving(connection, dead_letters, Resolution.EDITED, wanted.asked, successor)
     answer = f"{EDITED_INTO}{message_id(*successor)}"
-    told = told_of(wanted.asked, dead_letters, Event.WITHDRAWN, answer)
-    results = await connection.run(*resolves, *told)
+    reported = journal_writes(wanted.asked, dead_letters, Event.WITHDRAWN, answer)
+    results = await connection.run(*resolves, *reported)
     if sum(map(len, results[: len(resolves)])) != len(dead_letters):
         raise Aborted("Somebody else was at this dead letter; try it again.")

@@ -98,7 +98,7 @@ class EditService:
         sources = {message_id(dead_letter.source_shard_id, dead_letter.source_seq) for dead_letter in dead_letters}
         olds = sorted({names.get(source, source) for source in sources})
         what = f"message {olds[0]} of {name} is edited{f' by {by}' if by else ''}, and comes back as {new_id}"
-        self._states.tell("edits", what, fields=fields_of(name, principal=by, message_id=olds[0]))
+        self._states.report("edits", what, fields=fields_of(name, principal=by, message_id=olds[0]))
         return Edited(message_id=new_id, replaces=olds, out_of_order=_is_out_of_order(subscription, message))
 
     async def _topic(self, subscription: Subscription) -> Topic:

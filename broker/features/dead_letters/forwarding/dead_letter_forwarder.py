@@ -18,7 +18,7 @@ from broker.core.publishing.preparation import Preparation, Prepared
 from broker.core.publishing.publish_rights import CheckPublisher, allow_any_publisher
 from broker.core.publishing.publishing_rules import DEAD_LETTER
 from broker.fairness.fair_turns import FairTurns, TurnFor
-from broker.features.dead_letters.dead_letter_news import DeadLetterNews
+from broker.features.dead_letters.dead_letter_incidents import DeadLetterIncidents
 from broker.features.dead_letters.forwarding.dead_letter_work import find_dead_letter_work
 from broker.features.dead_letters.forwarding.forwarding import (
     MAX_DEAD_LETTERS,
@@ -49,7 +49,7 @@ class DeadLetterForwarder:
         self, core: Core, preparation: Preparation, check_publisher: CheckPublisher = allow_any_publisher
     ) -> None:
         self._preparation = preparation
-        self._news, self._check_publisher = DeadLetterNews(core.states), check_publisher
+        self._incidents, self._check_publisher = DeadLetterIncidents(core.states), check_publisher
         self._states = core.states
         # By subscription, shard and sequence: until when a message is passed by.
         self._passed_by: dict[tuple[int, int, int], datetime] = {}
@@ -134,7 +134,7 @@ class DeadLetterForwarder:
             return 0, False
         try:
             await self._check_publisher(project_of(subscription.name), policy.dead_letter_topic)
-            self._news.allowed(subscription)
+            self._incidents.allowed(subscription)
             topic = await self._resources.topic(policy.dead_letter_topic)
             await self._preparation.check_open(topic, DEAD_LETTER)
             await self._preparation.check_quotas(topic, DEAD_LETTER)
@@ -146,7 +146,7 @@ class DeadLetterForwarder:
             self._resources.drop(topic.name)
             return 0, False
         except PermissionDenied as error:
-            self._news.denied(subscription, error.message.rstrip("."))
+            self._incidents.denied(subscription, error.message.rstrip("."))
             return 0, False  # they wait, as for a topic that is frozen
         except (ShardClosed, NotFound):
             await self._retry(subscription, shard_id)
@@ -220,7 +220,7 @@ class DeadLetterForwarder:
             "dead letters that cannot be published", id_, what, reason(error), error=error, fields=fields
         )
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """What is not told yet: the broker stops."""
         self._tally.tick(at_once=True)
 

@@ -15,7 +15,7 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.features.dead_letters.recovery.push_replay import DONE, Meant
 from broker.features.dead_letters.recovery.rows import ReplayStep, replay_pushes
 from broker.features.dead_letters.redriving.operation import RedriveKind
-from broker.features.operations.operation import MAX_TOLD, Operation, Step, step_size
+from broker.features.operations.operation import MAX_REPORTED, Operation, Step, step_size
 from broker.model.journal import Author
 from broker.model.message_id import message_id
 from broker.observability.metrics.families import RESENT
@@ -55,9 +55,9 @@ class PushReplayKind:
         done = await replay_pushes(connection, wanted, self._attempt_ids)
         walked = progress_json(after.shard_id, done.rest)
         skipped = await _skipped(connection, after.shard_id, done.outcomes)
-        told = [*operation.progress.get("skipped", ()), *skipped][:MAX_TOLD]
+        reported = [*operation.progress.get("skipped", ()), *skipped][:MAX_REPORTED]
         return Step(
-            progress={"walk": walked, "skipped": told},
+            progress={"walk": walked, "skipped": reported},
             ended=meant.walk.next_position(walked) is None,
             done=len(done.outcomes),
             counts=Counter(done.outcomes.values()),
@@ -76,7 +76,7 @@ async def _skipped(
 ) -> list[dict[str, str]]:
     """The first of those that are not to come, by their ids."""
     left = [(shard_id, seq) for seq, outcome in outcomes.items() if outcome not in DONE]
-    names = await id_seqs_at(connection, left[:MAX_TOLD])
+    names = await id_seqs_at(connection, left[:MAX_REPORTED])
     return [
         {"messageId": message_id(shard_id, id_seq), "reason": outcomes[seq]} for (_, seq), id_seq in names.items()
     ]

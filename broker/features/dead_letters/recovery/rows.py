@@ -40,7 +40,7 @@ from broker.model.subscription import Subscription
 from broker.model.timestamps import EVER
 
 _FIND_EXPIRED = statements.hot("find_expired")
-_FIND_LAST_TOLD = statements.hot("find_last_told")
+_FIND_LAST_JOURNALED = statements.hot("find_last_journaled")
 _FIND_GIVEN_UP = statements.hot("find_given_up")
 _LOCATE_MESSAGES = statements.hot("locate_messages")
 
@@ -109,19 +109,21 @@ async def _next(
     if step.meant.missed is Missed.UNSEEN:
         return await read_matching(connection, step.meant.walk, step.after, step.max_messages)
     found, rest = await read_matching(connection, step.meant.walk, step.after, _MAX_READ)
-    told = await _told(connection, backlog, found)  # only who has the cursor makes one of them come again
-    expired = [message for message in found if _is_expired(step.meant, told.get(message.seq))]
+    reported = await _read_journal(
+        connection, backlog, found
+    )  # only who has the cursor makes one of them come again
+    expired = [message for message in found if _is_expired(step.meant, reported.get(message.seq))]
     if len(expired) > step.max_messages:
         last = expired[step.max_messages - 1]
         return expired[: step.max_messages], LogPosition(backlog.shard_id, last.publish_time, last.seq)
     return expired, rest
 
 
-def _is_expired(meant: Meant, told: Any) -> bool:
+def _is_expired(meant: Meant, reported: Any) -> bool:
     """Past the retention: what outlived the time that its publisher gave it is wanted no more."""
-    if told is None or told.event != Event.EXPIRED or told.answer == TIME_TO_LIVE:
+    if reported is None or reported.event != Event.EXPIRED or reported.answer == TIME_TO_LIVE:
         return False
-    return bool(meant.since <= told.time <= meant.until)
+    return bool(meant.since <= reported.time <= meant.until)
 
 
 def _held(backlog: LockedBacklog, message: Any, now: datetime) -> Outcome | None:
@@ -142,29 +144,31 @@ async def _judge(
     """Of what the subscription is done with, behind the locks of the rows."""
     if step.meant.missed is Missed.EXPIRED or not messages:
         return {message.seq: Outcome.REPLAYED for message in messages}
-    told = await _told(connection, backlog, messages)
+    reported = await _read_journal(connection, backlog, messages)
     asked = {"source_shard_id": backlog.shard_id, "subscription_id": backlog.subscription_id}
     [dead_letters] = await connection.run((_FIND_GIVEN_UP, asked | {"seqs": [message.seq for message in messages]}))
     given_up = {row.source_seq for row in dead_letters}
     return {
         message.seq: Outcome.DEAD_LETTERED
         if message.seq in given_up
-        else _outcome(step.meant, told.get(message.seq))
+        else _outcome(step.meant, reported.get(message.seq))
         for message in messages
     }
 
 
-def _outcome(meant: Meant, told: Any) -> Outcome:
+def _outcome(meant: Meant, reported: Any) -> Outcome:
     """What is not told of is taken for missing: rather twice than not at all."""
-    if told is None or told.event != Event.ACKED:
+    if reported is None or reported.event != Event.ACKED:
         return Outcome.REPLAYED
-    if told.answer in (DISCARDED, PURGED):
+    if reported.answer in (DISCARDED, PURGED):
         return Outcome.DISCARDED
-    is_taken = told.client == PUSH.client and told.time >= meant.since
+    is_taken = reported.client == PUSH.client and reported.time >= meant.since
     return Outcome.DELIVERED if is_taken else Outcome.REPLAYED
 
 
-async def _told(connection: HotConnection, backlog: LockedBacklog, messages: Sequence[Any]) -> dict[int, Any]:
+async def _read_journal(
+    connection: HotConnection, backlog: LockedBacklog, messages: Sequence[Any]
+) -> dict[int, Any]:
     """By sequence: what the journal has last of what settles a message, or undoes that."""
     seqs = [message.seq for message in messages]
     asked = {
@@ -174,7 +178,7 @@ async def _told(connection: HotConnection, backlog: LockedBacklog, messages: Seq
         "seqs": to_multirange(seqs),
         "events": _EVENTS,
     }
-    [rows] = await connection.run((_FIND_LAST_TOLD, asked)) if seqs else [[]]
+    [rows] = await connection.run((_FIND_LAST_JOURNALED, asked)) if seqs else [[]]
     return {row.seq: row for row in rows}
 
 

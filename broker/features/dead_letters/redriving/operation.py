@@ -12,7 +12,7 @@ from broker.core.publishing.preparation import Prepared
 from broker.db.driver.hot_connection import HotConnection
 from broker.features.dead_letters.chosen import DONE, Chosen, from_json
 from broker.features.dead_letters.redriving.rows import Redrive, redrive
-from broker.features.operations.operation import MAX_TOLD, Operation, Step, step_size
+from broker.features.operations.operation import MAX_REPORTED, Operation, Step, step_size
 from broker.features.operations.targets import Targets
 from broker.model.journal import Author
 from broker.model.message import NewMessage
@@ -72,7 +72,7 @@ class RedriveKind:
         wanted = self._wanted(operation, subscription, chosen, recipient, shard_id=shard_id, from_seq=from_seq)
         done = await redrive(connection, wanted, self._attempt_ids)
         failed = [(shard_id, seq) for seq, outcome in done.outcomes.items() if outcome not in DONE]
-        names = await id_seqs_at(connection, failed[:MAX_TOLD]) if failed else {}
+        names = await id_seqs_at(connection, failed[:MAX_REPORTED]) if failed else {}
         is_last = done.next_seq is None and len(later) == 1
         where = (
             {"shard": shard_id + 1, "seq": 0}
@@ -137,4 +137,4 @@ def _skipped(
         {"messageId": message_id(shard_id, id_seq), "reason": outcomes[seq]}
         for (shard_id, seq), id_seq in names.items()
     ]
-    return [*progress.get("skipped", ()), *skipped][:MAX_TOLD]
+    return [*progress.get("skipped", ()), *skipped][:MAX_REPORTED]

@@ -117,7 +117,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
     writes = [
         *_takes_out(step, groups, own, sources, attempt_ids),
         *_brings_back(step, groups, own, logged, attempt_ids),
-        *_tells(step, groups),
+        *_journal_writes(step, groups),
     ]
     await _write(connection, step, groups, writes)
     woken = {backlog.subscription_id for each in backlogs.values() for backlog in each} | {
@@ -273,9 +273,9 @@ def _takes_out(
         again = [message for group in groups for message in _again_in(group, backlog, own)]
         yield from backlog.removed([*dead_letters, *again], attempt_ids, step.now)
         if dead_letters:
-            told = ranges_of(sorted(dead_letter.seq for dead_letter in dead_letters))
+            journaled = ranges_of(sorted(dead_letter.seq for dead_letter in dead_letters))
             owner = backlog.subscription_id
-            rows = rows_of(None, owner, Event.WITHDRAWN, 0, told, author=step.author, answer=answer)
+            rows = rows_of(None, owner, Event.WITHDRAWN, 0, journaled, author=step.author, answer=answer)
             yield journal_statement(backlog.shard_id, list(rows), step.now)
 
 
@@ -291,7 +291,7 @@ def _brings_back(
     messages = [Located(group.seq, group.dead_letters[0].source_publish_time, group.ordering_key) for group in back]
     rows = own.pending_rows(messages, redriven=True)
     yield from rows.statements(attempt_ids, step.now)
-    told = rows_of(
+    journaled = rows_of(
         None,
         step.chosen.subscription_id,
         Event.REDRIVEN,
@@ -299,16 +299,16 @@ def _brings_back(
         ranges_of(group.seq for group in back),
         author=step.author,
     )
-    yield journal_statement(step.shard_id, list(told), step.now)
+    yield journal_statement(step.shard_id, list(journaled), step.now)
 
 
-def _tells(step: Redrive, groups: Sequence[Group]) -> Iterator[Bound]:
+def _journal_writes(step: Redrive, groups: Sequence[Group]) -> Iterator[Bound]:
     """Yields the journal entries of messages that are sent."""
     sent = [group.seq for group in groups if group.outcome is Outcome.SENT]
     if sent and step.recipient is not None:
         owner, where = step.chosen.subscription_id, step.recipient.name
-        told = rows_of(None, owner, Event.WITHDRAWN, 0, ranges_of(sent), author=step.author, answer=where)
-        yield journal_statement(step.shard_id, list(told), step.now)
+        journaled = rows_of(None, owner, Event.WITHDRAWN, 0, ranges_of(sent), author=step.author, answer=where)
+        yield journal_statement(step.shard_id, list(journaled), step.now)
 
 
 def _key_of(dead_letters: Sequence[Any]) -> str | None:

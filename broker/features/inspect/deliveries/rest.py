@@ -152,8 +152,8 @@ def _report_json(subscription: Subscription, report: DeliveryReport) -> dict[str
             "endpointFailure": endpoint_failure_fields(report.endpoint),
         }
     if report.entry is not None:
-        told = entry_json(report.entry)
-        body |= {"endTime": told.pop("time"), **told}
+        reported = entry_json(report.entry)
+        body |= {"endTime": reported.pop("time"), **reported}
         del body["event"]
     if report.blocked_by_message_id:
         body["blockedByMessageId"] = report.blocked_by_message_id

@@ -50,7 +50,7 @@ class Function:
         try:
             world.eval(udf.code)
         except quickjs.JSException as error:
-            raise Refused(_told(str(error))) from error
+            raise Refused(_message_of(str(error))) from error
         try:
             self._function = world.eval(udf.function_name)
             is_function = world.eval(f"typeof {udf.function_name} === 'function'")
@@ -69,7 +69,7 @@ class Function:
             made = self._transform(self._function, text, float(message.millis), start)
         except quickjs.JSException as error:
             self._make()
-            return Outcome(Ending.FAILED, reason=_told(str(error)))
+            return Outcome(Ending.FAILED, reason=_message_of(str(error)))
         return Outcome(Ending.DROPPED) if made is None else _outcome(message, made)
 
     def rest(self) -> None:
@@ -112,10 +112,10 @@ def _why_not(made: str) -> str:
         _, text, stack = _failed(made)
     except (msgspec.DecodeError, UnicodeError):
         return "it must return a message whose data is a string and whose attributes are strings by name"
-    return _told(f"{text}\n{stack}")
+    return _message_of(f"{text}\n{stack}")
 
 
-def _told(error: str) -> str:
+def _message_of(error: str) -> str:
     """The first line of an error, with the place in the code that it names."""
     said = error.partition("\n")[0].strip() or "an error without a text"
     if said == "InternalError: interrupted":

@@ -59,7 +59,7 @@ async def test_a_neighbour_is_pushed_to_while_another_project_hangs(
 
     # Who waits is told of, and comes to his slots when the others are gone.
     await eventually(lambda: "wait for slots" in caplog.text)
-    [waiting, *_] = [e for e in pushing.endpoints.values() if e.told_no_slot]
+    [waiting, *_] = [e for e in pushing.endpoints.values() if e.reported_no_slot]
     waiting_name = waiting.subscription.name.rsplit("/", 1)[-1]
     held = len(waiting.flights)
 
@@ -166,7 +166,7 @@ async def test_who_is_new_at_an_origin_in_trouble_begins_with_one_request(pushin
             call.outcome.set_result(outcome if trouble == "refused" else Answer(503, b"", None))
         await eventually(lambda: endpoint.health.consecutive_failures == 8)
     else:
-        await eventually(lambda: bool(endpoint.told_waiting))
+        await eventually(lambda: bool(endpoint.reported_waiting))
     rest = pushing.rest
     if trouble == "of another project":
         rest = type(pushing.rest)(pushing.rest.client, "projects/neighbour")

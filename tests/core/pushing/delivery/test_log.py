@@ -97,8 +97,10 @@ async def test_an_endpoint_that_is_replaced_while_it_fails_ends_its_failure_in_t
         config = {"pushConfig": {"pushEndpoint": "https://near.example/hooks"}}
         await pushing.rest.ok("POST", f"{pushing.rest.subscription()}:modifyPushConfig", config)
         await eventually(lambda: len(_said(caplog)) >= 2)
-    told = f"INFO {_PUSHES} to https://far.example:8443 fail no longer: they go to https://near.example now, after "
-    assert _said(caplog)[1].startswith(told)
+    attribution = (
+        f"INFO {_PUSHES} to https://far.example:8443 fail no longer: they go to https://near.example now, after "
+    )
+    assert _said(caplog)[1].startswith(attribution)
 
 
 async def test_an_endpoint_that_gets_no_more_requests_is_reported_when_it_is_time(

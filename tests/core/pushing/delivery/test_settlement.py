@@ -146,8 +146,15 @@ async def test_a_dead_letter_tells_what_became_of_its_last_push(database_url: st
                 call.answer(200, body=json.dumps({"failedMessageIds": [digested]}).encode())
             elif (outcome := outcomes[int(call.text)]) is not None:
                 call.outcome.set_result(outcome)
-        told: set[tuple[str, str]] = set()
-        while len(told) < 4:
+        attribution: set[tuple[str, str]] = set()
+        while len(attribution) < 4:
             for dead_letter in await pushing.rest.pull("letters", wait=True):
-                told.add((text(dead_letter), dead_letter["message"]["attributes"]["broker-dead-letter-reason"]))
-    assert told == {("0", "push 503"), ("1", "push unreachable"), ("2", "push digest"), ("2", "push timeout")}
+                attribution.add(
+                    (text(dead_letter), dead_letter["message"]["attributes"]["broker-dead-letter-reason"])
+                )
+    assert attribution == {
+        ("0", "push 503"),
+        ("1", "push unreachable"),
+        ("2", "push digest"),
+        ("2", "push timeout"),
+    }

@@ -1,4 +1,4 @@
-"""Who waits for an operation is told when it has changed, here or in another process."""
+"""Notifies callers that wait for an operation when it has changed, here or in another process."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ def is_operation(name: str) -> bool:
     return "/operations/" in name
 
 
-class OperationNews:
-    """One for a process; `changed` is called with what has changed, whatever it is."""
+class OperationNotifications:
+    """Wakes those who wait for operations.  A process has one and calls `changed` for every resource."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from tests.faults.checks import journal
 from tests.faults.checks.events import DEAD_LETTERS_SECONDS
 from tests.faults.checks.view import Receipt, SubscriptionView, View
-from tests.faults.history import Delivery, Publish, Receive, Timeline, Told
+from tests.faults.history import Delivery, Publish, Receive, Reported, Timeline
 
 Plant = Callable[[View, random.Random], bool]
 
@@ -21,14 +21,14 @@ def _stories(view: View, *names: str) -> list[tuple[SubscriptionView, Timeline]]
     ]
 
 
-def _certain(view: View, event: str, *names: str) -> Iterator[tuple[Timeline, Told]]:
+def _certain(view: View, event: str, *names: str) -> Iterator[tuple[Timeline, Reported]]:
     """What is told of this kind, and must be."""
     for subscription, timeline in _stories(view, *names):
         for receipt in subscription.receipts.get(timeline.id, ()):
             for certain, _, since, until in journal._certain(view, subscription, receipt):
-                for told in timeline.told if certain == event else ():
-                    if journal._is_it(told, event, receipt) and since - 0.5 <= told.at <= until + 0.5:
-                        yield timeline, told
+                for reported in timeline.reported if certain == event else ():
+                    if journal._is_it(reported, event, receipt) and since - 0.5 <= reported.at <= until + 0.5:
+                        yield timeline, reported
 
 
 def _forget(event: str, *names: str) -> Plant:
@@ -36,8 +36,10 @@ def _forget(event: str, *names: str) -> Plant:
         certain = list(_certain(view, event, *names))
         if not certain:
             return False
-        timeline, told = dice.choice(certain)
-        timeline.told = [each for each in timeline.told if each.event != event or each.attempt != told.attempt]
+        timeline, reported = dice.choice(certain)
+        timeline.reported = [
+            each for each in timeline.reported if each.event != event or each.attempt != reported.attempt
+        ]
         return True
 
     forget.__name__ = f"forget_{event.lower()}_of_{'_or_'.join(names)}"
@@ -46,49 +48,53 @@ def _forget(event: str, *names: str) -> Plant:
 
 def tell_at_another_time(view: View, dice: random.Random) -> bool:
     """The last of a story long after it was."""
-    timeline, told = dice.choice(list(_certain(view, "ACKED", "exact")))
-    if timeline.told[-1] is not told:
+    timeline, reported = dice.choice(list(_certain(view, "ACKED", "exact")))
+    if timeline.reported[-1] is not reported:
         return False
-    told.at += 100.0
+    reported.at += 100.0
     return True
 
 
 def tell_twice(view: View, dice: random.Random) -> bool:
     _, timeline = dice.choice(_stories(view))
-    timeline.told.append(timeline.told[-1])
+    timeline.reported.append(timeline.reported[-1])
     return True
 
 
 def tell_out_of_order(view: View, dice: random.Random) -> bool:
     _, timeline = dice.choice(_stories(view))
-    timeline.told.reverse()
+    timeline.reported.reverse()
     return True
 
 
 def tell_of_another_attempt(view: View, dice: random.Random) -> bool:
     _, timeline = dice.choice(_stories(view))
-    dice.choice(timeline.told).attempt += 1
+    dice.choice(timeline.reported).attempt += 1
     return True
 
 
 def tell_times_that_go_back(view: View, dice: random.Random) -> bool:
     _, timeline = dice.choice(_stories(view))
-    timeline.told[0].at = timeline.told[-1].at + 1.0
+    timeline.reported[0].at = timeline.reported[-1].at + 1.0
     return True
 
 
 def go_on_after_the_end(view: View, dice: random.Random) -> bool:
     """What is acked is handed out once more."""
     _, timeline = dice.choice(_stories(view, "exact", "pushed"))
-    last = timeline.told[-1]
-    again = [Told(last.at, "HANDED_OUT", last.attempt + 1), Told(last.at, "ACKED", last.attempt + 1)]
-    timeline.told += again
+    last = timeline.reported[-1]
+    again = [Reported(last.at, "HANDED_OUT", last.attempt + 1), Reported(last.at, "ACKED", last.attempt + 1)]
+    timeline.reported += again
     return True
 
 
 def tell_an_ack_of_nobody(view: View, dice: random.Random) -> bool:
     """A dead letter is said to have been acked."""
-    ends = [timeline.told for _, timeline in _stories(view, "dead") if timeline.told[-1].event == "DEAD_LETTERED"]
+    ends = [
+        timeline.reported
+        for _, timeline in _stories(view, "dead")
+        if timeline.reported[-1].event == "DEAD_LETTERED"
+    ]
     if not ends:
         return False
     dice.choice(ends)[-1].event = "ACKED"
@@ -98,45 +104,47 @@ def tell_an_ack_of_nobody(view: View, dice: random.Random) -> bool:
 def tell_a_nack_of_nobody(view: View, dice: random.Random) -> bool:
     """An ack deadline that passed is said to have been a nack."""
     for subscription, timeline in _stories(view, "dead"):
-        for place, (told, after) in enumerate(zip(timeline.told, timeline.told[1:], strict=False)):
-            receipts = [r for r in subscription.receipts.get(timeline.id, ()) if r.delivery.attempt == told.attempt]
-            if told.event == after.event == "HANDED_OUT" and not any(receipt.settles for receipt in receipts):
-                timeline.told.insert(place + 1, Told(after.at, "NACKED", told.attempt))
+        for place, (reported, after) in enumerate(zip(timeline.reported, timeline.reported[1:], strict=False)):
+            receipts = [
+                r for r in subscription.receipts.get(timeline.id, ()) if r.delivery.attempt == reported.attempt
+            ]
+            if reported.event == after.event == "HANDED_OUT" and not any(receipt.settles for receipt in receipts):
+                timeline.reported.insert(place + 1, Reported(after.at, "NACKED", reported.attempt))
                 return True
     return False
 
 
 def tell_that_it_expired(view: View, dice: random.Random) -> bool:
     _, timeline = dice.choice(_stories(view))
-    timeline.told[-1].event = "EXPIRED"
+    timeline.reported[-1].event = "EXPIRED"
     return True
 
 
 def tell_of_success(view: View, dice: random.Random) -> bool:
     """In a journal of failures."""
-    fine = [timeline for _, timeline in _stories(view, "failing") if not timeline.told]
+    fine = [timeline for _, timeline in _stories(view, "failing") if not timeline.reported]
     if not fine:
         return False
-    dice.choice(fine).told = [Told(fine[0].began, "HANDED_OUT", 1), Told(fine[0].began, "ACKED", 1)]
+    dice.choice(fine).reported = [Reported(fine[0].began, "HANDED_OUT", 1), Reported(fine[0].began, "ACKED", 1)]
     return True
 
 
 def tell_a_part(view: View, dice: random.Random) -> bool:
     """A message of the share, but for how it began."""
-    dice.choice([timeline for _, timeline in _stories(view, "sampled") if timeline.told]).told.pop(0)
+    dice.choice([timeline for _, timeline in _stories(view, "sampled") if timeline.reported]).reported.pop(0)
     return True
 
 
 def tell_of_none(view: View, dice: random.Random) -> bool:
     """A share that is none."""
     for _, timeline in _stories(view, "sampled"):
-        timeline.told = []
+        timeline.reported = []
     return len(_stories(view, "sampled")) > 30
 
 
 def leave_a_story_open(view: View, dice: random.Random) -> bool:
     _, timeline = dice.choice(_stories(view))
-    timeline.told.pop()
+    timeline.reported.pop()
     return True
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable
 from datetime import datetime, timedelta
 
 from broker.core.catalog.resource_cache import ResourceCache
-from broker.core.process.failures import tell_failure
+from broker.core.process.failures import report_failure
 from broker.core.pushing.client.target import shown_origin
 from broker.core.pushing.endpoint import Endpoint
 from broker.core.pushing.endpoint_failure import describe_failing_message, describe_run
@@ -29,8 +29,8 @@ _CLAIMS = "push subscriptions that cannot be read"
 logger = logging.getLogger(__name__)
 
 
-class EndpointNews:
-    """Of the subscriptions that this process delivers to."""
+class EndpointIncidents:
+    """Reports incidents of the subscriptions that this process delivers to."""
 
     def __init__(
         self, states: StateChanges, resources: ResourceCache, *, excused: Callable[[], bool] = lambda: False
@@ -106,7 +106,7 @@ class EndpointNews:
             endpoint.claims_fail_since = now
         name = endpoint.subscription.name
         what = f"messages of {name} cannot be taken from the log, and are not pushed; tried again every second"
-        tell_failure(self._states, _CLAIMS, name, what, error, lasted=now - endpoint.claims_fail_since)
+        report_failure(self._states, _CLAIMS, name, what, error, lasted=now - endpoint.claims_fail_since)
 
     def claimed(self, endpoint: Endpoint) -> None:
         """They could."""

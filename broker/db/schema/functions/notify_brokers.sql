@@ -1,5 +1,5 @@
 -- Notifies the brokers, where the database supports NOTIFY; elsewhere they find by polling what was written.
-CREATE OR REPLACE FUNCTION tell_brokers(channel text, payload text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION notify_brokers(channel text, payload text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_catalog.pg_notify(channel, payload);
 EXCEPTION WHEN feature_not_supported OR undefined_function THEN

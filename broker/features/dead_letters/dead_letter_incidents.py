@@ -1,4 +1,4 @@
-"""What the log says of dead-letter policies whose topic is missing, denied, or has no subscription."""
+"""Incidents of dead-letter policies: the topic is missing, denied, or has no subscription."""
 
 from broker.model.subscription import Subscription, unread_dead_letters
 from broker.observability.log import fields_of
@@ -10,7 +10,7 @@ _UNREAD = "subscriptions whose dead-letter topic has no subscription"
 _KINDS = (_MISSING, _DENIED, _UNREAD)
 
 
-class DeadLetterNews:
+class DeadLetterIncidents:
     """A SubscriptionListener.  It has no state of its own: `states` are those of the process."""
 
     def __init__(self, states: StateChanges) -> None:

@@ -1,6 +1,6 @@
 """What the log says of dead-letter policies lasts no longer than their subscriptions."""
 
-from broker.features.dead_letters.dead_letter_news import DeadLetterNews
+from broker.features.dead_letters.dead_letter_incidents import DeadLetterIncidents
 from broker.model.subscription import DeadLetterPolicy, Subscription
 from broker.observability.state_changes import StateChanges
 
@@ -13,8 +13,8 @@ _SUBSCRIPTION = Subscription(
 
 
 def test_a_deleted_subscription_whose_dead_letters_were_denied_is_read_again_and_forgotten() -> None:
-    news = DeadLetterNews(StateChanges())
-    news.denied(_SUBSCRIPTION, "the service agent needs a role")
-    assert news.is_interested(_SUBSCRIPTION.name)
-    news.subscription_gone(_SUBSCRIPTION.name)
-    assert not news.is_interested(_SUBSCRIPTION.name)
+    incidents = DeadLetterIncidents(StateChanges())
+    incidents.denied(_SUBSCRIPTION, "the service agent needs a role")
+    assert incidents.is_interested(_SUBSCRIPTION.name)
+    incidents.subscription_gone(_SUBSCRIPTION.name)
+    assert not incidents.is_interested(_SUBSCRIPTION.name)
