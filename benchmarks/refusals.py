@@ -41,13 +41,13 @@ async def _measure(server: Server) -> list[Row]:
     for name, call in _calls(credential).items():
         caller = Http2Caller(server.host, server.port)
         await call(caller)  # what is learned by the first is known to the others
-        spent, before = [], _resident(server)
+        timing, before = [], _resident(server)
         for _ in range(_REQUESTS):
             start = _processor_ms(server)
             await call(caller)
-            spent.append(_processor_ms(server) - start)
+            timing.append(_processor_ms(server) - start)
         grown = (_resident(server) - before) / 1e6
-        median = statistics.median(spent)
+        median = statistics.median(timing)
         say(f"refusals, {name}: {median:.2f} ms, {grown:.1f} MB after {_REQUESTS}")
         rows.append(_row(f"processor time of a refusal, {name}", "ms", median, _MARK_MS))
         rows.append(_row(f"memory that {_REQUESTS} refusals leave, {name}", "MB", grown, _MARK_MB))

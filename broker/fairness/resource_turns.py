@@ -20,7 +20,7 @@ from broker.fairness.tenants import Tenants
 from broker.fairness.turn_counts import TurnCounts
 from broker.fairness.turns import Slot, Turns
 from broker.model.errors import DeadlineExceeded, Unavailable
-from broker.observability.spent import spending
+from broker.observability.timing import timed
 
 AT_ONCE = 8  # connections of the pool of such calls (db/driver/database.py)
 INSPECTIONS_AT_ONCE = 1  # of calls that read up to 10,000 messages: publishes and pulls need the connections
@@ -80,7 +80,7 @@ class ResourceTurns:
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 slot = self._turns.of(project)
-                with spending("turns"):
+                with timed("turns"):
                     if not slot.ask():
                         await _wait(slot, hung_up)
                 try:

@@ -16,8 +16,8 @@ from broker.api.peer import host_of
 from broker.model.errors import BrokerError
 from broker.net.limits.client_address import counted_address
 from broker.observability.log import extra, fields_of, seconds_text
-from broker.observability.spent import SPENT, Spent
 from broker.observability.state_changes import StateChanges
+from broker.observability.timing import TIMING, Timing
 
 logger = logging.getLogger("broker.calls")
 
@@ -54,13 +54,13 @@ class CallLog:
     def begin(self) -> float:
         """A call, in this task; by perf_counter."""
         if self._slow_seconds:
-            SPENT.set(Spent())
+            TIMING.set(Timing())
         return perf_counter()
 
     def arrived(self, began: float) -> None:
         """A call that began then is complete, and goes on in this task."""
         if self._slow_seconds:
-            SPENT.set(Spent(body=perf_counter() - began))
+            TIMING.set(Timing(body=perf_counter() - began))
 
     def answered(self, call: str, code: object, began: float, peer: object, request_id: bytes) -> None:
         """A call, its status, when it began, and the caller's address."""
@@ -69,9 +69,9 @@ class CallLog:
             address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "?"
             about = extra(_fields(call, code, seconds, peer), request_id)
             self._line("%s %s %.1f ms %s", call, code, seconds * 1000, address, extra=about)
-        spent = SPENT.get()
-        if self._slow_seconds and spent is not None and seconds - spent.messages >= self._slow_seconds:
-            what = f"slow request: {call} {code} took {seconds:.3f} s: {spent.described(seconds)}"
+        timing = TIMING.get()
+        if self._slow_seconds and timing is not None and seconds - timing.messages >= self._slow_seconds:
+            what = f"slow request: {call} {code} took {seconds:.3f} s: {timing.described(seconds)}"
             about = _fields(call, code, seconds, peer)
             self._states.report("slow requests", what, level=logging.WARNING, request_id=request_id, fields=about)
 

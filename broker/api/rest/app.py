@@ -38,7 +38,7 @@ from broker.model.errors import BrokerError, Internal, InvalidArgument, NotFound
 from broker.model.names import project_within
 from broker.net.http1.exchange import Exchange
 from broker.net.http1.head import Head
-from broker.observability.spent import spending
+from broker.observability.timing import timed
 
 PREFIX = "/v1/"
 _PREFIX = PREFIX.encode()
@@ -162,7 +162,7 @@ class RestDoor:
                 if needs.all:
                     passed = gate.passed(caller, needs, name)
                     required = await gate.allow(caller, needs, name) if passed is None else passed
-            with spending("body"):
+            with timed("body"):
                 payer = payer_of(needs, name, caller)
                 body, held, large = await self._bodies.read(exchange, target.admission, payer, caller)
             if gate is not None and gate.changes != changes:  # while the body arrived
@@ -264,7 +264,7 @@ def _with_query_in_body(target: _Target) -> Handler:
 
 
 async def _noted(reading: Awaitable[R]) -> R:
-    with spending("body"):
+    with timed("body"):
         return await reading
 
 

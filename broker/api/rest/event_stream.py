@@ -11,7 +11,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.errors import encode_error
 from broker.model.errors import BrokerError
 from broker.net.http1.exchange import Exchange
-from broker.observability.spent import spending
+from broker.observability.timing import timed
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ async def stream_events(call: Call, updates: AsyncIterator[T], encode: Callable[
     stream = EventStream(call)
     stream.begin()
     if await stream.send(ALIVE):
-        with spending("messages"):
+        with timed("messages"):
             await while_there(call.exchange, _send(stream, updates, encode))
     stream.end()
     return b""

@@ -18,7 +18,7 @@ from broker.model.names import leaf, project_of
 from broker.model.resource_limits import check_nack_delay, check_new_ack_deadline
 from broker.model.retry_policy import RetryPolicy
 from broker.model.subscription import Subscription
-from broker.observability.spent import spending
+from broker.observability.timing import timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class AcknowledgeService:
         messages: Mapping[AttemptName, set[int]] = group_ack_ids(
             ack_ids, subscription_id=subscription.subscription_id
         )
-        with spending("database"):
+        with timed("database"):
             messages, stale = await self._resources.in_known_shards(subscription, messages)
             refused = await self._coalescer.acknowledge(
                 messages,
@@ -223,7 +223,7 @@ class AcknowledgeService:
         )
         self._activity.used(subscription.subscription_id)
         project = project_of(subscription.name)
-        with spending("database"):
+        with timed("database"):
             messages, stale = await self._resources.in_known_shards(subscription, messages)
             return {**await self._coalescer.modify_ack_deadline(messages, deadline, project=project), **stale}
 

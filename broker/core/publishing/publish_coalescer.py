@@ -49,7 +49,7 @@ from broker.observability.metrics.families import (
     REPEATED_MESSAGES,
     SEQUENCING,
 )
-from broker.observability.spent import SPENT, Spent
+from broker.observability.timing import TIMING, Timing
 
 MAX_FLUSH_MESSAGES = 4_000  # beyond some thousand rows a larger commit gains nothing
 MAX_FLUSH_BYTES = 16_000_000
@@ -67,7 +67,7 @@ class _Publish:
     batch: EncodedMessages
     appended: asyncio.Future[Any]  # of Appended, or of Stored if some messages may be repeats
     arrived: float
-    spent: Spent | None  # the timings of its request, where slow requests are logged
+    timing: Timing | None  # the timings of its request, where slow requests are logged
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class PublishCoalescer:
         if queue is None:
             queue = self._queues[shard_id] = _ShardQueue(project, topic)
         now, appended = perf_counter(), asyncio.get_running_loop().create_future()
-        publish = _Publish(batch, appended, now, SPENT.get())
+        publish = _Publish(batch, appended, now, TIMING.get())
         queue.waiting.append(publish)
         queue.waiting_messages += batch.count
         queue.waiting_bytes += batch.size
@@ -193,7 +193,7 @@ class PublishCoalescer:
         messages = sum([publish.batch.count for publish in publishes])
         queue.flushing_messages += messages
         stalled = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, self._refuse_waiting, queue)
-        sent = perf_counter() if publishes[0].spent is not None else 0.0
+        sent = perf_counter() if publishes[0].timing is not None else 0.0
         try:
             await self._flush(shard_id, queue, publishes)
         finally:
@@ -203,7 +203,7 @@ class PublishCoalescer:
             queue.flushing_messages -= messages
             self._let_go(queue, publishes)
             if sent:
-                _note_spent(publishes, sent)
+                _note_timing(publishes, sent)
 
     def _may_follow(self, queue: _ShardQueue, *, others: int) -> bool:
         """Whether another flush may be sent while this number of others, 1 or more, is in flight."""
@@ -322,12 +322,12 @@ def _take(queue: _ShardQueue) -> list[_Publish]:
     return taken
 
 
-def _note_spent(publishes: list[_Publish], sent: float) -> None:
+def _note_timing(publishes: list[_Publish], sent: float) -> None:
     stored = perf_counter()
     for publish in publishes:
-        if publish.spent is not None:
-            publish.spent.turns += sent - publish.arrived
-            publish.spent.database += stored - sent
+        if publish.timing is not None:
+            publish.timing.turns += sent - publish.arrived
+            publish.timing.database += stored - sent
 
 
 def _fail(publishes: list[_Publish], error: BaseException) -> None:

@@ -19,7 +19,7 @@ from broker.model.errors import FailedPrecondition
 from broker.model.journal import Author
 from broker.model.names import leaf, project_of
 from broker.model.subscription import Subscription
-from broker.observability.spent import spending
+from broker.observability.timing import timed
 
 # An empty answer comes so much before the caller's own deadline: a quarter of the time that there is, a second at
 # most.  Google's emulator answers 0.9 s before a deadline of 3 s.
@@ -100,7 +100,7 @@ class PullService:
             try:
                 self._activity.used(subscription.subscription_id)
                 wait = max(deadline - time.monotonic(), 0)
-                with spending("messages"):
+                with timed("messages"):
                     deliveries = await self._long_poll.pull(
                         subscription, request, wait_seconds=wait, hung_up=hung_up
                     )

@@ -36,8 +36,8 @@ from broker.model.errors import Internal, Unimplemented
 from broker.observability.log import reason
 from broker.observability.metrics.counters import Counters
 from broker.observability.metrics.families import CONNECTION_WAITS, ROUND_TRIPS
-from broker.observability.spent import spending
 from broker.observability.state_changes import StateChanges
+from broker.observability.timing import timed
 
 logger = logging.getLogger(__name__)
 
@@ -241,11 +241,11 @@ class Database:
             self._hot_pool.refuse_if_away()  # one task looks for the server then; nobody else waits for it
             async with AsyncExitStack() as stack:
                 try:
-                    with spending("turns"):
+                    with timed("turns"):
                         connection = await stack.enter_async_context(connecting)
                 except InvalidRequestError as error:  # the first was found to be lost, and so was the next
                     raise psycopg.OperationalError("connections are lost as soon as they are made") from error
-                with spending("database"):
+                with timed("database"):
                     yield connection
 
     def went_away(self, why: str) -> None:

@@ -28,7 +28,7 @@ from broker.model.message import NewMessage
 from broker.model.message_id import id_of
 from broker.model.publish_limits import MAX_MESSAGES
 from broker.net.limits.payload import MAX_PAYLOAD_BYTES, payload_too_large
-from broker.observability.spent import spending
+from broker.observability.timing import timed
 
 _KEEP, _DROP = "KEEP", "DROP"  # what an import does about the time to live of messages
 PIECE_BYTES = 262_144  # about, that are written at a time: so much must be taken before the next
@@ -120,7 +120,7 @@ async def export_topic(service: ExportService, call: Call) -> bytes:
     async with service.export(call.name, options) as pages:
         stream = EventStream(call, form.content_type)
         stream.begin()
-        with spending("messages"):
+        with timed("messages"):
             await while_there(call.exchange, _send(call, stream, form, pages))
     stream.end()
     return b""

@@ -1,4 +1,4 @@
-"""Where the time of one request goes, for the line of a slow one.  Noted only if slow requests are told."""
+"""The timing of one request, for the log line of a slow one.  Kept only if slow requests are logged."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -8,9 +8,9 @@ from time import perf_counter
 
 
 @dataclass(slots=True)
-class Spent:
-    """Seconds: until the body was there, in line for a turn or a connection, until the database had answered, and
-    until there were messages.
+class Timing:
+    """Seconds that a request waited for its body, for a turn or a connection, for the
+    database, and for messages.
     """
 
     body: float = 0.0
@@ -25,20 +25,20 @@ class Spent:
         return ", ".join(f"{name} {value:.3f}" for name, value in parts.items())
 
 
-SPENT: ContextVar[Spent | None] = ContextVar("spent", default=None)  # of the request of this task
+TIMING: ContextVar[Timing | None] = ContextVar("spent", default=None)  # of the request of this task
 _NOTHING = nullcontext()
 
 
-def spending(kind: str) -> AbstractContextManager[None]:
+def timed(kind: str) -> AbstractContextManager[None]:
     """Within the block the time of the request goes for this (a field of Spent)."""
-    spent = SPENT.get()
-    return _NOTHING if spent is None else _note(spent, kind)
+    timing = TIMING.get()
+    return _NOTHING if timing is None else _note(timing, kind)
 
 
 @contextmanager
-def _note(spent: Spent, kind: str) -> Iterator[None]:
+def _note(timing: Timing, kind: str) -> Iterator[None]:
     began = perf_counter()
     try:
         yield
     finally:
-        setattr(spent, kind, getattr(spent, kind) + perf_counter() - began)
+        setattr(timing, kind, getattr(timing, kind) + perf_counter() - began)
