@@ -468,7 +468,7 @@ LOG = f"""
         retracted_at timestamptz NOT NULL,
         retracted_by text NOT NULL,
         head bigint NOT NULL,
-        standings jsonb,
+        states jsonb,
         replacement_shard_id bigint,
         replacement_id_seq bigint,
         cancelled boolean,

@@ -229,8 +229,8 @@ async def test_readyz_says_when_the_database_is_away(start_broker: StartBroker, 
 
 def test_leftovers_do_not_include_others_who_stand_in_the_directory(data_dir: Path) -> None:
     cluster = Cluster(data_dir)
-    standing = running_as(unprivileged_user()) | {"cwd": data_dir / "postgres"}
-    bystander = subprocess.Popen(["sleep", "60"], **standing)
+    subscription_gauges = running_as(unprivileged_user()) | {"cwd": data_dir / "postgres"}
+    bystander = subprocess.Popen(["sleep", "60"], **subscription_gauges)
     try:
         cluster.open()
         assert bystander.poll() is None

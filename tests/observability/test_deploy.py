@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from broker.observability.metrics.families import LAYOUTS
-from broker.observability.metrics.standings import Standings, gauges
+from broker.observability.metrics.gauges import GaugeValues, gauges
 from tests.fixtures.broker import repository
 
 DEPLOY, DOCS = repository() / "deploy", repository() / "docs"
@@ -24,7 +24,7 @@ def _families() -> Iterator[str]:
     for layout in LAYOUTS.values():
         for family in layout.families:
             yield family.name + ("_total" if family.kind == "counter" else "")
-    yield from (name for name, *_ in gauges(Standings()))
+    yield from (name for name, *_ in gauges(GaugeValues()))
 
 
 def _samples() -> set[str]:

@@ -370,7 +370,7 @@ async def run_redrive(database: Database, log: Log, session: Any) -> None:
 
 async def _purge(log: Log, session: Any) -> None:
     where = {"subscription_id": log.subscription.subscription_id, "shard_ids": [log.shard_id]}
-    starts = await purging.read_oldest_standing(session, **where)
+    starts = await purging.read_oldest_backlog(session, **where)
     meant = LogWalk(
         subscription_id=log.subscription.subscription_id,
         starts=starts,

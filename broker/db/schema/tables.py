@@ -655,7 +655,7 @@ message_identities = Table(
 
 # Nothing on the way of a message reads it: the log has the message no more (docs/decisions/0048).  A row for each,
 # as long as its partition would be there or a dead letter of it may come back.  `seq`: where it stood; null: it was
-# still to come.  `standings`: the subscriptions that it had got to, by how (features/retraction/retraction.py).
+# still to come.  `states`: the subscriptions that it had got to, by how (features/retraction/retraction.py).
 retracted_messages = Table(
     "retracted_messages",
     metadata,
@@ -666,7 +666,7 @@ retracted_messages = Table(
     Column("retracted_at", DateTime(timezone=True), nullable=False),
     Column("retracted_by", Text, nullable=False),
     Column("head", BigInteger, nullable=False),
-    Column("standings", JSONB(none_as_null=True)),
+    Column("states", JSONB(none_as_null=True)),
     Column("replacement_shard_id", BigInteger),
     Column("replacement_id_seq", BigInteger),
     Column("cancelled", Boolean),  # before its time came; null: it was retracted

@@ -120,10 +120,10 @@ class _Walk:
         """One row's messages behind the position; where to go on, if not with the next row."""
         if self.is_full:
             return position
-        standing = [m for m in messages_of_row(row, position.shard_id, self.asked.now) if m.seq > position.seq]
-        wanted = [m for m in standing if m.state in self.asked.page.states]
+        of_row = [m for m in messages_of_row(row, position.shard_id, self.asked.now) if m.seq > position.seq]
+        wanted = [m for m in of_row if m.state in self.asked.page.states]
         if position.seq < 0:
-            self.scanned += max(len(standing) - len(wanted), 1)
+            self.scanned += max(len(of_row) - len(wanted), 1)
         while not self.is_full:
             chunk = [message for message in wanted if message.seq > position.seq][:_CHUNK]
             held = await self._held(row, position)

@@ -43,7 +43,7 @@ def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: 
     confirm(f"Retract {counted(len(message_ids), 'message')} of {leaf(name)}, for good?", yes=yes)
     done = session.api.call("POST", f"{name}:retract", {"messageIds": list(message_ids)})
     summary = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
-    return Shown(data=done, line=f"Of {leaf(name)}: {summary}.{_standings(done)}")
+    return Shown(data=done, line=f"Of {leaf(name)}: {summary}.{_states_text(done)}")
 
 
 @calling("replace", "broker message replace reminders $WAITING 'Write to them.' --delay 1h")
@@ -74,7 +74,7 @@ def replace(
     message |= {"attributes": given} if given else {}
     message |= {"orderingKey": ordering_key} if ordering_key else {}
     done = session.api.call("POST", f"{name}:replace", {"messageId": message_id, "message": message})
-    summary = f"{done['outcome']}; {done['replacementId']} stands in its place.{_standings(done)}"
+    summary = f"{done['outcome']}; {done['replacementId']} stands in its place.{_states_text(done)}"
     return Shown(data=done, line=summary)
 
 
@@ -83,13 +83,13 @@ def _report(one: Json) -> str:
     return f"{one['state']}{cause}: {one['verdict']}"
 
 
-def _standings(done: Json) -> str:
+def _states_text(done: Json) -> str:
     """Where they were not in time."""
     late = [
-        f"{leaf(one['subscription'])} had {len(one[standing])} ({said})"
+        f"{leaf(one['subscription'])} had {len(one[state])} ({said})"
         for one in done.get("subscriptions", ())
-        for standing, said in _LATE.items()
-        if standing in one
+        for state, said in _LATE.items()
+        if state in one
     ]
     return f" Not in time: {', '.join(late)}." if late else ""
 

@@ -24,7 +24,7 @@ from broker.model.errors import BrokerError
 from broker.model.push_state import PushState
 from broker.model.subscription import Subscription
 from broker.observability.metrics.book import CounterBook
-from broker.observability.metrics.standings import Standing, Standings, UnderWay
+from broker.observability.metrics.gauges import GaugeValues, SubscriptionGauges, UnderWay
 
 KEPT_SECONDS = 5.0
 _BREAKERS = {"closed": 0, "half_open": 1, "open": 2}
@@ -40,22 +40,22 @@ class Figures:
         self._replica_reads = replica_reads
         self._clock = clock
         self._capacity = book.capacity
-        self._kept = Standings(complete=False)
+        self._kept = GaugeValues(complete=False)
         self._until = 0.0
         self._reading = asyncio.Lock()
 
-    async def read(self) -> Standings:
+    async def read(self) -> GaugeValues:
         """As they are, or were KEPT_SECONDS ago; without any while the database is away."""
         async with self._reading:
             if monotonic() >= self._until:
                 try:
                     self._kept = await self._read()
                 except BrokerError:
-                    self._kept = Standings(complete=False)
+                    self._kept = GaugeValues(complete=False)
                 self._until = monotonic() + KEPT_SECONDS
             return self._kept
 
-    async def _read(self) -> Standings:
+    async def _read(self) -> GaugeValues:
         capacity = self._capacity
         async with self._database.transaction() as connection:
             unread = await count_beyond(connection, most=capacity)
@@ -69,39 +69,41 @@ class Figures:
             project: UnderWay(count, max((now - updated_at).total_seconds(), 0.0))
             for project, (count, updated_at) in islice(operations.items(), capacity)
         }
-        standings = Standings(retained=retained, frozen=frozen, operations=under_way, unread=unread, outbox=outbox)
-        standings.scheduled = scheduled
-        standings.replica_lag, standings.replica_in_use = (
+        gauge_values = GaugeValues(
+            retained=retained, frozen=frozen, operations=under_way, unread=unread, outbox=outbox
+        )
+        gauge_values.scheduled = scheduled
+        gauge_values.replica_lag, gauge_values.replica_in_use = (
             self._replica_reads.lag_seconds,
             self._replica_reads.in_use,
         )
         if outbox_since is not None:
-            standings.outbox_age = max((now - outbox_since).total_seconds(), 0.0)
+            gauge_values.outbox_age = max((now - outbox_since).total_seconds(), 0.0)
         after = 0
-        while len(standings.subscriptions) < capacity:
+        while len(gauge_values.subscriptions) < capacity:
             async with self._database.transaction() as connection:
                 some = await subscriptions.list_all_subscriptions(connection, after=after, limit=AT_A_TIME)
             if not some:
                 break
             after = some[-1].subscription_id
-            standings.subscriptions.update(await self._stand([each for each in some if not each.detached]))
-        return standings
+            gauge_values.subscriptions.update(await self._stand([each for each in some if not each.detached]))
+        return gauge_values
 
-    async def _stand(self, some: list[Subscription]) -> dict[str, Standing]:
+    async def _stand(self, some: list[Subscription]) -> dict[str, SubscriptionGauges]:
         pushed = [each.subscription_id for each in some if each.is_push]
         async with self._database.transaction() as connection:
             states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
         return {
-            lag.subscription.name: self._standing(lag, states.get(lag.subscription.subscription_id))
+            lag.subscription.name: self._gauges_of(lag, states.get(lag.subscription.subscription_id))
             for lag in await read_lags(self._database, self._replica_reads, self._clock, some, late=True)
         }
 
-    def _standing(self, lag: Lag, state: PushState | None) -> Standing:
+    def _gauges_of(self, lag: Lag, state: PushState | None) -> SubscriptionGauges:
         age = 0.0 if lag.oldest is None else max((self._clock.now() - lag.oldest).total_seconds(), 0.0)
         is_push = lag.subscription.is_push
         failures = None if state is None else state.failures
         messages = 0 if state is None else len(state.failing_messages)
-        return Standing(
+        return SubscriptionGauges(
             undelivered=lag.undelivered,
             is_estimated=lag.is_estimated,
             backlog_bytes=lag.undelivered_bytes,

@@ -8,7 +8,7 @@ from broker.core.context.storage_alarm import StorageAlarm
 from broker.features.metrics.figures import Figures
 from broker.observability.metrics.book import CounterBook, project_of
 from broker.observability.metrics.counters import Counters
-from broker.observability.metrics.standings import Standings, Storage
+from broker.observability.metrics.gauges import GaugeValues, Storage
 
 
 class Scrapes:
@@ -22,19 +22,19 @@ class Scrapes:
 
     async def projects(self) -> set[str]:
         """Those that have series."""
-        standings = await self._figures.read()
+        gauge_values = await self._figures.read()
         counted = (name for kind in ("topic", "subscription") for name, _ in self._book.names(kind))
-        return {project_of(name) for name in (*counted, *standings.subscriptions, *standings.retained)} - {""}
+        return {project_of(name) for name in (*counted, *gauge_values.subscriptions, *gauge_values.retained)} - {""}
 
     async def scrape(self, accept: str, may_read: Callable[[str], bool]) -> tuple[bytes, str]:
         """The body in a format that is accepted, and its Content-Type; see BookCollector for `may_read`."""
         # In a thread: with a thousand subscriptions it takes longer than calls should wait.
-        standings = replace(
+        gauge_values = replace(
             await self._figures.read(),
             storage=_storage(self._storage),
             certificate=self._counters.certificate(),
         )
-        return await asyncio.to_thread(_expose, self._book, standings, may_read, accept)
+        return await asyncio.to_thread(_expose, self._book, gauge_values, may_read, accept)
 
 
 def _storage(alarm: StorageAlarm) -> Storage:
@@ -50,9 +50,9 @@ def _storage(alarm: StorageAlarm) -> Storage:
 
 
 def _expose(
-    book: CounterBook, standings: Standings, may_read: Callable[[str], bool], accept: str
+    book: CounterBook, gauge_values: GaugeValues, may_read: Callable[[str], bool], accept: str
 ) -> tuple[bytes, str]:
     # A broker that nobody scrapes need not hold what makes texts of numbers.
     from broker.observability.metrics.exposition import BookCollector, expose
 
-    return expose(BookCollector(book, may_read, standings), accept)
+    return expose(BookCollector(book, may_read, gauge_values), accept)

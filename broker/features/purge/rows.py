@@ -19,7 +19,7 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.model.errors import FailedPrecondition
 from broker.model.journal import PURGED, Author
 
-_READ_OLDEST_STANDING = statements.hot("read_oldest_standing")
+_READ_OLDEST_BACKLOG = statements.hot("read_oldest_backlog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class Purged:
     rest: LogPosition | None
 
 
-async def read_oldest_standing(
+async def read_oldest_backlog(
     connection: HotConnection, *, subscription_id: int, shard_ids: Sequence[int]
 ) -> dict[int, datetime]:
     """By shard, of those that the subscription has a cursor in."""
     asked = {"subscription_id": subscription_id, "shard_ids": list(shard_ids)}
-    [rows] = await connection.run((_READ_OLDEST_STANDING, asked))
+    [rows] = await connection.run((_READ_OLDEST_BACKLOG, asked))
     return {row.shard_id: row.publish_time for row in rows}
 
 

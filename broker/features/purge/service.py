@@ -18,7 +18,7 @@ from broker.core.resources.topic_service import topic_not_found
 from broker.features.operations.operation import Operation, check_rate
 from broker.features.operations.service import OperationService
 from broker.features.purge.purging import PurgeOptions
-from broker.features.purge.rows import count_matching, read_oldest_standing
+from broker.features.purge.rows import count_matching, read_oldest_backlog
 from broker.model.operation_verb import Verb
 from broker.model.timestamps import END_OF_TIME
 from broker.observability.log import fields_of
@@ -74,7 +74,7 @@ class PurgeService:
         until = min(options.before or END_OF_TIME, END_OF_TIME)
         where = {"shard_ids": subscription.shard_ids}
         async with self._database.hot() as hot:
-            starts = await read_oldest_standing(hot, subscription_id=subscription.subscription_id, **where)
+            starts = await read_oldest_backlog(hot, subscription_id=subscription.subscription_id, **where)
             since = min(starts.values(), default=END_OF_TIME)
             ends = await read_ends(hot, **where, since=since, until=until)
         meant = LogWalk(

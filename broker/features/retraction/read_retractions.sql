@@ -1,10 +1,10 @@
 -- What is known of retracted messages, each by what its id is made of or by where it stood; with the number that it was
 -- given here.
 -- parameters: shard_ids int8[], id_seqs int8[], seqs int8[], numbers int8[]
--- columns: number, shard_id, id_seq, seq, publish_time, retracted_at, retracted_by, head, standings,
+-- columns: number, shard_id, id_seq, seq, publish_time, retracted_at, retracted_by, head, states,
 --     replacement_shard_id, replacement_id_seq, cancelled
 SELECT w.number, r.shard_id, r.id_seq, r.seq, r.publish_time, r.retracted_at, r.retracted_by, r.head,
-       r.standings::text AS standings, r.replacement_shard_id, r.replacement_id_seq, r.cancelled
+       r.states::text AS states, r.replacement_shard_id, r.replacement_id_seq, r.cancelled
 FROM unnest(%(shard_ids)s::int8[], %(id_seqs)s::int8[], %(seqs)s::int8[], %(numbers)s::int8[])
     AS w (shard_id, id_seq, seq, number)
 CROSS JOIN LATERAL (

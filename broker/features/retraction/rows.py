@@ -40,7 +40,7 @@ async def read_retractions(connection: HotConnection, ids: Mapping[Id, int | Non
 
 
 def _retraction(row: Any) -> Retraction:
-    states = _decode_states(row.standings or "{}")
+    states = _decode_states(row.states or "{}")
     replaced = row.replacement_shard_id is not None
     return Retraction(
         shard_id=row.shard_id,
@@ -72,7 +72,7 @@ def insertions(retractions: Mapping[Id, Retraction]) -> Iterator[Bound]:
                 "now": first.retracted_at,
                 "by": first.by,
                 "head": first.head,
-                "standings": [_states_json(made) for made in some.values()],
+                "states": [_states_json(made) for made in some.values()],
             },
         )
 

@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from broker.observability.metrics.book import OTHER, CounterBook, project_of
 from broker.observability.metrics.families import LAYOUTS
+from broker.observability.metrics.gauges import GaugeValues, gauges
 from broker.observability.metrics.layout import Family
-from broker.observability.metrics.standings import Standings, gauges
 
 _LABELS: Mapping[str, Sequence[str]] = {
     "topic": ("project", "topic"),
@@ -33,13 +33,13 @@ def labels_of(kind: str, name: str) -> Sequence[str]:
 
 
 class BookCollector:
-    """All that is counted in a book, and what waits (`standings`)."""
+    """All that is counted in a book, and what waits (`gauge_values`)."""
 
-    def __init__(self, book: CounterBook, may_read: Callable[[str], bool], standings: Standings) -> None:
+    def __init__(self, book: CounterBook, may_read: Callable[[str], bool], gauge_values: GaugeValues) -> None:
         """`may_read(project)`: whether its series are shown; "": those of no project."""
         self._book = book
         self._may_read = may_read
-        self._standings = standings
+        self._gauge_values = gauge_values
 
     def collect(self) -> Iterator[Metric]:
         for kind, layout in LAYOUTS.items():
@@ -52,7 +52,7 @@ class BookCollector:
                 rows = [row for row in rows if any(row[1])]
             for family in layout.families:
                 yield _metric(family, _LABELS[kind], rows)
-        for name, help_, kind, values in gauges(self._standings):
+        for name, help_, kind, values in gauges(self._gauge_values):
             gauge = GaugeMetricFamily(name, help_, labels=_LABELS[kind or "process"])
             for resource, value in values:
                 if self._may_read(project_of(resource) if resource else ""):

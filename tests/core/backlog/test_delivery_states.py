@@ -385,16 +385,16 @@ class DeliveryStates(RuleBasedStateMachine):
         reported = self.runner.run(act())
         for message in chosen:
             state = self.model.states(message, self.now)
-            standing = reported[self.log.shard_id, message.seq]
+            subscription_gauges = reported[self.log.shard_id, message.seq]
             if message.retracted:
                 continue
             if state == {"OUTSTANDING"}:
-                assert standing == "outstanding", (message, state)
+                assert subscription_gauges == "outstanding", (message, state)
             elif state <= {"WAITING", "FILTERED", "BLOCKED", "RETRYING", "EXHAUSTED"}:
                 expected = "returned" if message.attempts and message.handed_out else "neverHandedOut"
-                assert standing == expected, (message, state)
+                assert subscription_gauges == expected, (message, state)
             elif state != {"EXPIRED"}:
-                assert standing == "settled", (message, state)
+                assert subscription_gauges == "settled", (message, state)
             self.model.retract(message, state)
 
     # --- dead letters -------------------------------------------------------------------------------------------

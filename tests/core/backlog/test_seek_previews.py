@@ -52,7 +52,7 @@ class Story:
         await self.rest.ok("PUT", name, {"subscription": self.rest.subscription()})
         self.snapshots.append(name)
 
-    async def standing(self) -> dict[str, int]:
+    async def subscription_gauges(self) -> dict[str, int]:
         """What is not acked, with its size, by its id."""
         answer = await self.rest.ok("GET", f"{self.rest.subscription()}/messages", params={"pageSize": 1000})
         shown = [each["message"] for each in answer.get("messages", [])]
@@ -95,11 +95,11 @@ def sequence(id_: str) -> int:
 
 async def check(story: Story) -> None:
     target = await story.target()
-    before, position = await story.standing(), await story.position()
+    before, position = await story.subscription_gauges(), await story.position()
     reported = await story.rest.ok("POST", f"{story.rest.subscription()}:previewSeek", target)
-    assert await story.standing() == before, "the preview has changed something"
+    assert await story.subscription_gauges() == before, "the preview has changed something"
     sought = await story.rest.ok("POST", f"{story.rest.subscription()}:seek", target)
-    after = await story.standing()
+    after = await story.subscription_gauges()
     again = {id_: size for id_, size in after.items() if sequence(id_) < position}
     skipped = {id_: size for id_, size in before.items() if id_ not in after}
     expected: dict[str, Any] = {

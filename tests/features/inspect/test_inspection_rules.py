@@ -49,7 +49,7 @@ async def _check(log: Log, session: HotConnection) -> None:
             shard_ids=shards, filter_path=None, retained_since=long_ago, page=TopicPage(10, order)
         )
         await topic_messages.list_topic_messages(session, topic)
-    standing = backlog_messages.Asked(
+    subscription_gauges = backlog_messages.Asked(
         subscription_id=log.subscription.subscription_id,
         shard_ids=shards,
         ordered=True,
@@ -59,7 +59,7 @@ async def _check(log: Log, session: HotConnection) -> None:
         page=BacklogPage(100),
         now=now,
     )
-    await backlog_messages.list_messages(session, standing)
+    await backlog_messages.list_messages(session, subscription_gauges)
     for seq in (1, 3, 5):
         message = await logged_message.read_message(session, shard_id=log.shard_id, id_seq=seq)
         assert message is not None

@@ -12,7 +12,7 @@ from broker.core.backlog.outcome import Outcome
 from broker.core.log.log_walk import LogWalk
 from broker.core.log.messages import append_messages, encode_messages
 from broker.db.driver.statements import BEGIN, COMMIT
-from broker.features.purge.rows import Purged, PurgeStep, purge_matching, read_oldest_standing
+from broker.features.purge.rows import Purged, PurgeStep, purge_matching, read_oldest_backlog
 from broker.model.errors import FailedPrecondition
 from broker.model.journal import NOBODY
 from broker.model.message import NewMessage
@@ -37,7 +37,7 @@ async def _publish(log: Log, *data: str, key: str = "") -> None:
 async def _meant(log: Log, end: int, until: datetime = END_OF_TIME) -> LogWalk:
     owner = log.subscription.subscription_id
     async with log.session() as session:
-        starts = await read_oldest_standing(session, subscription_id=owner, shard_ids=[log.shard_id])
+        starts = await read_oldest_backlog(session, subscription_id=owner, shard_ids=[log.shard_id])
     return LogWalk(
         subscription_id=owner,
         starts=starts or {log.shard_id: log.start},

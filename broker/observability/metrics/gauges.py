@@ -1,12 +1,13 @@
-"""What waits in topics and subscriptions at a moment, and how it is exposed."""
+"""Gauges of topics and subscriptions, and how they are exposed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Of a subscription: messages that are not acked, `outstanding` of them out; the age of the oldest in seconds.
+class SubscriptionGauges:
+    """Gauges of a subscription: messages that are not acked, `outstanding` of them out; the age of the oldest in
+    seconds.
 
     `breaker`: of its endpoint, 0 closed, 1 half open, 2 open; None, as the next two: it is not pushed.
     `failing`: its endpoint was reported as failing; `failing_messages`: so many messages were.
@@ -43,15 +44,15 @@ class Storage:
 
 
 @dataclass(slots=True)
-class Standings:
-    """By full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there are more
-    than have series.  `frozen`: topics that take nothing just now; `outbox`: what transactions of applications have
-    committed and no relay has taken, the first of it `outbox_age` seconds ago; `scheduled`: what waits
-    for its time.  `replica_lag`: seconds that the replica is behind; None: there is none.  `certificate`: from when
-    until when that of the port is valid, as Unix times; None: there is none.
+class GaugeValues:
+    """Gauges by full names.  `complete`: they could be read; `unread`: so many subscriptions were not, for there
+    are more than have series.  `frozen`: topics that take nothing just now; `outbox`: what transactions of
+    applications have committed and no relay has taken, the first of it `outbox_age` seconds ago; `scheduled`: what
+    waits for its time.  `replica_lag`: seconds that the replica is behind; None: there is none.  `certificate`:
+    from when until when that of the port is valid, as Unix times; None: there is none.
     """
 
-    subscriptions: dict[str, Standing] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionGauges] = field(default_factory=dict)
     retained: Mapping[str, int] = field(default_factory=dict)
     frozen: Sequence[str] = ()
     operations: Mapping[str, UnderWay] = field(default_factory=dict)
@@ -66,51 +67,51 @@ class Standings:
     storage: Storage = field(default_factory=Storage)
 
 
-_OF_SUBSCRIPTIONS: Sequence[tuple[str, str, Callable[[Standing], float | None]]] = (
+_OF_SUBSCRIPTIONS: Sequence[tuple[str, str, Callable[[SubscriptionGauges], float | None]]] = (
     (
         "pubsub_subscription_num_undelivered_messages",
         "Messages that are not acknowledged.",
-        lambda standing: standing.undelivered,
+        lambda subscription_gauges: subscription_gauges.undelivered,
     ),
     (
         "pubsub_subscription_num_undelivered_messages_estimated",
         "1 if the number of undelivered messages is an estimate.",
-        lambda standing: standing.is_estimated,
+        lambda subscription_gauges: subscription_gauges.is_estimated,
     ),
     (
         "pubsub_subscription_oldest_unacked_message_age_seconds",
         "Age of the oldest message that is not acknowledged; 0 if there is none.",
-        lambda standing: standing.oldest_age,
+        lambda subscription_gauges: subscription_gauges.oldest_age,
     ),
     (
         "pubsub_subscription_num_outstanding_messages",
         "Messages that were handed out and are not acknowledged.",
-        lambda standing: standing.outstanding,
+        lambda subscription_gauges: subscription_gauges.outstanding,
     ),
     (
         "pubsub_subscription_backlog_bytes",
         "Bytes of the messages that are not acknowledged, about.",
-        lambda standing: standing.backlog_bytes,
+        lambda subscription_gauges: subscription_gauges.backlog_bytes,
     ),
     (
         "pubsub_subscription_push_breaker_state",
         "Circuit breaker of the endpoint: 0 closed, 1 half open, 2 open.",
-        lambda standing: standing.breaker,
+        lambda subscription_gauges: subscription_gauges.breaker,
     ),
     (
         "pubsub_subscription_push_failing",
         "1 while the endpoint is reported as failing.",
-        lambda standing: standing.failing,
+        lambda subscription_gauges: subscription_gauges.failing,
     ),
     (
         "pubsub_subscription_push_failing_messages",
         "Messages that are reported as failing while the endpoint accepts others.",
-        lambda standing: standing.failing_messages,
+        lambda subscription_gauges: subscription_gauges.failing_messages,
     ),
     (
         "pubsub_subscription_paused",
         "1 while the subscription is paused: nothing of it is handed out.",
-        lambda standing: standing.paused,
+        lambda subscription_gauges: subscription_gauges.paused,
     ),
 )
 RETAINED = ("pubsub_topic_retained_bytes", "Bytes that the log of the topic takes, about.")
@@ -168,26 +169,28 @@ CERTIFICATE = (
 Rows = Sequence[tuple[str, float]]
 
 
-def gauges(standings: Standings) -> Iterator[tuple[str, str, str, Rows]]:
+def gauges(gauge_values: GaugeValues) -> Iterator[tuple[str, str, str, Rows]]:
     """Name, help, kind ("" for what is of no resource), and the values by full names."""
     for name, help_, value in _OF_SUBSCRIPTIONS:
-        found = ((each, value(standing)) for each, standing in standings.subscriptions.items())
+        found = (
+            (each, value(subscription_gauges)) for each, subscription_gauges in gauge_values.subscriptions.items()
+        )
         yield name, help_, "subscription", [(each, shown) for each, shown in found if shown is not None]
-    yield *RETAINED, "topic", list(standings.retained.items())
-    yield *FROZEN, "topic", [(name, 1.0) for name in standings.frozen]
-    yield *OPERATIONS, "project", [(project, each.count) for project, each in standings.operations.items()]
-    yield *OPERATION_WAITS, "project", [(project, each.waited) for project, each in standings.operations.items()]
-    yield *COMPLETE, "", [("", float(standings.complete))]
-    yield *UNREAD, "", [("", float(standings.unread))]
-    yield *OUTBOX_ROWS, "", [("", float(standings.outbox))]
-    yield *OUTBOX_AGE, "", [("", standings.outbox_age)]
-    yield *SCHEDULED, "", [("", float(standings.scheduled))]
-    yield *STORAGE_LOW, "", [("", float(standings.storage.paused))]
+    yield *RETAINED, "topic", list(gauge_values.retained.items())
+    yield *FROZEN, "topic", [(name, 1.0) for name in gauge_values.frozen]
+    yield *OPERATIONS, "project", [(project, each.count) for project, each in gauge_values.operations.items()]
+    yield *OPERATION_WAITS, "project", [(project, each.waited) for project, each in gauge_values.operations.items()]
+    yield *COMPLETE, "", [("", float(gauge_values.complete))]
+    yield *UNREAD, "", [("", float(gauge_values.unread))]
+    yield *OUTBOX_ROWS, "", [("", float(gauge_values.outbox))]
+    yield *OUTBOX_AGE, "", [("", gauge_values.outbox_age)]
+    yield *SCHEDULED, "", [("", float(gauge_values.scheduled))]
+    yield *STORAGE_LOW, "", [("", float(gauge_values.storage.paused))]
     for name, help_, size_of in _OF_STORAGE:
-        if (size := size_of(standings.storage)) is not None:
+        if (size := size_of(gauge_values.storage)) is not None:
             yield name, help_, "", [("", float(size))]
-    if standings.replica_lag is not None:
-        yield *REPLICA_LAG, "", [("", standings.replica_lag)]
-        yield *REPLICA_IN_USE, "", [("", float(standings.replica_in_use))]
+    if gauge_values.replica_lag is not None:
+        yield *REPLICA_LAG, "", [("", gauge_values.replica_lag)]
+        yield *REPLICA_IN_USE, "", [("", float(gauge_values.replica_in_use))]
     for number, family in enumerate(CERTIFICATE):
-        yield *family, "", [("", standings.certificate[number])] if standings.certificate else []
+        yield *family, "", [("", gauge_values.certificate[number])] if gauge_values.certificate else []
