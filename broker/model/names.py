@@ -71,9 +71,9 @@ def not_found(what: str, name: str, collection: str) -> BrokerError:
     return _refusal(name, collection) or NotFound(f"{what} (resource={leaf(name)}).")
 
 
-def random_name(*, beside: str, collection: str) -> str:
+def random_name(*, sibling: str, collection: str) -> str:
     """A name that nobody chose, in the project of another resource."""
-    return "/".join((*beside.split("/")[:2], collection, f"{collection[:4]}-{token_hex(12)}"))
+    return "/".join((*sibling.split("/")[:2], collection, f"{collection[:4]}-{token_hex(12)}"))
 
 
 @lru_cache(10_000)

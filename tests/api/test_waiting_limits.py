@@ -415,17 +415,19 @@ def test_a_budget_has_capacity_up_to_its_limit_and_for_anything_when_it_is_empty
 
 def test_readers_who_are_slow_leave_capacity_for_others_and_another_project_has_some_whatever_they_hold() -> None:
     memory = AnswerMemory(100)
-    slow, beside, other = (f"projects/{name}" for name in ("p/subscriptions/s", "p/subscriptions/t", "q/topics/t"))
+    slow, extension_fields, other = (
+        f"projects/{name}" for name in ("p/subscriptions/s", "p/subscriptions/t", "q/topics/t")
+    )
     with memory.holding(slow, 70):
         assert memory.has_capacity(slow)
         with memory.holding(slow, 60):
             assert memory.held == 130
-            assert [memory.has_capacity(name) for name in (slow, beside, other)] == [False, False, True]
+            assert [memory.has_capacity(name) for name in (slow, extension_fields, other)] == [False, False, True]
             with memory.holding(other, 1):
                 assert not memory.has_capacity(other)
             with memory.holding("projects/r/topics/t", 70):
                 assert not memory.has_capacity(other)
-        assert memory.has_capacity(beside)
+        assert memory.has_capacity(extension_fields)
     assert memory.held == 0
 
 

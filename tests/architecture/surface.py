@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from broker.api.generated.messages import request_of
-from broker.api.google.carried import BESIDE
-from broker.api.google.carried import NAMES as CARRIED
+from broker.api.google.passthrough import EXTENSION_FIELDS
+from broker.api.google.passthrough import NAMES as PASSTHROUGH_NAMES
 from broker.model import message
 from broker.model.api_json import fields_of, has_fields
 from broker.model.subscription import Extensions
@@ -91,10 +91,10 @@ def wire_messages() -> dict[str, list[Fields]]:
         fields = {field.name: field.json_name for field in fields_of(kind).values()}
         found.setdefault(kind.__name__, []).append(fields)
     for name, descriptor in described_messages().items():
-        beside = {field: field for field in BESIDE.get(descriptor.full_name, ())}
+        extension_fields = {field: field for field in EXTENSION_FIELDS.get(descriptor.full_name, ())}
         if name == "Topic":
-            beside |= {CARRIED[descriptor.full_name]: CARRIED[descriptor.full_name]}
-        found.setdefault(name, []).append({f.name: f.json_name for f in descriptor.fields} | beside)
+            extension_fields |= {PASSTHROUGH_NAMES[descriptor.full_name]: PASSTHROUGH_NAMES[descriptor.full_name]}
+        found.setdefault(name, []).append({f.name: f.json_name for f in descriptor.fields} | extension_fields)
     return found
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from broker.api.generated.messages import response_of
-from broker.api.google.carried import BESIDE, carried, carry
-from broker.api.google.carried import NAMES as CARRIED
+from broker.api.google.passthrough import EXTENSION_FIELDS, passthrough, set_passthrough
+from broker.api.google.passthrough import NAMES as PASSTHROUGH_NAMES
 from broker.model.errors import InvalidArgument
 
 HEADER = b"x-goog-fieldmask"
@@ -68,9 +68,9 @@ def partial_message(message: Any, mask: Mask) -> Any:
     for field, value in message.ListFields():
         if _wants(mask, field.json_name):
             _put(part, field, value, _part(mask, field.json_name))
-    name = CARRIED.get(message.DESCRIPTOR.full_name)
-    if name is not None and _wants(mask, name) and (said := carried(message)) is not None:
-        carry(part, said)
+    name = PASSTHROUGH_NAMES.get(message.DESCRIPTOR.full_name)
+    if name is not None and _wants(mask, name) and (said := passthrough(message)) is not None:
+        set_passthrough(part, said)
     return part
 
 
@@ -171,12 +171,17 @@ def _add(mask: dict[str, Any], other: Mask) -> None:
 
 def _checked(mask: Mask, message: Descriptor, where: str) -> Mask:
     """The mask with the JSON names of its fields.  Raises InvalidArgument for a field that the message lacks."""
-    fields, beside = _fields(message), (*BESIDE.get(message.full_name, ()), CARRIED.get(message.full_name))
+    fields, extension_fields = (
+        _fields(message),
+        (*EXTENSION_FIELDS.get(message.full_name, ()), PASSTHROUGH_NAMES.get(message.full_name)),
+    )
     checked: dict[str, Any] = {}
     for name, within in mask.items():
         field = fields.get(name)
-        if field is None and name != _ANY and name not in beside:
-            known = ", ".join(sorted({*(each.json_name for each in message.fields), *filter(None, beside)}))
+        if field is None and name != _ANY and name not in extension_fields:
+            known = ", ".join(
+                sorted({*(each.json_name for each in message.fields), *filter(None, extension_fields)})
+            )
             raise _invalid(where, f"{name!r} is no field of {message.name}, which has: {known or 'none'}")
         if field is not None and within is not None and not _is_map(field):
             if field.message_type is None or field.message_type.full_name.startswith(_WELL_KNOWN):

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from broker.api.generated import messages
-from broker.api.google.carried import carried, carry, decode_carried
+from broker.api.google.passthrough import decode_passthrough, passthrough, set_passthrough
 from broker.model.errors import InvalidArgument
 from broker.model.field_transform import Fields
 from broker.model.transforms import FIELD, Compression, JavascriptUdf, Transform, Transforms
@@ -24,11 +24,11 @@ def transforms_from(given: Iterable[Any], where: str = FIELD) -> Transforms:
 
 
 def transform_from(message: Any, where: str) -> Transform:
-    kind, said = message.WhichOneof("transform"), carried(message)
+    kind, said = message.WhichOneof("transform"), passthrough(message)
     if kind is not None and said is not None:
         raise InvalidArgument(f"{where} has two transforms, {_JSON_NAMES[kind]} and fields: only one can be given.")
     if said is not None:
-        fields = decode_carried(_FIELDS, said, f"{where}.fields")
+        fields = decode_passthrough(_FIELDS, said, f"{where}.fields")
         return Transform(fields=fields, disabled=message.disabled, enabled=message.enabled)
     if kind is None:
         raise InvalidArgument(f"{where} has no transform: it needs one of javascriptUdf, compression and fields.")
@@ -63,5 +63,5 @@ def _message(transform: Transform) -> Any:
         message.javascript_udf.function_name = transform.javascript_udf.function_name
         message.javascript_udf.code = transform.javascript_udf.code
     else:
-        carry(message, msgspec.json.encode(transform.fields))
+        set_passthrough(message, msgspec.json.encode(transform.fields))
     return message

@@ -227,8 +227,8 @@ async def _serve(
             raise Stop(children.why)
         if not stopping.is_set():
             times.done("the workers serve")
-            times.beside(children.load_seconds, "a worker's modules are loaded, beside the steps above")
-            times.beside(children.start_seconds, "a worker begins to serve")
+            times.concurrent(children.load_seconds, "a worker's modules are loaded, beside the steps above")
+            times.concurrent(children.start_seconds, "a worker begins to serve")
             times.all_done()
             say_ready(settings, ports)
             if watch is not None and watch.space.is_low:

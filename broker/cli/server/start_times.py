@@ -24,7 +24,7 @@ class StartTimes:
         self._line(now - self._last, what)
         self._last = now
 
-    def beside(self, seconds: float, what: str) -> None:
+    def concurrent(self, seconds: float, what: str) -> None:
         """A step took so long beside the others."""
         self._line(seconds, f"({what})")
 

@@ -92,7 +92,7 @@ class SubscriptionService:
         Raises InvalidArgument, NotFound (no such topic), AlreadyExists, ResourceExhausted (a quota).
         """
         if not wanted.name:
-            wanted = replace(wanted, name=random_name(beside=wanted.topic, collection="subscriptions"))
+            wanted = replace(wanted, name=random_name(sibling=wanted.topic, collection="subscriptions"))
         check_new_subscription(wanted, min_delivery_attempts=self._min_delivery_attempts)
         self._check_supported(wanted, None)
         for field in self._fields:

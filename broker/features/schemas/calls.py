@@ -81,7 +81,7 @@ async def create_schema(service: SchemaService, call: ResourceCall, request: Any
     parent = project_name(request.parent)
     name = f"{parent}/schemas/{request.schema_id}"
     if not request.schema_id:
-        name = random_name(beside=parent, collection="schemas")
+        name = random_name(sibling=parent, collection="schemas")
     return _answer(await service.create_schema(schema_from(request.schema, options, name)))
 
 

@@ -17,14 +17,14 @@ import msgspec
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from broker.api.google.carried import BESIDE, carried, carry
-from broker.api.google.carried import NAMES as CARRIED
+from broker.api.google.passthrough import EXTENSION_FIELDS, passthrough, set_passthrough
+from broker.api.google.passthrough import NAMES as PASSTHROUGH_NAMES
 from broker.api.rest.codec.scalars import parse_duration, parse_timestamp
 from broker.model.errors import InvalidArgument
 from broker.model.field_mask import parse_field_mask
 
 # Values that a field of a message has in JSON, and in Google's definition has not.
-BESIDE_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
+EXTENSION_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 
 _SHOWN = 200  # characters of a refused value
 # ProtoJSON accepts an exponent in a quoted number, too.  [0-9], not \d: int() takes the digits of any script.
@@ -50,8 +50,8 @@ def to_json(message: Any) -> dict[str, Any]:
     for field, value in message.ListFields():
         name, printed = _printer(field)
         body[name] = value if printed is None else printed(value)
-    if message.DESCRIPTOR.full_name in CARRIED and (said := carried(message)) is not None:
-        body[CARRIED[message.DESCRIPTOR.full_name]] = msgspec.Raw(said)
+    if message.DESCRIPTOR.full_name in PASSTHROUGH_NAMES and (said := passthrough(message)) is not None:
+        body[PASSTHROUGH_NAMES[message.DESCRIPTOR.full_name]] = msgspec.Raw(said)
     return body
 
 
@@ -84,23 +84,23 @@ def _one_printer(field: FieldDescriptor) -> Callable[[Any], Any] | None:
 def fill(message: Any, value: Any, where: str = "") -> Mapping[str, Any]:
     """Set the fields of a message as a JSON value says; null is as if absent.
 
-    Returns what is BESIDE Google's fields.  `where`: the path to it in the request, for errors.  Raises
-    InvalidArgument that names the field and the value.
+    Returns the extension fields, which Google does not have.  `where`: the path to it in the request, for errors.
+    Raises InvalidArgument that names the field and the value.
     """
     if not isinstance(value, dict):
         raise _no_parts(where or "$", value, "a JSON object")
-    fields, beside_names = _fields(message.DESCRIPTOR), BESIDE.get(message.DESCRIPTOR.full_name, ())
-    beside: dict[str, Any] = {}
+    fields, extension_names = _fields(message.DESCRIPTOR), EXTENSION_FIELDS.get(message.DESCRIPTOR.full_name, ())
+    extension_fields: dict[str, Any] = {}
     given: set[str] = set()
     for key, item in value.items():
         field = fields.get(key)
-        other_value = BESIDE_VALUES.get((message.DESCRIPTOR.full_name, key))
-        if (field is None and key in beside_names) or (other_value is not None and item == other_value):
-            beside[key] = item
+        other_value = EXTENSION_VALUES.get((message.DESCRIPTOR.full_name, key))
+        if (field is None and key in extension_names) or (other_value is not None and item == other_value):
+            extension_fields[key] = item
             continue
-        if field is None and key == CARRIED.get(message.DESCRIPTOR.full_name):
+        if field is None and key == PASSTHROUGH_NAMES.get(message.DESCRIPTOR.full_name):
             if item is not None:
-                carry(message, msgspec.json.encode(item))
+                set_passthrough(message, msgspec.json.encode(item))
             continue
         if field is None:
             at = f"Unknown name \"{_cut(key)}\" at '{where or '$'}'"
@@ -111,8 +111,8 @@ def fill(message: Any, value: Any, where: str = "") -> Mapping[str, Any]:
             raise InvalidArgument(f"Invalid value at '{where or '$'}': \"{key}\" is given in both spellings.")
         given.add(field.name)
         _check_oneof(message, field, where)
-        beside |= _set(message, field, item, f"{where}.{field.json_name}" if where else field.json_name)
-    return beside
+        extension_fields |= _set(message, field, item, f"{where}.{field.json_name}" if where else field.json_name)
+    return extension_fields
 
 
 @cache

@@ -31,7 +31,7 @@ async def undo_seek(service: SeekService, call: Call) -> bytes:
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
-class _Beside(msgspec.Struct):
+class _SeekExtensions(msgspec.Struct):
     """What the JSON of a SeekRequest has beside Google's fields."""
 
     undoable: bool = False
@@ -47,9 +47,11 @@ class PreviewSeekRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=T
 _preview = msgspec.json.Decoder(PreviewSeekRequest)
 
 
-def decode_undoable(beside: Mapping[str, Any]) -> bool:
+def decode_undoable(extension_fields: Mapping[str, Any]) -> bool:
     """Raises InvalidArgument."""
-    return convert_json(dict(beside), _Beside).undoable if "undoable" in beside else False
+    return (
+        convert_json(dict(extension_fields), _SeekExtensions).undoable if "undoable" in extension_fields else False
+    )
 
 
 def decode_preview(body: bytes) -> Target:

@@ -182,7 +182,7 @@ class SeekService:
     async def _keep(self, connection: ResourceConnection, subscription: Subscription) -> str:
         """A snapshot of where it is; the cursors are locked first, so that it is where the seek finds it."""
         now = self._clock.now()
-        name = random_name(beside=subscription.name, collection="snapshots")
+        name = random_name(sibling=subscription.name, collection="snapshots")
         for seek in self._seeks(subscription):
             await cursors.lock(connection, seek)
         created = await snapshots.insert_snapshot(

@@ -45,7 +45,7 @@ class SnapshotService:
         """
         check_shape(subscription_name, "subscriptions")
         if not name:
-            name = random_name(beside=subscription_name, collection="snapshots")
+            name = random_name(sibling=subscription_name, collection="snapshots")
         check_name(name, "snapshots")
         check_labels(labels)
         now = self._clock.now()

@@ -36,7 +36,7 @@ from broker.observability.log import fields_of, reason
 from broker.observability.metrics.families import DEAD_LETTERED, EXPIRED
 from broker.observability.tally import Tally
 
-BESIDE = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
+CONTENDED_PART = 4  # beside other projects' calls a batch is so many times as small: so are the steps that it takes
 _CHECK_SECONDS = 1.0  # a subscription waits so long to be found while others' batches have no end
 PASSED_BY = timedelta(seconds=20)  # a message that the database refuses; the log has one line while it lasts
 MAX_PASSED_BY = 1_000  # of them in a process, of all subscriptions
@@ -179,7 +179,7 @@ class DeadLetterForwarder:
                         shard_id=shard_id,
                         prepare=partial(self._prepare, topic, prepared),
                         now=self._clock.now(),
-                        part=BESIDE if self._tenants.is_contended() else 1,
+                        part=CONTENDED_PART if self._tenants.is_contended() else 1,
                         most=most,
                         but=self._refused(subscription.subscription_id, shard_id),
                         tried=tried,

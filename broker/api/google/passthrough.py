@@ -1,4 +1,4 @@
-"""What a message of Google's has no field for, and carries all the same: as JSON, in a field of our own number.
+"""Passthrough fields: JSON in a field of our own number, for what Google's messages have no field for.
 
 REST shows it by its name.  Over gRPC it is a field that Google's clients do not know, so they do not show it, and
 give it back: who reads a resource, changes something else and writes it loses nothing.
@@ -19,8 +19,8 @@ NAMES: Mapping[str, str] = {  # in JSON, by the message's name
     "google.pubsub.v1.Topic": "extensions",
 }
 
-# What the JSON of a message has beside its fields and those of NAMES; over gRPC there is no place for it.
-BESIDE: Mapping[str, tuple[str, ...]] = {
+# Fields that the JSON of a message has besides Google's fields and those of NAMES; gRPC has no place for them.
+EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
     # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
     "google.pubsub.v1.Topic": ("frozen",),
     "google.pubsub.v1.Subscription": ("extensions", "pause"),
@@ -40,18 +40,18 @@ _NUMBER = 100_001  # far from those that Google gives
 _TEXT = 2  # the wire type
 
 
-def carry(message: Any, body: bytes) -> None:
+def set_passthrough(message: Any, body: bytes) -> None:
     message.MergeFromString(_varint(_NUMBER << 3 | _TEXT) + _varint(len(body)) + body)
 
 
-def carried(message: Any) -> bytes | None:
+def passthrough(message: Any) -> bytes | None:
     """The last one counts, as in all of protobuf."""
     unknown: Any = UnknownFieldSet(message)  # what it is made of is not typed
     found = [each.data for each in unknown if each.field_number == _NUMBER]
     return found[-1] if found and isinstance(found[-1], bytes) else None
 
 
-def decode_carried(decoder: msgspec.json.Decoder[T], said: bytes, where: str) -> T:
+def decode_passthrough(decoder: msgspec.json.Decoder[T], said: bytes, where: str) -> T:
     """Returns the value of what a message carries.  Raises InvalidArgument that names the field within `where`."""
     try:
         return decoder.decode(said)
