@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from broker.app.config import AppConfig
 from broker.cli.server import worker
 from broker.cli.server.ports import Ports
-from broker.net.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES
+from broker.net.first_bytes import HTTP1_API, HTTP2_API, STATES, WEB_PAGES
 from broker.net.http1.exchange import Exchange
 from broker.net.http1.web_pages import WebPages
 from broker.observability.metrics.counters import Counters
@@ -37,8 +37,8 @@ class _Empty:
 async def empty(scope: Scope, receive: Receive, send: Send) -> None:
     """A lifespan that gives the door above."""
     states = StateChanges()
-    doors = {HTTP1_DOOR: _Empty(), HTTP2_DOOR: None}  # nobody speaks HTTP/2 here
-    scope["state"] |= {**doors, STATES: states, WEB_PAGES: WebPages(states=states)}
+    apis = {HTTP1_API: _Empty(), HTTP2_API: None}  # nobody speaks HTTP/2 here
+    scope["state"] |= {**apis, STATES: states, WEB_PAGES: WebPages(states=states)}
     while (await receive())["type"] != "lifespan.shutdown":
         await send({"type": "lifespan.startup.complete"})
     await send({"type": "lifespan.shutdown.complete"})

@@ -1,4 +1,4 @@
-"""The details of an error (google.rpc), as both doors give them: JSON objects with an @type."""
+"""The details of an error (google.rpc), as both APIs give them: JSON objects with an @type."""
 
 import math
 import random

@@ -1,6 +1,6 @@
 """What each call passes where authentication is required: who calls, and whether it may.
 
-The doors hand in what a request shows, before its handler runs.  What is open for long (a stream, a pull that
+The APIs hand in what a request shows, before its handler runs.  What is open for long (a stream, a pull that
 waits) is held here meanwhile, and ended when its credential is good no more.  A call that was allowed is known
 until something changes in the project of its resource: the same call again costs two dictionary accesses.
 """
@@ -39,7 +39,7 @@ class OpenCall(Protocol):
 
 
 class Gate:
-    """One for a process, of both doors."""
+    """One for a process, of both APIs."""
 
     def __init__(
         self,

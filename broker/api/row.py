@@ -2,7 +2,7 @@
 
 A row has the name of a call, what it needs, how it is scheduled, how large its request may be, how it is
 recorded, which operation it starts, and its paths and handlers over REST and gRPC.  Each package has the rows of
-its calls in `rpcs.py`, with handlers that are bound to its services, and `broker/app` joins them.  The doors, the
+its calls in `rpcs.py`, with handlers that are bound to its services, and `broker/app` joins them.  The APIs, the
 gate, the limits, the audit log and the specification take what they need from this table.
 """
 

@@ -1,4 +1,4 @@
-"""What is known of a call whichever door it comes through.  `row.py` has the rows of the table of calls."""
+"""What is known of a call whichever API it comes through.  `row.py` has the rows of the table of calls."""
 
 from dataclasses import dataclass
 from enum import Enum

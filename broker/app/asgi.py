@@ -1,4 +1,4 @@
-"""A broker behind a server of ASGI: its lifespan, its doors, and what surrounds the API."""
+"""A broker behind a server of ASGI: its lifespan, its APIs, and what surrounds the API."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -8,14 +8,14 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from broker.api.grpc.server import GrpcDoor
+from broker.api.grpc.server import GrpcApi
 from broker.api.limits.hot_calls import HotCalls
 from broker.api.limits.resource_calls import ResourceCalls
 from broker.api.pages.counted_pages import CountedPages
 from broker.api.pages.health import health_routes
 from broker.api.pages.openapi import openapi_routes
 from broker.api.pages.token import token_routes
-from broker.api.rest.app import RestDoor
+from broker.api.rest.app import RestApi
 from broker.api.row import methods_of, routes_of
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
@@ -23,7 +23,7 @@ from broker.core.context.readiness import WhileAway
 from broker.core.context.storage_alarm import StorageAlarm
 from broker.fairness.resource_turns import ResourceTurns
 from broker.fairness.turn_counts import TurnCounts
-from broker.net.first_bytes import HTTP1_DOOR, HTTP2_DOOR, METRICS, STATES, STOP_WAITING, WEB_PAGES
+from broker.net.first_bytes import HTTP1_API, HTTP2_API, METRICS, STATES, STOP_WAITING, WEB_PAGES
 from broker.observability.metrics.counters import Counters
 
 StartFailed = Callable[[Exception], None]
@@ -39,7 +39,7 @@ def create_app(
 ) -> ASGIApp:
     """The broker for a server of ASGI with the protocol of net/first_bytes.py.
 
-    Its lifespan opens and closes everything, and gives the doors; what the application itself answers is what
+    Its lifespan opens and closes everything, and gives the APIs; what the application itself answers is what
     surrounds the API: health, the specification, the keys of tokens.
 
     `storage` is told from outside how much room the disk has.
@@ -97,8 +97,8 @@ def for_port(broker: Broker) -> dict[str, Any]:
         "auditor": broker.auditor,
     }
     return {
-        HTTP1_DOOR: RestDoor(routes_of(broker.rpcs), turns=core.loop_turns, **limits),
-        HTTP2_DOOR: GrpcDoor(methods_of(broker.rpcs), turns=core.loop_turns, **limits),
+        HTTP1_API: RestApi(routes_of(broker.rpcs), turns=core.loop_turns, **limits),
+        HTTP2_API: GrpcApi(methods_of(broker.rpcs), turns=core.loop_turns, **limits),
         WEB_PAGES: broker.web_pages,
         STATES: core.states,
     }

@@ -18,7 +18,7 @@ BrokerError
 ├── Unimplemented        there is no such method, or no such encoding of a call
 └── Internal             a fault of the broker
 
-The class is the canonical code (google.rpc.Code); each door maps it once (api/rest/errors.py).
+The class is the canonical code (google.rpc.Code); each API maps it once (api/rest/errors.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class BrokerError(Exception):
     """A failed call.  `details` are google.rpc detail messages in their JSON form (with "@type")."""
 
     code: ClassVar[str] = "INTERNAL"
-    retry_seconds: float | None = None  # about when the same call may work; the doors say so
+    retry_seconds: float | None = None  # about when the same call may work; the APIs say so
     retry_spread: ClassVar[tuple[float, float]] = (0.5, 1.5)  # times that, by chance
 
     def __init__(self, message: str, *, details: Sequence[Mapping[str, Any]] = ()) -> None:

@@ -26,8 +26,8 @@ CHECK_SECONDS = 30.0  # between two checks at a connection without a request; fo
 KEEP_ALIVE_SECONDS = 620.0  # longer than load balancers keep a connection, which are then the ones to close it
 CROWDED_SECONDS = 75.0  # for an idle connection while more than half of those that may be are open
 # Keys in the state of the ASGI lifespan:
-HTTP1_DOOR = "http1_door"  # an Http1Door: what answers the hot calls of REST
-HTTP2_DOOR = "http2_door"  # an Http2Door: what serves gRPC
+HTTP1_API = "http1_door"  # an Http1Door: what answers the hot calls of REST
+HTTP2_API = "http2_door"  # an Http2Door: what serves gRPC
 WEB_PAGES = "web_pages"  # the WebPages that say which pages may call
 STATES = "states"  # the StateChanges that are to be told of connections that are refused
 STOP_WAITING = "stop_waiting"  # called before the server stops, so that waiting calls are answered
@@ -36,7 +36,7 @@ METRICS = "metrics"  # an application for a port of its own, which needs no auth
 CLEARTEXT_ANSWER = closing_answer(400, "This port speaks TLS: use https:// (for gRPC a secure channel).")
 
 
-class Http2Door(Protocol):
+class Http2Api(Protocol):
     """Serves gRPC over HTTP/2."""
 
     def connection(
@@ -163,7 +163,7 @@ class MakeProtocol:
         connections and running calls are kept in the two sets, which are the same ones in each call.
         """
         opened = self._open(connections, state)
-        http2: Http2Door = state[HTTP2_DOOR]
+        http2: Http2Api = state[HTTP2_API]
         server = self._server(app, state, opened, tasks)
 
         def first_bytes(agreed: str | None = None) -> FirstBytes:
@@ -190,7 +190,7 @@ class MakeProtocol:
     ) -> Http1Server:
         if self._http1 is None:
             self._http1 = Http1Server(
-                state[HTTP1_DOOR],
+                state[HTTP1_API],
                 app,
                 state,
                 pages=cast(WebPages, state[WEB_PAGES]),

@@ -68,7 +68,7 @@ async def test_a_change_is_entered_before_it_is_answered_with_who_from_where_and
     assert "status" not in payload
 
 
-async def test_both_doors_enter_changes_and_denials_alike_and_uses_not_at_all(broker: Guarded) -> None:
+async def test_both_apis_enter_changes_and_denials_alike_and_uses_not_at_all(broker: Guarded) -> None:
     nobody = await broker.key(await broker.account(role=""))
     metadata = tuple((name.lower(), value) for name, value in broker.bearer().items())
     refused = tuple((name.lower(), value) for name, value in broker.bearer(nobody).items())

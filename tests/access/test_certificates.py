@@ -1,4 +1,4 @@
-"""Clients' certificates as credentials, over both doors: whom they are of, and what goes before them."""
+"""Clients' certificates as credentials, over both APIs: whom they are of, and what goes before them."""
 
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -81,7 +81,7 @@ class _Client:
             return grpc.StatusCode.OK
 
     async def is_let_in(self, **shown: str) -> bool:
-        """Over both doors, which agree."""
+        """Over both APIs, which agree."""
         over_rest, over_grpc = (await self.rest(**shown)).status_code, await self.grpc(**shown)
         if (over_rest, over_grpc) == (200, grpc.StatusCode.OK):
             return True

@@ -1,4 +1,4 @@
-"""Every call, by each kind of caller, over both doors: generated from the table of permissions."""
+"""Every call, by each kind of caller, over both APIs: generated from the table of permissions."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ CALLS = list(_calls())
 
 
 @dataclass
-class _Doors:
+class _Apis:
     broker: Guarded
     channel: grpc.aio.Channel
     key: Json  # of an account without a role
@@ -153,7 +153,7 @@ def _reason_over_grpc(error: grpc.aio.AioRpcError) -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def doors(clone: Callable[[], Any]) -> AsyncIterator[_Doors]:
+async def apis(clone: Callable[[], Any]) -> AsyncIterator[_Apis]:
     with clone() as database_url:
         async with guarded(database_url) as broker:
             await broker.ok("PUT", TOPIC)
@@ -163,7 +163,7 @@ async def doors(clone: Callable[[], Any]) -> AsyncIterator[_Doors]:
             await broker.ok("POST", "projects/guarded/schemas", schema, params={"schemaId": "some-schema"})
             key = await broker.key(await broker.account(role=""))
             async with grpc.aio.insecure_channel(broker.client.base_url.netloc.decode()) as channel:
-                yield _Doors(broker, channel, key)
+                yield _Apis(broker, channel, key)
 
 
 async def _state(broker: Guarded) -> list[Json]:
@@ -174,8 +174,8 @@ async def _state(broker: Guarded) -> list[Json]:
     return [*lists, *policies, pulled]
 
 
-async def _refusals(doors: _Doors, calls: Sequence[_Call], headers: dict[str, str]) -> set[str]:
-    return {await doors.refusal(call, headers, missing=False) for call in calls}
+async def _refusals(apis: _Apis, calls: Sequence[_Call], headers: dict[str, str]) -> set[str]:
+    return {await apis.refusal(call, headers, missing=False) for call in calls}
 
 
 @pytest.mark.parametrize(
@@ -187,52 +187,52 @@ async def _refusals(doors: _Doors, calls: Sequence[_Call], headers: dict[str, st
         ("revoked", "UNAUTHENTICATED ACCESS_TOKEN_TYPE_UNSUPPORTED"),
     ],
 )
-async def test_every_call_is_refused_over_both_doors_to_who_proves_nothing(
-    doors: _Doors, credential: str, refusal: str
+async def test_every_call_is_refused_over_both_apis_to_who_proves_nothing(
+    apis: _Apis, credential: str, refusal: str
 ) -> None:
-    broker, before = doors.broker, await _state(doors.broker)
+    broker, before = apis.broker, await _state(apis.broker)
     headers = {}
     if credential == "expired":
-        headers = broker.bearer(doors.key, iat=1_000_000, exp=1_003_600)
+        headers = broker.bearer(apis.key, iat=1_000_000, exp=1_003_600)
     elif credential == "wrong audience":
-        headers = broker.bearer(doors.key, aud="https://elsewhere.example/")
+        headers = broker.bearer(apis.key, aud="https://elsewhere.example/")
     elif credential == "revoked":
-        key = await broker.key({"name": doors.key["name"].partition("/keys/")[0]})
+        key = await broker.key({"name": apis.key["name"].partition("/keys/")[0]})
         headers = broker.bearer(key)
         await broker.ok("DELETE", key["name"])
-    assert await _refusals(doors, CALLS, headers) == {refusal}
+    assert await _refusals(apis, CALLS, headers) == {refusal}
     assert await _state(broker) == before
 
 
-async def test_every_call_is_refused_over_both_doors_to_who_has_no_role(doors: _Doors) -> None:
-    before, shown = await _state(doors.broker), doors.broker.bearer(doors.key)
+async def test_every_call_is_refused_over_both_apis_to_who_has_no_role(apis: _Apis) -> None:
+    before, shown = await _state(apis.broker), apis.broker.bearer(apis.key)
     for call in CALLS:
-        refusal = await doors.refusal(call, shown, missing=False)
+        refusal = await apis.refusal(call, shown, missing=False)
         assert refusal == f"PERMISSION_DENIED IAM_PERMISSION_DENIED {call.needed()[0]}", call
-    assert await _state(doors.broker) == before
+    assert await _state(apis.broker) == before
 
 
 @pytest.mark.parametrize("role", PREDEFINED_ROLES)
 async def test_a_role_on_a_project_allows_the_calls_whose_permissions_it_has_and_no_other(
-    doors: _Doors, role: str
+    apis: _Apis, role: str
 ) -> None:
-    broker, before = doors.broker, await _state(doors.broker)
-    member = f"serviceAccount:{doors.key['client_email']}"
+    broker, before = apis.broker, await _state(apis.broker)
+    member = f"serviceAccount:{apis.key['client_email']}"
     policy = {"bindings": [{"role": role, "members": [member]}]}
     await broker.ok("POST", "projects/guarded:setIamPolicy", {"policy": policy})
-    shown = broker.bearer(doors.key)
+    shown = broker.bearer(apis.key)
     try:
         for call in CALLS:
             lacking = call.lacking(role)
             expected = f"PERMISSION_DENIED IAM_PERMISSION_DENIED {lacking}" if lacking else ""
-            assert await doors.refusal(call, shown, missing=not lacking) == expected, call
+            assert await apis.refusal(call, shown, missing=not lacking) == expected, call
     finally:
         await broker.ok("POST", "projects/guarded:setIamPolicy", {"policy": {}})
     assert await _state(broker) == before
 
 
-async def test_who_shows_nothing_may_do_what_a_policy_lets_all_users_do_and_nothing_else(doors: _Doors) -> None:
-    broker = doors.broker
+async def test_who_shows_nothing_may_do_what_a_policy_lets_all_users_do_and_nothing_else(apis: _Apis) -> None:
+    broker = apis.broker
     other = "projects/guarded/topics/other"
     bindings = [{"role": "roles/pubsub.publisher", "members": [ALL_USERS]}]
     await broker.ok("POST", f"{TOPIC}:setIamPolicy", {"policy": {"bindings": bindings}})
@@ -240,8 +240,8 @@ async def test_who_shows_nothing_may_do_what_a_policy_lets_all_users_do_and_noth
         message = {"messages": [{"data": "aGk="}]}
         assert (await broker.call("POST", f"{TOPIC}:publish", message, headers={})).status_code == 200
         request = ParseDict({"topic": TOPIC} | message, request_of("Publisher.Publish")())
-        await doors.channel.unary_unary("/google.pubsub.v1.Publisher/Publish")(request.SerializeToString())
-        confined = broker.bearer(doors.key, exp=1)
+        await apis.channel.unary_unary("/google.pubsub.v1.Publisher/Publish")(request.SerializeToString())
+        confined = broker.bearer(apis.key, exp=1)
         assert (await broker.call("POST", f"{TOPIC}:publish", message, headers=confined)).status_code == 401
         refused = [
             await broker.call("POST", f"{name}:publish", message, headers={})
@@ -250,7 +250,7 @@ async def test_who_shows_nothing_may_do_what_a_policy_lets_all_users_do_and_noth
         assert {(answer.status_code, answer.text) for answer in refused} == {(401, refused[0].text)}
         for call in CALLS:
             if call.needed() != ["pubsub.topics.publish"]:
-                assert await doors.refusal(call, {}, missing=False) == "UNAUTHENTICATED CREDENTIALS_MISSING", call
+                assert await apis.refusal(call, {}, missing=False) == "UNAUTHENTICATED CREDENTIALS_MISSING", call
     finally:
         await broker.ok("POST", f"{TOPIC}:setIamPolicy", {"policy": {}})
     assert (await broker.call("POST", f"{TOPIC}:publish", message, headers={})).status_code == 401

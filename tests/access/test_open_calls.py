@@ -1,4 +1,4 @@
-"""The gRPC door, and what is open for long: a stream or a pull ends soon after its credential."""
+"""The gRPC API, and what is open for long: a stream or a pull ends soon after its credential."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

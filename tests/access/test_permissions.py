@@ -1,4 +1,4 @@
-"""Who may do what: the table of permissions, and the checks at both doors."""
+"""Who may do what: the table of permissions, and the checks at both APIs."""
 
 import asyncio
 import json

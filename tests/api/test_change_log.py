@@ -1,4 +1,4 @@
-"""Each change of a resource leaves one line in the log, whichever door it came through, also without --auth."""
+"""Each change of a resource leaves one line in the log, whichever API it came through, also without --auth."""
 
 import json
 import logging

@@ -92,7 +92,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"{MAX_PAYLOAD_BYTES:,} bytes" in specification()["info"]["description"]
 
 
-def test_the_error_codes_are_those_of_the_door() -> None:
+def test_the_error_codes_are_those_of_the_api() -> None:
     assert set(schema("Error")["properties"]["error"]["properties"]["status"]["enum"]) == HTTP_STATUS.keys()
 
 

@@ -65,7 +65,7 @@ def test_every_broker_error_has_a_status_of_grpc() -> None:
         assert trailers[b"grpc-message"] == b"5 %25 of %E2%80%9Cwhy%E2%80%9D%0A", error
 
 
-def test_both_doors_know_the_same_codes() -> None:
+def test_both_apis_know_the_same_codes() -> None:
     assert GRPC_STATUS.keys() - {"OK", "CANCELLED"} == HTTP_STATUS.keys()
     assert {name: grpc.StatusCode[name].value[0] for name in GRPC_STATUS} == GRPC_STATUS
 

@@ -76,7 +76,7 @@ def test_every_operation_is_specified_to_succeed() -> None:
     assert all("200" in operation["responses"] for operation in api_operations().values())
 
 
-def test_the_specified_error_statuses_are_those_that_the_door_answers_with() -> None:
+def test_the_specified_error_statuses_are_those_that_the_api_answers_with() -> None:
     for operation in api_operations().values():
         errors = {int(status) for status in operation["responses"]} - {200}
         assert errors <= set(HTTP_STATUS.values())

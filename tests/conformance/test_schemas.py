@@ -1,4 +1,4 @@
-"""Schemas (A11): SchemaService as Google documents it, over both doors."""
+"""Schemas (A11): SchemaService as Google documents it, over both APIs."""
 
 import base64
 import json

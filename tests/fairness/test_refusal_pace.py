@@ -80,7 +80,7 @@ class _Told:
         return self._seconds
 
 
-async def test_errors_of_both_doors_have_a_pace_of_the_project_and_of_the_address_and_answers_have_none(
+async def test_errors_of_both_apis_have_a_pace_of_the_project_and_of_the_address_and_answers_have_none(
     database_url: str,
 ) -> None:
     broker = Broker(AppConfig(database_url=database_url, pool_size=4))

@@ -1,4 +1,4 @@
-"""The network of a world: the doors of the proxy (proxy.py), and what ails them."""
+"""The network of a world: the APIs of the proxy (proxy.py), and what ails them."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ from tests.faults.proxy import Afflict, Ailment, Command, Cut, Open, Relieve
 class Ailing:
     """An ailment at work; give it to `relieve`."""
 
-    door: str
+    gate: str
     number: int
 
 
@@ -39,32 +39,32 @@ class Network:
         if self._proxy is not None:
             self._proxy.communicate()
 
-    def open(self, door: str, target: str) -> str:
+    def open(self, gate: str, target: str) -> str:
         """A new door before a target ("host:port", or the path of a socket): its "host:port"."""
-        return f"127.0.0.1:{self._ask(Open(door, target))}"
+        return f"127.0.0.1:{self._ask(Open(gate, target))}"
 
-    def open_database(self, door: str, url: str) -> str:
-        """The same for the PostgreSQL of a URL: the URL through the door."""
+    def open_database(self, gate: str, url: str) -> str:
+        """The same for the PostgreSQL of a URL: the URL through the API."""
         there = make_url(url)
         socket = there.query.get("host")
         host, _, port = self.open(
-            door, f"{socket}/.s.PGSQL.{there.port or 5432}" if socket else f"{there.host}:{there.port or 5432}"
+            gate, f"{socket}/.s.PGSQL.{there.port or 5432}" if socket else f"{there.host}:{there.port or 5432}"
         ).partition(":")
         here = there.set(host=host, port=int(port)).difference_update_query(["host", "port"])
         return here.render_as_string(hide_password=False)
 
-    async def afflict(self, door: str, ailment: Ailment) -> Ailing:
-        ailing = Ailing(door, next(self._numbers))
-        await asyncio.to_thread(self._ask, Afflict(door, ailing.number, ailment))
+    async def afflict(self, gate: str, ailment: Ailment) -> Ailing:
+        ailing = Ailing(gate, next(self._numbers))
+        await asyncio.to_thread(self._ask, Afflict(gate, ailing.number, ailment))
         return ailing
 
     async def relieve(self, ailing: Ailing, *, cut: bool = False) -> None:
         """`cut`: and reset all connections of its door."""
-        await asyncio.to_thread(self._ask, Relieve(ailing.door, ailing.number, cut))
+        await asyncio.to_thread(self._ask, Relieve(ailing.gate, ailing.number, cut))
 
-    async def cut(self, door: str) -> None:
-        """Reset all connections of a door."""
-        await asyncio.to_thread(self._ask, Cut(door))
+    async def cut(self, gate: str) -> None:
+        """Reset all connections of an API."""
+        await asyncio.to_thread(self._ask, Cut(gate))
 
     def _ask(self, command: Command) -> int:
         proxy = self._proxy

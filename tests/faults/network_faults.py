@@ -28,8 +28,8 @@ class Ails:
 
     async def inject(self, world: World) -> None:
         self._ailment = self._choose(world.dice)
-        for door in _doors(world, self._side):
-            self._ailing.append(await world.network.afflict(door, self._ailment))
+        for gate in _gates(world, self._side):
+            self._ailing.append(await world.network.afflict(gate, self._ailment))
 
     async def heal(self, world: World) -> None:
         """What was held goes on, or is reset, too."""
@@ -39,25 +39,25 @@ class Ails:
 
 
 class Cuts:
-    """All connections through a door are reset; new ones are whole."""
+    """All connections through an API are reset; new ones are whole."""
 
     def __init__(self, name: str, side: Side) -> None:
         self.name = name
         self._side: Side = side
 
     async def inject(self, world: World) -> None:
-        for door in _doors(world, self._side):
-            await world.network.cut(door)
+        for gate in _gates(world, self._side):
+            await world.network.cut(gate)
 
     async def heal(self, world: World) -> None:
         """They are made anew."""
 
 
-def _doors(world: World, side: Side) -> list[str]:
-    doors = world.client_doors if side == "clients" else world.database_doors
-    if not doors:
+def _gates(world: World, side: Side) -> list[str]:
+    gates = world.client_gates if side == "clients" else world.database_gates
+    if not gates:
         raise psutil.NoSuchProcess(0)
-    return doors if world.dice.random() < 0.5 else [world.dice.choice(doors)]
+    return gates if world.dice.random() < 0.5 else [world.dice.choice(gates)]
 
 
 def _refuse(dice: random.Random) -> Ailment:

@@ -4,14 +4,14 @@
 
 It is a process of its own, for the load keeps its own event loop busy.  `Network` (network.py) is its other end.
 
-    one door, what each of its connections is:
+    one API, what each of its connections is:
 
     accepted ──nothing is held──► open ──both ends have closed──► closed
        └── the target refuses ─────┴── a peer resets, an answer is lost, it is cut ──► reset
 
 What passes "in" goes to the target, what passes "out" back to who called.  What is held waits in the buffers of
 the kernel, ends and resets too, and goes on as if nothing had been; what is dropped is gone, and a connection that
-lost something is reset when the door is whole again: nobody could make sense of the rest.
+lost something is reset when the API is whole again: nobody could make sense of the rest.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _COMMITTED = re.compile(rb"C.{4}(?:BEGIN|COMMIT|INSERT|UPDATE|DELETE|SELECT)[^\0
 
 
 class Ailment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong with a door.  Several at a time add up."""
+    """What is wrong with an API.  Several at a time add up."""
 
     refuse: bool = False  # new connections
     hold: tuple[Way, ...] = ()  # nothing passes, no end either, and new connections wait
@@ -50,12 +50,12 @@ class Ailment(msgspec.Struct, frozen=True, omit_defaults=True):
 class Open(msgspec.Struct, tag=True):
     """A new door before a target, "host:port" or the path of a socket; the answer is its port."""
 
-    door: str
+    gate: str
     target: str
 
 
 class Afflict(msgspec.Struct, tag=True):
-    door: str
+    gate: str
     number: int  # of the ailment, for Relieve
     ailment: Ailment
 
@@ -63,7 +63,7 @@ class Afflict(msgspec.Struct, tag=True):
 class Relieve(msgspec.Struct, tag=True):
     """`cut`: and reset all connections, not only those that lost something."""
 
-    door: str
+    gate: str
     number: int
     cut: bool = False
 
@@ -71,7 +71,7 @@ class Relieve(msgspec.Struct, tag=True):
 class Cut(msgspec.Struct, tag=True):
     """Reset all connections."""
 
-    door: str
+    gate: str
 
 
 Command: TypeAlias = Open | Afflict | Relieve | Cut
@@ -80,16 +80,16 @@ Command: TypeAlias = Open | Afflict | Relieve | Cut
 class _Connection:
     """Two sockets and what passes between them."""
 
-    def __init__(self, door: "Door", caller: socket.socket) -> None:
-        self._door, self._caller = door, caller
+    def __init__(self, gate: "Gate", caller: socket.socket) -> None:
+        self._gate, self._caller = gate, caller
         self._target: socket.socket | None = None
         self.torn = False  # something was dropped
 
     async def run(self) -> None:
         """Until both ends have closed; reset when one is, or when this task is cancelled."""
         try:
-            await self._door.until_passable("in", "out")
-            self._target = await self._door.connect()
+            await self._gate.until_passable("in", "out")
+            self._target = await self._gate.connect()
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._pump("in", self._caller, self._target))
                 pumps.create_task(self._pump("out", self._target, self._caller))
@@ -106,14 +106,14 @@ class _Connection:
 
     async def _pump(self, way: Way, source: socket.socket, sink: socket.socket) -> None:
         """Raises OSError when the connection is to be reset."""
-        loop, door = asyncio.get_running_loop(), self._door
+        loop, gate = asyncio.get_running_loop(), self._gate
         while True:
             try:
                 data: bytes | None = await loop.sock_recv(source, _CHUNK)
             except OSError:
                 data = None  # as an end, this does not overtake what is held
-            await door.until_passable(way)
-            if door.drops(way):
+            await gate.until_passable(way)
+            if gate.drops(way):
                 self.torn = True
                 if not data:
                     await asyncio.Event().wait()  # until it is cut
@@ -124,17 +124,17 @@ class _Connection:
                 with contextlib.suppress(OSError):
                     sink.shutdown(socket.SHUT_WR)
                 return
-            if way == "out" and door.loses(data):
+            if way == "out" and gate.loses(data):
                 raise ConnectionResetError
-            await asyncio.sleep(door.delay(way))
+            await asyncio.sleep(gate.delay(way))
             while data:
-                size = door.piece() or len(data)
+                size = gate.piece() or len(data)
                 await loop.sock_sendall(sink, data[:size])
                 data = data[size:]
                 await asyncio.sleep(_TRICKLE_SECONDS if data else 0)
 
 
-class Door:
+class Gate:
     """A port before a target.  A second socket keeps the port while new connections are refused."""
 
     def __init__(self, target: str, dice: random.Random) -> None:
@@ -239,25 +239,25 @@ class Proxy:
 
     def __init__(self, seed: str) -> None:
         self._dice = random.Random(seed)
-        self._doors: dict[str, Door] = {}
+        self._gates: dict[str, Gate] = {}
 
     async def do(self, command: Command) -> int:
-        """Returns the port of the door."""
+        """Returns the port of the API."""
         if isinstance(command, Open):
-            self._doors[command.door] = Door(command.target, self._dice)
-        door = self._doors[command.door]
+            self._gates[command.gate] = Gate(command.target, self._dice)
+        gate = self._gates[command.gate]
         match command:
             case Open():
-                await door.change()
+                await gate.change()
             case Afflict():
-                await door.afflict(command.number, command.ailment)
+                await gate.afflict(command.number, command.ailment)
             case Relieve():
-                await door.relieve(command.number)
+                await gate.relieve(command.number)
                 if command.cut:
-                    await door.cut()
+                    await gate.cut()
             case Cut():
-                await door.cut()
-        return door.port
+                await gate.cut()
+        return gate.port
 
 
 async def _serve(seed: str) -> None:

@@ -38,8 +38,8 @@ class Target:
     async def listening(self) -> AsyncIterator["Target"]:
         async with await asyncio.start_server(self._serve, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
-            door = await asyncio.to_thread(self._network.open, "door", f"{host}:{port}")
-            self._address = ("127.0.0.1", int(door.partition(":")[2]))
+            gate = await asyncio.to_thread(self._network.open, "door", f"{host}:{port}")
+            self._address = ("127.0.0.1", int(gate.partition(":")[2]))
             yield self
             await self.close()
 

@@ -48,8 +48,8 @@ Session = psycopg.AsyncConnection[Any]
 class World:
     """One broker with several workers that embeds its PostgreSQL, or several brokers on one that the suite runs.
 
-    `external`: it runs it for one broker, too, and the doors of a proxy stand between clients and each broker
-    (`client_doors`), and between each broker and the database (`database_doors`).
+    `external`: it runs it for one broker, too, and the APIs of a proxy stand between clients and each broker
+    (`client_gates`), and between each broker and the database (`database_gates`).
 
     `disk`: the database has one of its own, which can be filled; `clocks`: the brokers have their own, which can be
     set; `versions`: the brokers can be replaced by those of the next version.  `guarded`: a lone broker asks
@@ -79,8 +79,8 @@ class World:
         self.brokers: list[BrokerProcess] = []
         self.endpoints: Endpoints | None = None  # of the workload that runs
         self.network = Network(seed)
-        self.client_doors: list[str] = []
-        self.database_doors: list[str] = []
+        self.client_gates: list[str] = []
+        self.database_gates: list[str] = []
         given = {"external": external, "disk": disk, "clocks": clocks, "versions": versions, "guarded": guarded}
         given["citus"] = citus
         self.gives = {""} | {name for name, is_given in given.items() if is_given}
@@ -156,15 +156,15 @@ class World:
     def _way_to_database(self, place: int) -> str:
         if not self._external:
             return self.database_url
-        self.database_doors.append(f"database of {place}")
-        return self.network.open_database(self.database_doors[place], self._cluster.url)
+        self.database_gates.append(f"database of {place}")
+        return self.network.open_database(self.database_gates[place], self._cluster.url)
 
     def _way_for_clients(self, place: int) -> str:
         url = self.brokers[place].url
         if not self._external:
             return url
-        self.client_doors.append(f"clients of {place}")
-        return f"http://{self.network.open(self.client_doors[place], urlsplit(url).netloc)}"
+        self.client_gates.append(f"clients of {place}")
+        return f"http://{self.network.open(self.client_gates[place], urlsplit(url).netloc)}"
 
     def _start_postgres(self) -> None:
         program = [sys.executable, "-m", "tests.faults.postgres", str(self._directory)]

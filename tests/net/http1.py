@@ -1,4 +1,4 @@
-"""The port's HTTP/1.1 with a door and an application of the test's own behind it."""
+"""The port's HTTP/1.1 with an API and an application of the test's own behind it."""
 
 import asyncio
 import re
@@ -33,7 +33,7 @@ def without_ids(answers: bytes) -> bytes:
 
 @dataclass
 class Served:
-    """The door answers everything but /app…: with what it was asked, and the length of the body.
+    """The API answers everything but /app…: with what it was asked, and the length of the body.
 
     /early answers without the body, /wait after `proceed`, /large with a megabyte, /fault not at all.
     """

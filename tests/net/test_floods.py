@@ -14,7 +14,7 @@ from broker.api.limits.request_memory import RequestMemory
 from broker.net.http2 import connection, outgoing, patience, rotation
 from broker.net.http2.frames import PREFACE, Code, Flag, Kind, frame, reset, window_update
 from broker.net.http2.headers import HeaderDecoder, encode_headers
-from tests.api.grpc.wire import Peer, Served, Service, make_door, packed, request_headers, serving, until
+from tests.api.grpc.wire import Peer, Served, Service, make_api, packed, request_headers, serving, until
 from tests.net.test_http2_fuzz import Sink
 
 END = Flag.END_HEADERS | Flag.END_STREAM
@@ -152,7 +152,7 @@ class Socket(Sink):
 
 async def test_much_that_comes_at_once_is_served_in_turns_with_the_others() -> None:
     socket, connections, tasks = Socket(), set[Any](), set[Any]()
-    protocol = make_door(Service()).connection(connections, tasks)
+    protocol = make_api(Service()).connection(connections, tasks)
     protocol.connection_made(socket)
     pings = 3 * rotation.TURN
     protocol.data_received(PREFACE + frame(4, 0, 0) + frame(Kind.PING, 0, 0, b"01234567") * pings)
@@ -168,14 +168,14 @@ async def test_much_that_comes_at_once_is_served_in_turns_with_the_others() -> N
 
 async def test_of_many_connections_with_much_to_do_one_has_its_turn_and_who_sends_little_waits_for_none() -> None:
     """All of them had a turn in each turn of the loop: with 21 connections a neighbour waited for 21 turns."""
-    door, flood = make_door(Service()), 2 * rotation.TURN
+    api, flood = make_api(Service()), 2 * rotation.TURN
     sockets = [Socket() for _ in range(6)]
-    protocols = [door.connection(set[Any](), set[Any]()) for _ in sockets]
+    protocols = [api.connection(set[Any](), set[Any]()) for _ in sockets]
     for socket, protocol in zip(sockets, protocols, strict=True):
         protocol.connection_made(socket)
         protocol.data_received(PREFACE + frame(4, 0, 0) + frame(Kind.PING, 0, 0, b"01234567") * flood)
     small = Socket()
-    neighbour = door.connection(set[Any](), set[Any]())
+    neighbour = api.connection(set[Any](), set[Any]())
     neighbour.connection_made(small)
     neighbour.data_received(PREFACE + frame(4, 0, 0) + frame(Kind.PING, 0, 0, b"01234567"))
     await asyncio.sleep(0)
@@ -194,7 +194,7 @@ async def test_of_many_connections_with_much_to_do_one_has_its_turn_and_who_send
 
 async def test_a_large_header_block_is_a_turn_of_its_own() -> None:
     socket = Socket()
-    protocol = make_door(Service()).connection(set[Any](), set[Any]())
+    protocol = make_api(Service()).connection(set[Any](), set[Any]())
     protocol.connection_made(socket)
     block = encode_headers((b"x", b"y" * 60_000))
     protocol.data_received(PREFACE + frame(4, 0, 0) + b"".join(frame(1, END, n, block) for n in (1, 3, 5)))

@@ -26,7 +26,7 @@ async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
 
 
 def ok(said: str, *more: str) -> bytes:
-    """The door's answer; `said` is what it was asked."""
+    """The API's answer; `said` is what it was asked."""
     lines = ["HTTP/1.1 200 OK", "content-type: text/plain", f"content-length: {len(said)}", *more, "", said]
     return "\r\n".join(lines).encode()
 
@@ -212,7 +212,7 @@ async def test_a_body_that_was_sent_without_being_asked_for_is_not_asked_for(ser
         assert without_ids(await caller.rest()) == ok("POST /a  2", CLOSE)
 
 
-async def test_no_more_of_a_body_is_read_than_the_door_asks_for(served: Served) -> None:
+async def test_no_more_of_a_body_is_read_than_the_api_asks_for(served: Served) -> None:
     async with calling(served.url) as caller:
         caller.send(request("GET", "/wait"), request("POST", "/a", body=b"x" * 20_000_000))
         await eventually(lambda: served.connections and len(served.seen) == 1)
@@ -292,7 +292,7 @@ async def test_a_call_that_is_cancelled_before_it_began_is_told_to_try_again(ser
     assert b"The broker stops; try again." in refusal.body
 
 
-async def test_a_defect_of_the_door_is_told_and_answered(served: Served) -> None:
+async def test_a_defect_of_the_api_is_told_and_answered(served: Served) -> None:
     async with calling(served.url) as caller:
         caller.send(request("GET", "/fault"))
         assert (await caller.answer()).status == 500

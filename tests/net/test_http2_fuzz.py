@@ -1,4 +1,4 @@
-"""Connections of any bytes: the door refuses or serves, it never breaks, and nothing is left behind."""
+"""Connections of any bytes: the API refuses or serves, it never breaks, and nothing is left behind."""
 
 import asyncio
 import struct
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.net.http2.frames import PREFACE, frame
-from tests.api.grpc.wire import REQUEST, Service, make_door, packed
+from tests.api.grpc.wire import REQUEST, Service, make_api, packed
 
 BLOCK = b"\x83\x86\x44\x12/test.Service/Echo\x40\x0ccontent-type\x10application/grpc"
 
@@ -57,7 +57,7 @@ FRAMES = st.builds(
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(FRAMES | st.sampled_from(["pause", "resume", "turn"]), max_size=30), st.integers(1, 50))
-def test_no_sequence_of_frames_breaks_the_door(steps: list[bytes | str], cut: int) -> None:
+def test_no_sequence_of_frames_breaks_the_api(steps: list[bytes | str], cut: int) -> None:
     asyncio.run(_play(steps, cut))
 
 
@@ -66,7 +66,7 @@ async def _play(steps: list[bytes | str], cut: int) -> None:
     service.proceed.set()
     unforeseen: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unforeseen.append(context))
-    protocol = make_door(service).connection(connections, tasks)
+    protocol = make_api(service).connection(connections, tasks)
     sink = Sink()
     protocol.connection_made(sink)
     protocol.data_received(PREFACE + frame(4, 0, 0))
@@ -115,7 +115,7 @@ def _send_some(peer: h2.connection.H2Connection, unsent: dict[int, bytes]) -> No
 
 async def _converse(messages: list[int], window: int, grants: list[int], max_frame: int) -> None:
     connections, tasks = set[Any](), set[Any]()
-    protocol = make_door(Service()).connection(connections, tasks)
+    protocol = make_api(Service()).connection(connections, tasks)
     sink = Sink()
     protocol.connection_made(sink)
     peer = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))

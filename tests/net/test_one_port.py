@@ -41,7 +41,7 @@ def _read_to(caller: socket.socket, end: bytes) -> bytes:
     return received
 
 
-async def test_what_one_door_stores_the_other_hands_out(rest: Rest, over_grpc: GrpcRest) -> None:
+async def test_what_one_api_stores_the_other_hands_out(rest: Rest, over_grpc: GrpcRest) -> None:
     await rest.create_topic(labels={"made": "over-rest"})
     assert (await over_grpc.ok("GET", rest.topic()))["labels"] == {"made": "over-rest"}
     await over_grpc.create_subscription(labels={"made": "over-grpc"})
@@ -56,7 +56,7 @@ async def test_what_one_door_stores_the_other_hands_out(rest: Rest, over_grpc: G
     assert await over_grpc.pull() == []
 
 
-async def test_a_message_is_the_same_over_both_doors(rest: Rest, over_grpc: GrpcRest) -> None:
+async def test_a_message_is_the_same_over_both_apis(rest: Rest, over_grpc: GrpcRest) -> None:
     await rest.create_topic()
     fields = {"deadLetterPolicy": {"deadLetterTopic": rest.topic()}, "enableMessageOrdering": True}
     for name in ("sub-a", "sub-b"):
@@ -68,7 +68,7 @@ async def test_a_message_is_the_same_over_both_doors(rest: Rest, over_grpc: Grpc
     assert over_rest["deliveryAttempt"] == 1
 
 
-async def test_a_resource_is_the_same_over_both_doors(rest: Rest, over_grpc: GrpcRest) -> None:
+async def test_a_resource_is_the_same_over_both_apis(rest: Rest, over_grpc: GrpcRest) -> None:
     policy = {"allowedPersistenceRegions": ["europe-west1"]}
     topic = await over_grpc.create_topic(
         labels={"a": "b"}, messageRetentionDuration="3600.5s", messageStoragePolicy=policy, kmsKeyName="k"
@@ -110,7 +110,7 @@ async def test_what_google_s_messages_have_no_place_for_is_left_alone_over_grpc(
     assert await rest.ok("GET", rest.subscription()) == changed
 
 
-async def test_page_tokens_of_one_door_are_good_at_the_other(rest: Rest, over_grpc: GrpcRest) -> None:
+async def test_page_tokens_of_one_api_are_good_at_the_other(rest: Rest, over_grpc: GrpcRest) -> None:
     names = [rest.topic(f"topic-{number}") for number in range(3)]
     for number in range(3):
         await rest.create_topic(f"topic-{number}")

@@ -13,7 +13,7 @@ from cryptography import x509
 
 from broker.model.certificate_validity import Validity, ValidityState, span_in_words
 from broker.model.client_certificate import ClientCertificate
-from broker.net.first_bytes import HTTP1_DOOR, HTTP2_DOOR, STATES, WEB_PAGES, MakeProtocol
+from broker.net.first_bytes import HTTP1_API, HTTP2_API, STATES, WEB_PAGES, MakeProtocol
 from broker.net.http2.frames import PREFACE
 from broker.net.tls.client_certificate import client_certificate
 from broker.net.tls.expiry import read_validity
@@ -272,7 +272,7 @@ async def test_a_record_that_was_changed_on_its_way_ends_the_connection(server: 
 # --- which protocol ---------------------------------------------------------------------------------------
 
 
-class Doors:
+class Apis:
     """An HTTP/2 door that says what it heard."""
 
     def connection(self, connections: set[Any], tasks: set[Any], others: object) -> Heard:
@@ -281,9 +281,9 @@ class Doors:
 
 
 @asynccontextmanager
-async def port(served: Served, doors: Doors) -> AsyncIterator[int]:
+async def port(served: Served, apis: Apis) -> AsyncIterator[int]:
     make = MakeProtocol(most_connections=10, tls=ServerTls(TlsMaterial(localhost().certificate, localhost().key)))
-    state = {HTTP1_DOOR: served, HTTP2_DOOR: doors, STATES: StateChanges(), WEB_PAGES: served.pages}
+    state = {HTTP1_API: served, HTTP2_API: apis, STATES: StateChanges(), WEB_PAGES: served.pages}
     server = await asyncio.get_running_loop().create_server(
         lambda: make(app=served.app, state=state, connections=set(), tasks=set()), "127.0.0.1", 0
     )
@@ -298,14 +298,14 @@ async def port(served: Served, doors: Doors) -> AsyncIterator[int]:
 async def test_alpn_chooses_and_rest_comes_first_for_those_that_speak_both(
     offered: list[str], agreed: str | None
 ) -> None:
-    async with serving() as served, port(served, doors := Doors()) as number:
+    async with serving() as served, port(served, apis := Apis()) as number:
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", number, ssl=trusting(alpn=offered), server_hostname="localhost"
         )
         assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == agreed
         if agreed == "h2":
             writer.write(PREFACE)
-            await eventually(lambda: hasattr(doors, "heard") and doors.heard.received == PREFACE)
+            await eventually(lambda: hasattr(apis, "heard") and apis.heard.received == PREFACE)
         else:
             writer.write(request("GET", "/a"))
             assert (await reader.readuntil(b"GET /a  0")).startswith(b"HTTP/1.1 200 OK")
@@ -314,7 +314,7 @@ async def test_alpn_chooses_and_rest_comes_first_for_those_that_speak_both(
 
 @pytest.mark.parametrize(("offered", "first"), [("h2", request("GET", "/a")), ("http/1.1", PREFACE)])
 async def test_what_was_agreed_on_holds(offered: str, first: bytes) -> None:
-    async with serving() as served, port(served, doors := Doors()) as number:
+    async with serving() as served, port(served, apis := Apis()) as number:
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", number, ssl=trusting(alpn=[offered]), server_hostname="localhost"
         )
@@ -324,7 +324,7 @@ async def test_what_was_agreed_on_holds(offered: str, first: bytes) -> None:
             with_answer = await reader.read()
         assert not with_answer or with_answer.startswith(b"HTTP/1.1 400 ")
         assert not served.seen
-        assert not hasattr(doors, "heard")
+        assert not hasattr(apis, "heard")
         writer.transport.abort()
 
 
@@ -371,7 +371,7 @@ def _sha256() -> Any:
     return SHA256()
 
 
-async def test_a_door_sees_the_certificate_of_a_request(authority: Pair, tmp_path: Path) -> None:
+async def test_a_api_sees_the_certificate_of_a_request(authority: Pair, tmp_path: Path) -> None:
     async with serving() as served:
         factory = behind_tls(
             served.make_protocol, served.server.connections, context=asking(authority, required=False)

@@ -19,19 +19,19 @@ from tests.observability.conftest import in_process
 Running = tuple[Broker, httpx.AsyncClient]
 
 
-async def _work(door: Rest) -> None:
+async def _work(api: Rest) -> None:
     """Three requests with 16 messages of 176 bytes, of which 12 are acked and 4 come twice."""
-    await door.publish(*["x" * 10] * 10)
-    await door.publish("x" * 6)
-    await door.publish(*["x" * 14] * 5)
-    received = await door.pull(max_messages=100)
+    await api.publish(*["x" * 10] * 10)
+    await api.publish("x" * 6)
+    await api.publish(*["x" * 14] * 5)
+    received = await api.pull(max_messages=100)
     assert len(received) == 16
-    await door.acknowledge(received[:12])
+    await api.acknowledge(received[:12])
     names = [one["ackId"] for one in received[12:]]
-    await door.ok("POST", f"{door.subscription()}:modifyAckDeadline", {"ackIds": names, "ackDeadlineSeconds": 0})
-    again = await door.pull(max_messages=100, wait=True)
+    await api.ok("POST", f"{api.subscription()}:modifyAckDeadline", {"ackIds": names, "ackDeadlineSeconds": 0})
+    again = await api.pull(max_messages=100, wait=True)
     assert len(again) == 4
-    await door.acknowledge(received[:12])  # which are acked already
+    await api.acknowledge(received[:12])  # which are acked already
 
 
 def _check(scraped: Scraped, project: str) -> None:
@@ -52,13 +52,13 @@ def _check(scraped: Scraped, project: str) -> None:
 
 
 @pytest.mark.parametrize("door", ["rest", "grpc"])
-async def test_publishes_pulls_acks_and_nacks_are_counted_over_both_doors(
-    broker: Running, project: str, door: str
+async def test_publishes_pulls_acks_and_nacks_are_counted_over_both_apis(
+    broker: Running, project: str, api: str
 ) -> None:
     rest = Rest(broker[1], project)
     await rest.create_topic()
     await rest.create_subscription()
-    if door == "rest":
+    if api == "rest":
         await _work(rest)
     else:
         with channel_to(str(broker[1].base_url)) as channel:

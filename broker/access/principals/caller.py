@@ -1,4 +1,4 @@
-"""Who calls: what a credential proved, for the doors, the checks of permission and the audit log (E1)."""
+"""Who calls: what a credential proved, for the APIs, the checks of permission and the audit log (E1)."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""One call about resources, as its handler sees it whichever door it came by, and what it is answered with."""
+"""One call about resources, as its handler sees it whichever API it came by, and what it is answered with."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

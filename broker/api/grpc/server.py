@@ -1,4 +1,4 @@
-"""The gRPC door: from the streams of an HTTP/2 connection to the handlers' answers.
+"""The gRPC API: from the streams of an HTTP/2 connection to the handlers' answers.
 
 gRPC itself is small (github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md): a call is a stream, its :path names
 the method, its body has messages with a prefix of five bytes, and the trailers say how it went.
@@ -48,8 +48,8 @@ class Others(Protocol):
     def accept(self, stream: Stream) -> Receiver: ...
 
 
-class GrpcDoor:
-    """Serves `methods`.  The limits are the process's, as RestDoor's."""
+class GrpcApi:
+    """Serves `methods`.  The limits are the process's, as RestApi's."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ ANSWER_SECONDS = 60.0  # for the caller to take an answer
 
 
 class Target(NamedTuple):
-    """A method of the door.  One of the handlers is given; that of unary calls is within their limits.
+    """A method of the API.  One of the handlers is given; that of unary calls is within their limits.
 
     `gate`: what its calls pass first; None: anybody may call it.  `request_class`: protobuf's; None: it is unknown.
     """

@@ -1,4 +1,4 @@
-"""Which requests find room: a budget of bytes, which the doors of a process share."""
+"""Which requests find room: a budget of bytes, which the APIs of a process share."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

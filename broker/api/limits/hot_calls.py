@@ -29,7 +29,7 @@ class _Project:
 
 
 class HotCalls:
-    """Of one process, whichever door they come through.  Costs a question while a project is alone."""
+    """Of one process, whichever API they come through.  Costs a question while a project is alone."""
 
     def __init__(self, is_contended: Callable[[], bool], at_once: int = AT_ONCE) -> None:
         """`is_contended()`: whether more than one project uses the process."""

@@ -15,7 +15,7 @@ LARGE_BYTES = 4_096  # a request beyond is a large one
 
 
 class RequestMemory:
-    """`held` bytes of at most `limit`; the budget is one process's, shared by its doors.
+    """`held` bytes of at most `limit`; the budget is one process's, shared by its APIs.
 
     Those of requests that are not complete may be three quarters of the limit, so that senders who are slow, or who
     never end, do not take all of it from those who send at once.

@@ -17,7 +17,7 @@ class TurnOf(Protocol):
 
 
 class ResourceCalls:
-    """Bounds the handlers that it wraps, all together, of whichever door."""
+    """Bounds the handlers that it wraps, all together, of whichever API."""
 
     def __init__(self, turn_of: TurnOf) -> None:
         """A turn of a project lasts while a call of it is under way."""

@@ -1,4 +1,4 @@
-"""Which calls are written down, of whichever door: changes in the log, and in the audit log these, denials, and the
+"""Which calls are written down, of whichever API: changes in the log, and in the audit log these, denials, and the
 rest by choice (E5).
 
 https://cloud.google.com/logging/docs/audit#types: admin activity, and data access.

@@ -1,8 +1,8 @@
-"""The line that each change of a resource leaves in the log, whichever door it came through, also without --auth.
+"""The line that each change of a resource leaves in the log, whichever API it came through, also without --auth.
 
     INFO broker.changes: anonymous at 10.1.2.3 called UpdateTopic on projects/p/topics/orders: labels
 
-The doors hand in the request and its answer as bytes, so that handlers know nothing of it.
+The APIs hand in the request and its answer as bytes, so that handlers know nothing of it.
 """
 
 import logging

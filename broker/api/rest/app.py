@@ -1,4 +1,4 @@
-"""The REST door: from a request to a handler's answer.
+"""The REST API: from a request to a handler's answer.
 
 No framework: a call is looked up by one dictionary key, and a hot call pays for nothing that it does not use.
 Starlette serves what is not the API: health, metrics and the specification.
@@ -66,7 +66,7 @@ class _Reading(NamedTuple):
     form: AnswerForm | None
 
 
-class RestDoor:
+class RestApi:
     """Serves `routes` below /v1/.
 
     `requests` and `answers` are budgets of the process: of bodies from their arrival to the answer, and of large

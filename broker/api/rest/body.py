@@ -1,6 +1,6 @@
 """The body of a request: read, counted against the budget of the process, decompressed.
 
-The port reads on only as the door asks, so that a connection whose body is not taken yet holds some 64 KB at most.
+The port reads on only as the API asks, so that a connection whose body is not taken yet holds some 64 KB at most.
 A body counts from when its bytes are here until its call has been answered: what a publish holds while it waits to
 be stored is part of it.
 """

@@ -23,7 +23,7 @@ Rate = (
 )
 Amount = Literal["retainedBytes", "connections"]
 
-# Each door's calls, and what they move: requests, messages, bytes, in this order everywhere.
+# Each API's calls, and what they move: requests, messages, bytes, in this order everywhere.
 PUBLISH: tuple[Rate, Rate, Rate] = ("publishRequests", "publishMessages", "publishBytes")
 SUBSCRIBE: tuple[Rate, Rate, Rate] = ("subscribeRequests", "subscribeMessages", "subscribeBytes")
 RATES = (*PUBLISH, *SUBSCRIBE)

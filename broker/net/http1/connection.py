@@ -5,7 +5,7 @@
       ▼                          ▼
     closed                     refused: what came before is answered, then the refusal is sent, then the end
 
-One request is answered at a time; later ones wait.  The door answers its paths, an ASGI application the others.
+One request is answered at a time; later ones wait.  The API answers its paths, an ASGI application the others.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ def _has_hung_up(transport: asyncio.Transport) -> bool:
     return bool(poll.poll(0))
 
 
-class Http1Door(Protocol):
+class Http1Api(Protocol):
     """Who answers the calls that are hot."""
 
     def has(self, path: bytes) -> bool:
-        """Whether a path, as it was sent, is the door's to answer."""
+        """Whether a path, as it was sent, is the API's to answer."""
 
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
         """Answer a request, whatever happens."""
@@ -83,7 +83,7 @@ class Http1Server:
 
     def __init__(
         self,
-        door: Http1Door,
+        api: Http1Api,
         app: Application,
         state: dict[str, Any],
         *,
@@ -92,7 +92,7 @@ class Http1Server:
         tasks: set[asyncio.Task[Any]],
         keep_alive: Callable[[], float],
     ) -> None:
-        self.door = door
+        self.api = api
         self.pages = pages
         self.app = app
         self.state = state
@@ -117,10 +117,10 @@ class Http1Server:
             return _refuse(exchange, 414, f"The path of the URL is longer than {MAX_PATH_BYTES} bytes.")
         if verdict is not SERVED and not self.pages.serves(verdict, secure=secure):
             return self.pages.answer(exchange, verdict)
-        if self.door.has(head.path):
-            return self.door.serve(exchange)
+        if self.api.has(head.path):
+            return self.api.serve(exchange)
         own = address_of(transport.get_extra_info("sockname"))
-        return serve_application(self.app, exchange, own, self.state, failed=self.door.failed)
+        return serve_application(self.app, exchange, own, self.state, failed=self.api.failed)
 
 
 class Http1Connection(asyncio.Protocol):
@@ -295,7 +295,7 @@ class Http1Connection(asyncio.Protocol):
             exchange.respond(*error_answer(503, "The broker stops; try again."))
         else:
             error = task.exception()
-            self._server.door.failed(exchange, error if isinstance(error, Exception) else RuntimeError("no answer"))
+            self._server.api.failed(exchange, error if isinstance(error, Exception) else RuntimeError("no answer"))
             exchange.respond(*error_answer(500, FAULT))
 
     def write(self, *parts: bytes) -> None:

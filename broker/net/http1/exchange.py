@@ -1,4 +1,4 @@
-"""One request and its answer, as a door sees them: here of HTTP/1.1, in net/http2/exchange.py of HTTP/2.
+"""One request and its answer, as an API sees them: here of HTTP/1.1, in net/http2/exchange.py of HTTP/2.
 
 arriving ──all of the body has come──► whole ──respond, or finish──► answered
    └───────────────┴── the caller has gone, or broke a rule ──► gone: what is written goes nowhere
@@ -11,7 +11,7 @@ from broker.model.client_certificate import ClientCertificate
 from broker.net.http1.head import Head
 from broker.net.http1.responses import CONTINUE, STATUS_LINES
 
-MOST_UNREAD_BYTES = 65_536  # of a body that the door has not asked for yet: more stays in the socket
+MOST_UNREAD_BYTES = 65_536  # of a body that the API has not asked for yet: more stays in the socket
 _END = b"\r\n\r\n"
 _END_AND_CLOSE = b"\r\nconnection: close" + _END
 _END_AND_KEEP = b"\r\nconnection: keep-alive" + _END  # HTTP/1.0 has to be told
@@ -85,7 +85,7 @@ class Exchange:
         """What the client showed over TLS, verified; None: nothing."""
         return self._connection.client_certificate
 
-    # --- what the door calls -----------------------------------------------------------------------------
+    # --- what the API calls -----------------------------------------------------------------------------
 
     def take(self) -> bytes | None:
         """The whole body, if it is here at once; None: `read` has it, in pieces."""
@@ -176,7 +176,7 @@ class Exchange:
         return not self.head.keep_alive or self._may_ask or self._connection.ends_now()
 
     def _end_of_head(self, *, last: bool) -> bytes:
-        """What follows the last header that is the door's, behind its value."""
+        """What follows the last header that is the API's, behind its value."""
         if last:
             return _END_AND_CLOSE
         return _END if self.head.version == "1.1" else _END_AND_KEEP
@@ -204,7 +204,7 @@ class Exchange:
     # --- what the connection calls -----------------------------------------------------------------------
 
     def body_came(self, piece: bytes) -> bool:
-        """Returns whether enough is here until the door asks for more."""
+        """Returns whether enough is here until the API asks for more."""
         self._may_ask = False
         if not self._body:
             self._body = piece

@@ -33,7 +33,7 @@ class Head:
     `length`: bytes of the body, None where it comes in chunks; `encoding`: its Content-Encoding (b"": it has none).
     `keep_alive`: the client means to send another request.  `expects_continue`: it waits to be asked for the body.
     All these stay as they are; `verdict` is what web_pages.py finds of it (None: not asked yet), and `request_id`
-    the caller's with it (b"": none that will do).  `reading` is what the door has read from it (None: nothing yet).
+    the caller's with it (b"": none that will do).  `reading` is what the API has read from it (None: nothing yet).
     """
 
     method: str

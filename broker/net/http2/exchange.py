@@ -19,7 +19,7 @@ from broker.net.http2.headers import RequestHeaders, encode_headers
 from broker.net.http2.stream import NOBODY, Receiver, Stream
 
 MAX_RUNNING = 2_000  # requests of a connection, with those that their callers have given up
-MAX_UNREAD_BYTES = 16_777_216  # of bodies of a connection that no door has read yet
+MAX_UNREAD_BYTES = 16_777_216  # of bodies of a connection that no API has read yet
 MOST_TICKS = 3  # of the connection (20 s): within that a body has to arrive, and an answer to be taken
 
 _METHOD = re.compile(rb"[A-Z]{1,20}")
@@ -82,7 +82,7 @@ class _Request:
             exchange.respond(*error_answer(503, "The broker stops; try again."))
         else:
             error = task.exception()
-            server.door.failed(exchange, error if isinstance(error, Exception) else RuntimeError("no answer"))
+            server.api.failed(exchange, error if isinstance(error, Exception) else RuntimeError("no answer"))
             exchange.respond(*error_answer(500, FAULT))
 
     # --- the stream's receiver ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Calls as gRPC's own client library makes them, on a door without a database."""
+"""Calls as gRPC's own client library makes them, on an API without a database."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ def channel(served: Served, **options: Any) -> grpc.Channel:
 
 
 async def in_thread(act: Callable[[], Any]) -> Any:
-    """gRPC's client blocks; the door is served by this loop meanwhile."""
+    """gRPC's client blocks; the API is served by this loop meanwhile."""
     return await asyncio.to_thread(act)
 
 

@@ -20,7 +20,7 @@ def channel(broker_url: str) -> Iterator[grpc.Channel]:
 
 
 @pytest.fixture
-async def doors(rest: Rest, channel: grpc.Channel) -> tuple[Rest, Rest]:
+async def apis(rest: Rest, channel: grpc.Channel) -> tuple[Rest, Rest]:
     await rest.create_topic()
     await rest.create_subscription()
     return rest, GrpcRest(channel, rest.project)
@@ -85,25 +85,25 @@ REFUSALS: dict[str, Callable[[Rest], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-async def test_a_refusal_is_the_same_over_both_doors(doors: tuple[Rest, Rest], refusal: str) -> None:
+async def test_a_refusal_is_the_same_over_both_apis(apis: tuple[Rest, Rest], refusal: str) -> None:
     errors = []
-    for door in doors:
-        method, path, *rest = REFUSALS[refusal](door)
+    for api in apis:
+        method, path, *rest = REFUSALS[refusal](api)
         body, options = rest[0] if rest else None, rest[1] if len(rest) > 1 else {}
-        response = await door.call(method, path, body, **options)
+        response = await api.call(method, path, body, **options)
         errors.append((response.status_code, response.json()["error"]))
     assert errors[0] == errors[1]
     assert errors[0][0] >= 400
 
 
-async def test_stale_ack_ids_are_named_in_the_details(doors: tuple[Rest, Rest]) -> None:
-    rest, _ = doors
+async def test_stale_ack_ids_are_named_in_the_details(apis: tuple[Rest, Rest]) -> None:
+    rest, _ = apis
     await rest.create_subscription("once", enableExactlyOnceDelivery=True)
     await rest.publish(*(f"{n}" for n in range(1000)))
     stale = await rest.pull("once", 1000)
     await rest.modify_ack_deadline(stale, 0, "once")
     body = {"ackIds": [m["ackId"] for m in stale]}
-    answers = [await door.call("POST", f"{rest.subscription('once')}:acknowledge", body) for door in doors]
+    answers = [await api.call("POST", f"{rest.subscription('once')}:acknowledge", body) for api in apis]
     assert answers[0].json() == answers[1].json()
     [detail] = answers[1].json()["error"]["details"]
     assert detail["metadata"] == dict.fromkeys(body["ackIds"], "PERMANENT_FAILURE_INVALID_ACK_ID")
@@ -146,9 +146,9 @@ def test_a_request_that_is_no_protobuf_is_refused(channel: grpc.Channel, method:
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_resources_without_a_name_are_given_one(doors: tuple[Rest, Rest], channel: grpc.Channel) -> None:
+async def test_resources_without_a_name_are_given_one(apis: tuple[Rest, Rest], channel: grpc.Channel) -> None:
     """Google's spec, of CreateSubscription and CreateSnapshot; REST has the name in the path."""
-    rest, _ = doors
+    rest, _ = apis
 
     def call(rpc: str, request: Any, answer: Any) -> Any:
         unary = channel.unary_unary(f"/google.pubsub.v1.Subscriber/{rpc}")
@@ -165,9 +165,9 @@ async def test_resources_without_a_name_are_given_one(doors: tuple[Rest, Rest], 
 
 @pytest.mark.parametrize(("seconds", "nanos"), [(10**12, 0), (-(10**12), 0), (1, 10**9), (1, -1)])
 async def test_a_duration_that_is_none_is_refused(
-    doors: tuple[Rest, Rest], channel: grpc.Channel, seconds: int, nanos: int
+    apis: tuple[Rest, Rest], channel: grpc.Channel, seconds: int, nanos: int
 ) -> None:
-    wanted = messages.Topic(name=doors[0].topic("other"))
+    wanted = messages.Topic(name=apis[0].topic("other"))
     wanted.message_retention_duration.seconds = seconds
     wanted.message_retention_duration.nanos = nanos
     with pytest.raises(grpc.RpcError) as refused:
@@ -177,9 +177,9 @@ async def test_a_duration_that_is_none_is_refused(
 
 @pytest.mark.parametrize(("seconds", "nanos"), [(10**12, 0), (0, -1), (0, 10**9)])
 async def test_a_time_that_is_none_is_refused(
-    doors: tuple[Rest, Rest], channel: grpc.Channel, seconds: int, nanos: int
+    apis: tuple[Rest, Rest], channel: grpc.Channel, seconds: int, nanos: int
 ) -> None:
-    asked = messages.SeekRequest(subscription=doors[0].subscription())
+    asked = messages.SeekRequest(subscription=apis[0].subscription())
     asked.time.seconds, asked.time.nanos = seconds, nanos
     with pytest.raises(grpc.RpcError) as refused:
         channel.unary_unary("/google.pubsub.v1.Subscriber/Seek")(asked.SerializeToString(), timeout=20)

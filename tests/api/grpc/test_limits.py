@@ -1,4 +1,4 @@
-"""The gRPC door keeps to the budgets of its process, and says when to come back (C7)."""
+"""The gRPC API keeps to the budgets of its process, and says when to come back (C7)."""
 
 import asyncio
 import tracemalloc

@@ -1,4 +1,4 @@
-"""A client that speaks HTTP/2 frame by frame, to break its rules; and a door for it, without a database."""
+"""A client that speaks HTTP/2 frame by frame, to break its rules; and an API for it, without a database."""
 
 import asyncio
 import struct
@@ -11,7 +11,7 @@ import hpack
 
 from broker.api.grpc.call import StreamingCall, UnaryCall
 from broker.api.grpc.methods import Method
-from broker.api.grpc.server import GrpcDoor
+from broker.api.grpc.server import GrpcApi
 from broker.api.limits.answer_memory import AnswerMemory
 from broker.api.limits.hot_calls import HotCalls
 from broker.api.limits.request_memory import RequestMemory
@@ -181,7 +181,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Service:
-    """What the door serves: methods that tests can look into.  The budgets are such that no test meets them."""
+    """What the API serves: methods that tests can look into.  The budgets are such that no test meets them."""
 
     def __init__(self, request_memory: int = 1_000_000_000) -> None:
         self.requests = RequestMemory(request_memory)
@@ -289,9 +289,9 @@ class Served:
             writer.close()
 
 
-def make_door(service: Service) -> GrpcDoor:
+def make_api(service: Service) -> GrpcApi:
     turns = LoopTurns()
-    return GrpcDoor(
+    return GrpcApi(
         service.methods(),
         requests=service.requests,
         answers=service.answers,
@@ -309,10 +309,10 @@ async def serving(
 ) -> AsyncIterator[Served]:
     connections, tasks = set[Any](), set[Any]()
     service = service or Service()
-    door = make_door(service)
+    api = make_api(service)
 
     def make_protocol() -> asyncio.Protocol:
-        return door.connection(connections, tasks, **options)
+        return api.connection(connections, tasks, **options)
 
     server = await asyncio.get_running_loop().create_server(
         behind_tls(make_protocol, connections) if secure else make_protocol, "127.0.0.1", 0

@@ -1,6 +1,6 @@
 """What cannot be, of messages that come later, expire, are urgent, repeat or are withdrawn (J1 to J7).
 
-Each is refused by field and value, over both doors where both have it, and nothing of it is stored.
+Each is refused by field and value, over both APIs where both have it, and nothing of it is stored.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def channel(broker_url: str) -> Iterator[grpc.Channel]:
 
 
 @pytest.fixture(params=["REST", "gRPC"])
-def door(request: pytest.FixtureRequest, rest: Rest, channel: grpc.Channel) -> Rest:
+def api(request: pytest.FixtureRequest, rest: Rest, channel: grpc.Channel) -> Rest:
     return rest if request.param == "REST" else GrpcRest(channel, rest.project)
 
 
@@ -102,17 +102,17 @@ async def refused(rest: Rest, path: str, body: Any, *said: str, method: str = "P
         ("broker-dedup-id", "i" * 257, "257 characters, the maximum is 256"),
     ],
 )
-async def test_an_attribute_that_cannot_be_is_refused_over_both_doors(
-    rest: Rest, door: Rest, waits: str, name: str, value: str, said: str
+async def test_an_attribute_that_cannot_be_is_refused_over_both_apis(
+    rest: Rest, api: Rest, waits: str, name: str, value: str, said: str
 ) -> None:
     messages = [message("fine"), message("bad", {name: value})]
     path = f"{rest.topic()}:publish"
-    code, why = await door.error("POST", path, {"messages": messages})
+    code, why = await api.error("POST", path, {"messages": messages})
     assert (code, f"messages[1].attributes.{name}" in why, said in why) == ("INVALID_ARGUMENT", True, True), why
     assert value[:60] in why
     assert len(why) < 500
     assert await stored(rest) == []
-    if isinstance(door, GrpcRest):
+    if isinstance(api, GrpcRest):
         return
     why = await refused(rest, f"{rest.topic()}:replace", {"messageId": waits, "message": messages[1]}, said)
     assert f"message.attributes.{name}" in why
@@ -135,12 +135,12 @@ async def test_an_attribute_that_cannot_be_is_refused_over_both_doors(
         ({"broker-dedup-id": "i" * 1_025}, "", ("messages[1].attributes", "broker-dedup-id", "1025")),
     ],
 )
-async def test_attributes_that_cannot_be_together_are_refused_over_both_doors(
-    rest: Rest, door: Rest, attributes: dict[str, str], key: str, said: tuple[str, ...]
+async def test_attributes_that_cannot_be_together_are_refused_over_both_apis(
+    rest: Rest, api: Rest, attributes: dict[str, str], key: str, said: tuple[str, ...]
 ) -> None:
     ordered = {"orderingKey": key} if key else {}
     body = {"messages": [message("fine", **ordered), message("bad", attributes, **ordered)]}
-    code, why = await door.error("POST", f"{rest.topic()}:publish", body)
+    code, why = await api.error("POST", f"{rest.topic()}:publish", body)
     assert (code, [each for each in said if each not in why], len(why) < 600) == ("INVALID_ARGUMENT", [], True), why
     assert await stored(rest) == []
 

@@ -295,19 +295,19 @@ async def test_every_message_of_many_publishers_is_decided_by_the_filter_that_wa
     begun = answered = 0
     wanted, unwanted = list[str](), list[str]()
 
-    async def publish(number: int, door: Rest) -> None:
+    async def publish(number: int, api: Rest) -> None:
         count = 0
         while answered < len(filters) - 1:
             turn, count = answered, count + 1
             name = f"{number} {count} {turn}"
             late = message(f"late {name}", {"turn": str(turn - 1)})  # its filter is past
-            await door.publish(message(name, {"turn": str(turn)}), late)
+            await api.publish(message(name, {"turn": str(turn)}), late)
             unwanted.append(text({"message": late}))
             if begun == turn:  # no other filter can have decided about it
                 wanted.append(name)
 
     await set_filter(two.rest, filters[0])
-    publishers = [asyncio.create_task(publish(n, door)) for n, door in enumerate((two.rest, two.other) * 2)]
+    publishers = [asyncio.create_task(publish(n, api)) for n, api in enumerate((two.rest, two.other) * 2)]
     for turn in range(1, len(filters)):
         await two.other.publish("a turn of the publishers")
         await eventually(lambda before=turn - 1: any(name.endswith(f" {before}") for name in wanted))

@@ -1,4 +1,4 @@
-"""Quotas (E4): what is refused, by both doors, what it says, and whom it does not concern."""
+"""Quotas (E4): what is refused, by both APIs, what it says, and whom it does not concern."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ _MANY = [message("x") for _ in range(500)]  # at one a second paid for after min
 
 
 @pytest.fixture(params=["rest", "grpc"])
-async def door(request: pytest.FixtureRequest, rest: Rest, broker_url: str) -> AsyncIterator[Rest]:
+async def api(request: pytest.FixtureRequest, rest: Rest, broker_url: str) -> AsyncIterator[Rest]:
     if request.param == "rest":
         yield rest
         return
@@ -39,9 +39,9 @@ async def _usage(rest: Rest, quota: str) -> Json:
     return one
 
 
-async def _refused(door: Rest, path: str, body: Json) -> tuple[str, dict[str, Json]]:
+async def _refused(api: Rest, path: str, body: Json) -> tuple[str, dict[str, Json]]:
     """The message and the details, by type, of a call that a quota refuses."""
-    response = await door.call("POST", path, body)
+    response = await api.call("POST", path, body)
     assert response.status_code == 429, response.text
     error = response.json()["error"]
     assert error["status"] == "RESOURCE_EXHAUSTED"
@@ -49,14 +49,14 @@ async def _refused(door: Rest, path: str, body: Json) -> tuple[str, dict[str, Js
 
 
 async def test_a_publish_beyond_the_rate_is_refused_and_says_which_limit_and_when_to_come_back(
-    rest: Rest, door: Rest
+    rest: Rest, api: Rest
 ) -> None:
     await rest.create_topic()
     await rest.create_subscription()
     await _limit(rest, publishMessages=1)
     path = f"{rest.topic()}:publish"
-    await door.ok("POST", path, {"messages": _MANY})
-    text, details = await _refused(door, path, {"messages": [message("refused")]})
+    await api.ok("POST", path, {"messages": _MANY})
+    text, details = await _refused(api, path, {"messages": [message("refused")]})
     for said in ("publishMessages", rest.project.removeprefix("projects/"), "of 1 (messages a second)", "/quotas"):
         assert said in text
     assert details["ErrorInfo"]["reason"] == "RATE_LIMIT_EXCEEDED"
@@ -66,15 +66,15 @@ async def test_a_publish_beyond_the_rate_is_refused_and_says_which_limit_and_whe
     assert len(await rest.drain()) == len(_MANY)  # what was refused is not there
 
 
-async def test_whoever_comes_back_when_the_answer_says_passes(rest: Rest, door: Rest) -> None:
+async def test_whoever_comes_back_when_the_answer_says_passes(rest: Rest, api: Rest) -> None:
     await rest.create_topic()
     await _limit(rest, publishMessages=100)
     path, batch = f"{rest.topic()}:publish", {"messages": _MANY[:200]}
-    while (response := await door.call("POST", path, batch)).status_code == 200:
+    while (response := await api.call("POST", path, batch)).status_code == 200:
         pass
     delay = response.json()["error"]["details"][-1]["retryDelay"]
     await asyncio.sleep(float(delay.removesuffix("s")))
-    await door.ok("POST", path, batch)
+    await api.ok("POST", path, batch)
 
 
 async def test_a_project_at_its_limit_leaves_others_alone(rest: Rest, project: str) -> None:
@@ -87,26 +87,26 @@ async def test_a_project_at_its_limit_leaves_others_alone(rest: Rest, project: s
     await other.ok("POST", f"{other.topic()}:publish", {"messages": _MANY})
 
 
-async def test_a_pull_gets_what_is_left_and_is_refused_after_it_while_acks_pass(rest: Rest, door: Rest) -> None:
+async def test_a_pull_gets_what_is_left_and_is_refused_after_it_while_acks_pass(rest: Rest, api: Rest) -> None:
     await rest.create_topic()
     await rest.create_subscription()
     await rest.publish(*["x" * 200] * 40)
     await _limit(rest, subscribeMessages=25, subscribeBytes=1_000_000)
     path = f"{rest.subscription()}:pull"
-    received = (await door.ok("POST", path, {"maxMessages": 100}))["receivedMessages"]
+    received = (await api.ok("POST", path, {"maxMessages": 100}))["receivedMessages"]
     assert 1 <= len(received) <= 25
     await _limit(rest, subscribeBytes=1)
-    received += (await door.ok("POST", path, {"maxMessages": 100}))["receivedMessages"]
-    _, details = await _refused(door, path, {"maxMessages": 100})
+    received += (await api.ok("POST", path, {"maxMessages": 100}))["receivedMessages"]
+    _, details = await _refused(api, path, {"maxMessages": 100})
     assert details["ErrorInfo"]["metadata"]["quota_limit"] == "subscribeBytes"
     ack_ids = [one["ackId"] for one in received]
-    await door.ok("POST", f"{rest.subscription()}:acknowledge", {"ackIds": ack_ids})
+    await api.ok("POST", f"{rest.subscription()}:acknowledge", {"ackIds": ack_ids})
     await _limit(rest, subscribeMessages=None, subscribeBytes=None)
     assert len(received) + len(await rest.drain()) == 40
 
 
 async def test_requests_of_a_subscriber_are_counted_and_one_that_is_refused_changes_nothing(
-    rest: Rest, door: Rest
+    rest: Rest, api: Rest
 ) -> None:
     await rest.create_topic()
     await rest.create_subscription()
@@ -119,7 +119,7 @@ async def test_requests_of_a_subscriber_are_counted_and_one_that_is_refused_chan
         ("acknowledge", ack_ids),
         ("modifyAckDeadline", ack_ids | {"ackDeadlineSeconds": 0}),
     ):
-        text, _ = await _refused(door, f"{rest.subscription()}:{verb}", body)
+        text, _ = await _refused(api, f"{rest.subscription()}:{verb}", body)
         assert "subscribeRequests" in text
     await _limit(rest, subscribeRequests=None)
     assert await rest.pull() == []  # it is out still
@@ -177,15 +177,15 @@ async def test_no_project_has_more_than_10_000_schemas_also_when_many_are_made_a
 
 
 async def test_a_publish_into_a_project_that_retains_too_much_is_refused_until_it_retains_less(
-    rest: Rest, door: Rest
+    rest: Rest, api: Rest
 ) -> None:
     await rest.create_topic()
     await rest.create_subscription()
     path, batch = f"{rest.topic()}:publish", {"messages": [message("x" * 100)] * 10}
     await _limit(rest, retainedBytes=1_500)
-    await door.ok("POST", path, batch)
-    await door.ok("POST", path, batch)  # less than the limit was there
-    text, details = await _refused(door, path, batch)
+    await api.ok("POST", path, batch)
+    await api.ok("POST", path, batch)  # less than the limit was there
+    text, details = await _refused(api, path, batch)
     assert "retainedBytes" in text
     assert "is at 2000 of 1500 (bytes)" in text
     assert "retention" in text
@@ -196,7 +196,7 @@ async def test_a_publish_into_a_project_that_retains_too_much_is_refused_until_i
     assert len(await rest.drain()) == 20
     await _limit(rest, retainedBytes=1_499)  # it looks
     assert (await _usage(rest, "retainedBytes"))["usage"] == 0
-    await door.ok("POST", path, batch)
+    await api.ok("POST", path, batch)
 
 
 async def test_quotas_are_told_with_their_usage_changed_one_by_one_and_set_back(rest: Rest) -> None:
