@@ -1,10 +1,11 @@
-"""What a dead letter tells of the message that was given up (A5): where it was, and how its last attempt ended.
+"""What a dead letter tells of the message that was dead-lettered (A5): where it was, and how its last attempt
+ended.
 
 The reasons are a closed list, so that receivers can compare them:
 
 nack                the subscriber nacked it (an ack deadline of 0, or `:nack`)
 deadline            the ack deadline passed; of a push also: the broker that sent it went away
-reject              the subscriber gave it up (`:reject`), however often it had been tried
+reject              the subscriber dead-lettered it (`:reject`), however often it had been tried
 push <status>       the endpoint answered with this HTTP status, such as `push 503`
 push timeout        the endpoint did not answer within the ack deadline
 push unreachable    there was no connection, or no HTTP answer on it

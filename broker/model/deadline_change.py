@@ -1,4 +1,4 @@
-"""Changes of ack deadlines: extensions, nacks, and messages that are given up (A7)."""
+"""Changes of ack deadlines: extensions, nacks, and messages that are dead-lettered (A7)."""
 
 from dataclasses import dataclass
 from datetime import datetime

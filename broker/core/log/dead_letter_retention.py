@@ -38,7 +38,7 @@ _RESOLVE_OF_SOURCES = b"""
 """
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
-Lost = Mapping[str, int]  # dead letters, by the subscription that gave them up
+Lost = Mapping[str, int]  # dead letters, by the subscription that dead-lettered them
 
 
 async def read_kept_since(connection: Connection, *, now: datetime) -> datetime:

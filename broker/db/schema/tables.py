@@ -777,10 +777,10 @@ snapshot_outstanding = Table(
     PrimaryKeyConstraint("snapshot_id", "shard_id", "attempt_id", "part"),
 )
 
-# The place of a dead letter (shard_id, publish_time, seq), that of its message, and why the message was given up
-# (model/dead_letter.py).  `resolution` (null: it was not resolved) and the columns that follow are those of
-# features/dead_letters/dead_letter_state.py.  A row without a resolution goes with its dead letter, another one
-# KEPT later.
+# The place of a dead letter (shard_id, publish_time, seq), that of its message, and why the message was
+# dead-lettered (model/dead_letter.py).  `resolution` (null: it was not resolved) and the columns that follow are
+# those of features/dead_letters/dead_letter_state.py.  A row without a resolution goes with its dead letter,
+# another one KEPT later.
 dead_letters = Table(
     "dead_letters",
     metadata,

@@ -1,1 +1,1 @@
-"""Dead letters: lists of what subscriptions have given up, and which of it can be acted on."""
+"""Dead letters: lists of what subscriptions have dead-lettered, and which of it can be acted on."""

@@ -320,8 +320,8 @@ async def read_messages(
 async def read_dead_letter_bodies(
     connection: HotConnection, positions: Sequence[tuple[int, datetime, int]]
 ) -> dict[tuple[int, int], NewMessage | None]:
-    """Reads messages as they were before they were given up, by shard and sequence, from positions (shard, publish
-    time, sequence).  None: it does not fit into a step.
+    """Reads messages as they were before they were dead-lettered, by shard and sequence, from positions (shard,
+    publish time, sequence).  None: it does not fit into a step.
     """
     if not positions:
         return {}

@@ -1,4 +1,4 @@
-"""What a subscription has given up, in groups and in pages (G2)."""
+"""The dead letters of a subscription, in groups and in pages (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ By = Literal["reason", "status", "hour", "attribute"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message (`shard_id`, `seq`) that was given up, and where it lies in its dead-letter topic.
+    """A message (`shard_id`, `seq`) that was dead-lettered, and where it lies in its dead-letter topic.
 
     `subscriptions` have it there: they have neither acked it nor let it expire.  `data` None: it was not read.
     """
@@ -52,7 +52,7 @@ class DeadLetter:
 
     @property
     def hour(self) -> str:
-        """In which it was given up, as 2026-11-23T08."""
+        """In which it was dead-lettered, as 2026-11-23T08."""
         return self.publish_time.astimezone(UTC).strftime("%Y-%m-%dT%H")
 
 

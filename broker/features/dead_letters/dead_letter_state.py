@@ -35,7 +35,7 @@ class DeadLetterState:
 
 
 def can_be_acted_on(newest_first: Iterable[DeadLetterState]) -> bool:
-    """Whether a message that was given up is a dead letter still, by all dead letters that it has become.
+    """Whether a message that was dead-lettered is a dead letter still, by all dead letters that it has become.
 
     It has several if it was sought back and failed again: whatever resolved a dead letter has resolved the earlier
     ones.

@@ -1,4 +1,4 @@
-"""What a subscription has given up that can be acted on, and who has it (G2)."""
+"""The dead letters of a subscription that can be acted on, and which subscriptions have them (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What a subscription has given up: in groups, and in pages; an extension (G2)."""
+"""The service that lists and groups the dead letters of a subscription; an extension (G2)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import astuple, replace

@@ -96,7 +96,7 @@ _no_wait = click.option("--no-wait", is_flag=True, help="Do not wait for its end
 def recover(
     session: Session, *, subscription: str, since: str, rate: float | None, dry_run: bool, no_wait: bool
 ) -> int:
-    """Bring back what was given up since a time: dead-lettered after its pushes failed, or too old."""
+    """Bring back what was dead-lettered since a time: dead-lettered after its pushes failed, or too old."""
     body: Json = {"startTime": time_text(since, "--since", machine_time())}
     name = session.subscription(subscription)
     return _operation(session, f"{name}:recover", body, "come back to", rate, dry_run=dry_run, no_wait=no_wait)

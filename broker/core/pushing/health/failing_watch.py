@@ -96,7 +96,7 @@ class FailingWatch:
     ) -> list[str]:
         """A request that was sent when it `began` has failed with all its messages.
 
-        Returns the ids of reported messages that are given up.
+        Returns the ids of reported messages that are dead-lettered.
         """
         overtaken = self._last_success_at is not None and began < self._last_success_at
         since = began if self._last_success_at is None else max(began, self._last_success_at)
@@ -174,8 +174,8 @@ class FailingWatch:
     def is_due(self, now: datetime) -> bool:
         """Whether the endpoint is to be reported as failing now.
 
-        If all messages that failed are given up, nothing is known to be delayed: then only another failure, later
-        than `after`, shows that the endpoint still fails.
+        If all messages that failed are dead-lettered, nothing is known to be delayed: then only another failure,
+        later than `after`, shows that the endpoint still fails.
         """
         run = self.run
         if run is None or run.is_reported or now - run.since < self._after:

@@ -147,7 +147,10 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         consumable={*asked.consumable, asked.subscription_id},
         now=asked.now,
     )
-    for shard_id, backlogs in in_shards.items():  # what may be given up just now: it is known then whether it was
+    for (
+        shard_id,
+        backlogs,
+    ) in in_shards.items():  # what may be dead-lettered just now: it is known then whether it was
         own = [message for message in found.own.values() if message.shard_id == shard_id]
         dead_letters = [each for some in found.dead_letters.values() for each in some if each.shard_id == shard_id]
         for backlog in backlogs:
@@ -158,7 +161,7 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
             await backlog.ask_filter(connection, [*own, *dead_letters])
     seen, found = found, await _find(connection, asked)  # behind the locks it is known what others have resolved
     if _names(found) != _names(seen):
-        raise Aborted("Messages were given up, or came back, meanwhile; it is tried again.")
+        raise Aborted("Messages were dead-lettered, or came back, meanwhile; it is tried again.")
     backlogs = list(chain.from_iterable(in_shards.values()))
     judged = _judge(asked, found, backlogs)
     writes = _writes(asked, judged, attempt_ids)

@@ -1,1 +1,1 @@
-"""Replaces a dead letter by an edited message for the subscription that gave it up."""
+"""Replaces a dead letter by an edited message for the subscription that dead-lettered it."""

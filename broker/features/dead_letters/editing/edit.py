@@ -1,4 +1,4 @@
-"""A dead letter is mended, and comes back as a new message to the subscription that gave it up (G2)."""
+"""A dead letter is mended, and comes back as a new message to the subscription that dead-lettered it (G2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A dead letter is replaced by a new message in a private shard of the subscription that gave it up (G2)."""
+"""A dead letter is replaced by a new message in a private shard of the subscription that dead-lettered it (G2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

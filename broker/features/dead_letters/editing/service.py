@@ -1,4 +1,6 @@
-"""Mending a dead letter: it comes back as a new message, to the subscription that gave it up; an extension (G2)."""
+"""Mending a dead letter: it comes back as a new message, to the subscription that dead-lettered it; an extension
+(G2).
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

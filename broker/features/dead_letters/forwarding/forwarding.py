@@ -136,7 +136,7 @@ def _dead_letters(
 def _take_out(
     row: DueAttempt, given_up: Sequence[int], messages: Mapping[int, StoredMessage], now: datetime
 ) -> None:
-    """What the log does not hold any more is given up as well; what the budget left out stays."""
+    """What the log does not hold any more is dead-lettered as well; what the budget left out stays."""
     row.drop([seq for seq in given_up if seq not in messages or messages[seq].data is not None])
     row.changed = True
     if (

@@ -30,7 +30,7 @@ DONE = frozenset({Outcome.REPLAYED, Outcome.WAITING, Outcome.DELIVERED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverOptions:
-    """As it was asked for: what was given up since then."""
+    """As it was asked for: what was dead-lettered since then."""
 
     start_time: datetime | None = None
     max_rate: float | None = None
@@ -84,5 +84,5 @@ def needed(start_time: datetime | None) -> datetime:
 
 
 def is_of_push(reason: str) -> bool:
-    """Whether a message that was given up for this reason was pushed, and the endpoint did not take it."""
+    """Whether a message that was dead-lettered for this reason was pushed, and the endpoint did not take it."""
     return reason.startswith(PUSH) or reason == DEADLINE

@@ -45,8 +45,8 @@ class PushReplayService:
     async def recover(
         self, name: str, options: RecoverOptions, *, started_by: str, may_consume: AskPermission
     ) -> RedrivePlan:
-        """The operation, as it has begun or (`validate_only`) would begin: what was given up since a time, that is
-        dead-lettered since a push failed, or past the retention.
+        """The operation, as it has begun or (`validate_only`) would begin: what was dead-lettered since a time,
+        that is dead-lettered since a push failed, or past the retention.
 
         `may_consume` raises PermissionDenied of subscriptions that dead letters stay in.  Raises InvalidArgument
         (the time, the rate), NotFound, FailedPrecondition (detached, or not pushed), QuotaExceeded.

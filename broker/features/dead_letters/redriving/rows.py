@@ -1,5 +1,5 @@
-"""Redrives dead letters: delivers their messages again to the subscription that gave them up, or publishes them on
-another topic (G2).
+"""Redrives dead letters: delivers their messages again to the subscription that dead-lettered them, or publishes
+them on another topic (G2).
 
 A step is part of a transaction that the caller begins and commits.  It handles messages in the order of the log,
 which is also the order of their keys.  For each message it writes a row of `delivery_attempts` that was never
@@ -94,7 +94,7 @@ async def redrive(connection: HotConnection, step: Redrive, attempt_ids: Attempt
         groups = groups[: step.max_messages]
         next_seq = groups[-1].seq + 1
     if not {dead_letter.shard_id for group in groups for dead_letter in group.dead_letters} <= backlogs.keys():
-        raise Aborted("Messages were given up meanwhile; it is tried again.")
+        raise Aborted("Messages were dead-lettered meanwhile; it is tried again.")
     await judge(connection, groups, backlogs, step.now)
     groups = _chosen_of(step, groups)
     if not groups:

@@ -1,4 +1,4 @@
-"""Redrive: dead letters go back to the subscription that gave them up, or to a topic (G2); an extension."""
+"""Redrive: dead letters go back to the subscription that dead-lettered them, or to a topic (G2); an extension."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
