@@ -93,7 +93,7 @@ def about_resource(
 
 
 def routes_of(rows: Iterable[Row]) -> Sequence[Route]:
-    """What REST serves."""
+    """Returns the methods and paths that REST serves."""
     return [
         Route(row, rest.method, rest.path, rest.operation, rest.handler, rest.parameters, rest.body)
         for row in rows
@@ -102,5 +102,5 @@ def routes_of(rows: Iterable[Row]) -> Sequence[Route]:
 
 
 def methods_of(rows: Iterable[Row]) -> Sequence[Method]:
-    """What gRPC serves."""
+    """Returns the methods that gRPC serves."""
     return [Method(row, grpc.service, grpc.unary, grpc.streaming) for row in rows for grpc in row.grpc]
