@@ -1,8 +1,7 @@
 """The code says what docs/glossary.md says, and has no coined words where the field has a word."""
 
-import io
+import ast
 import re
-import tokenize
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -37,8 +36,6 @@ BANNED = [
     Ban("a noun", ["whoever", "whatever", "someone", "somebody", "anybody"]),
 ]
 
-_TYPED = re.compile(r'"dlq"|broker dlq')  # the name of a command, which is short for those who type it
-_METRIC = re.compile(r'"pubsub_[a-z_]+"')  # their words are Google's
 _TERM = re.compile(r"\*\*([a-z][a-z -]*)\*\*", re.IGNORECASE)
 
 
@@ -57,24 +54,25 @@ def _words(identifier: str) -> list[str]:
 
 
 @cache
-def _code() -> str:
-    """All of broker/ as words: those of `AckDeadline`, `ack_deadline` and "ack deadline" alike."""
+def _phrases(length: int) -> set[tuple[str, ...]]:
+    """The phrases of so many words in broker/: those of `AckDeadline`, `ack_deadline` and "ack deadline" alike."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in _sources())
-    text = _TYPED.sub("", _METRIC.sub("", text))
-    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text.replace("_", " ").replace("-", " "))
-    return re.sub(r"\s+", " ", apart).lower()
+    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())
+    return set(zip(*(words[at:] for at in range(length)), strict=False))
 
 
-def _is_used(word: str) -> bool:
-    return re.search(rf"\b{word.replace('-', ' ')}(?:s|es)?\b", _code()) is not None
+def _is_used(term: str) -> bool:
+    *before, last = re.split(r"[ -]", term)
+    return any((*before, form) in _phrases(len(before) + 1) for form in (last, f"{last}s", f"{last}es"))
 
 
 def _identifiers(text: str, suffix: str) -> set[str]:
     """The names in a file, without comments and texts."""
     if suffix == ".sql":
         return set(re.findall(r"[A-Za-z_]\w*", re.sub(r"--.*|'[^']*'", "", text)))
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return {token.string for token in tokens if token.type == tokenize.NAME}
+    fields = ("id", "attr", "arg", "name", "asname", "module")
+    named = (getattr(node, field, None) for node in ast.walk(ast.parse(text)) for field in fields)
+    return {part for name in named if isinstance(name, str) for part in name.split(".")}
 
 
 @cache

@@ -46,6 +46,7 @@ def _files() -> list[Path]:
 
 
 @cache
+@cache
 def _prose(path: Path) -> str:
     """What is written for readers: of a program its comments and docstrings, of a page all of it."""
     text = path.read_text(encoding="utf-8")
