@@ -65,7 +65,7 @@ ELSEWHERE = {
     "locked_backlog._LOCK_BACKLOGS": _OTHERS,
     "locked_backlog._MATCH_DEAD_LETTERS": _BY_SHARD,
     "locked_backlog._READ_BACKLOGS": _OTHERS,
-    "purging._READ_OLDEST_STANDING": _MANY,
+    "purging._READ_OLDEST_BACKLOG": _MANY,
     "push_replay._FIND_GIVEN_UP": _MANY,
     "push_replay._LOCATE_MESSAGES": _BY_SHARD,
     "readers._COUNT_STILL_OUT": _MANY,

@@ -159,7 +159,7 @@ EXPECTED = {
     "redrive._LIST_DEAD_LETTER_SUBSCRIPTIONS": {"cursors_pkey"},
     "dead_letter_groups._READ_BODIES": {"_pkey", "straggler_batches_pkey"},
     "log_walk._FIND_MATCHING": {"_pkey", "straggler_batches_pkey"},
-    "purging._READ_OLDEST_STANDING": {"cursors_pkey", "delivery_attempts_pkey"},
+    "purging._READ_OLDEST_BACKLOG": {"cursors_pkey", "delivery_attempts_pkey"},
     "push_replay._FIND_EXPIRED": {"delivery_journal_time_idx"},
     "push_replay._LOCATE_MESSAGES": {"shards_pkey", "_pkey", "straggler_batches_pkey"},
     "push_replay._FIND_LAST_JOURNALED": {"delivery_journal_pkey"},

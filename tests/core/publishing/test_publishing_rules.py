@@ -112,7 +112,7 @@ def _patched(**fields: Any) -> Change:
 def _limited(**limits: int | None) -> Change:
     async def on(world: World, topic: str) -> None:
         await world.rest.ok("PATCH", f"{world.rest.project}/quotas", {"limits": limits})
-        world.broker.quotas.retains(world.rest.project, 1_000)
+        world.broker.parts.quotas.retains(world.rest.project, 1_000)
 
     return on
 
@@ -167,7 +167,7 @@ def _is_with_its_key(world: World, topic: str, new: list[Any]) -> bool:
 
 def _is_charged(world: World, topic: str, new: list[Any]) -> bool:
     """A second's worth of the quota is used up for a thousand seconds."""
-    quotas = world.broker.quotas
+    quotas = world.broker.parts.quotas
     try:
         quotas.publishing(world.rest.project, "").check(quotas.ticks())
     except QuotaExceeded:
@@ -560,22 +560,23 @@ async def test_a_broker_without_a_feature_refuses_messages_for_topics_that_need_
     entries = await _prepared(world, entry_point, [*_WITH_PROPERTY.values(), "ordering key"])
     with _with_rules(world, ()):
         assert await _outcome(entries["ordering key"], PROBES["ordering key"]) == APPLIES, "the topic is plain"
-        for each, name in _WITH_PROPERTY.items():
-            entry, probe = entries[name], PROBES[name]
-            assert probe.on is not None
-            await entry.begin()
-            await probe.on(world, entry.topic)
+    for each, name in _WITH_PROPERTY.items():
+        entry, probe = entries[name], PROBES[name]
+        assert probe.on is not None
+        await entry.begin()
+        await probe.on(world, entry.topic)
+        with _with_rules(world, ()):
             result = await entry.enter()
-            if getattr(rules, each) is Rule.IGNORED:
-                assert result is Result.STORED, each
-            else:
-                assert result is Result.REFUSED, each
-                assert entry.why
-            if entry_point is Publish:
-                assert entry.why == (
-                    f"FAILED_PRECONDITION: The topic has {each.path}, which this broker does not support, and "
-                    f"accepts no messages (resource={entry.topic})."
-                )
+        if getattr(rules, each) is Rule.IGNORED:
+            assert result is Result.STORED, each
+        else:
+            assert result is Result.REFUSED, each
+            assert entry.why
+        if entry_point is Publish:
+            assert entry.why == (
+                f"FAILED_PRECONDITION: The topic has {each.path}, which this broker does not support, and "
+                f"accepts no messages (resource={entry.topic})."
+            )
 
 
 async def test_each_rule_of_a_feature_that_has_no_effect_is_noticed(world: World) -> None:

@@ -74,7 +74,7 @@ async def test_several_processes_have_parts_and_who_comes_for_more_waits_for_new
 
 async def test_nothing_is_refused_for_want_of_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the database is away there are no heartbeats, and a stream waits for it all the same."""
-    monkeypatch.setattr(connections, "_NEWS_SECONDS", 0)
+    monkeypatch.setattr(connections, "_REPORT_SECONDS", 0)
     processes = Processes(2, limit=2)
     processes.heartbeat()
     for _ in range(2):
