@@ -19,16 +19,16 @@ _PUT_BACK_LETTERS = statements.hot("put_back_letters")
 _LENGTH = Struct("!i").pack
 _encode_json = msgspec.json.Encoder().encode
 
-_Place = tuple[datetime, int]  # of a message in its log: its publish time and sequence
-_Position = tuple[int, datetime, int]  # of a dead letter: its shard, publish time and sequence
+_Source = tuple[datetime, int]  # a message of the log: its publish time and sequence
+_Letter = tuple[int, datetime, int]  # a dead letter: its shard, publish time and sequence
 
 
 @of_one_statement
 async def copy_letters(connection: HotConnection, given: dict[str, Any]) -> list[Any]:
     """Reads messages from their dead letters and stores them, as many at a time as are read at once."""
-    places = zip(given["publish_times"], given["seqs"], strict=True)
+    sources = zip(given["publish_times"], given["seqs"], strict=True)
     letters = zip(given["letter_shards"], given["letter_publish_times"], given["letter_seqs"], strict=True)
-    left: dict[_Position, _Place] = dict(zip(letters, places, strict=True))
+    left: dict[_Letter, _Source] = dict(zip(letters, sources, strict=True))
     while left:
         bodies = await read_letter_bodies(connection, list(left))
         read = {
@@ -36,16 +36,13 @@ async def copy_letters(connection: HotConnection, given: dict[str, Any]) -> list
         }
         if read:
             await connection.run(_put_back(given["shard_id"], read))
-        # What has no body is gone; what has an empty one did not fit.
-        left = {
-            letter: place
-            for letter, place in left.items()
-            if bodies.get((letter[0], letter[2]), NewMessage()) is None
-        }
+        # A message that is None did not fit; one that is missing is gone, and copy_letters.sql would pass it over.
+        unread = {letter for letter, message in bodies.items() if message is None}
+        left = {letter: source for letter, source in left.items() if (letter[0], letter[2]) in unread}
     return []
 
 
-def _put_back(shard_id: int, messages: Mapping[_Place, NewMessage]) -> Bound:
+def _put_back(shard_id: int, messages: Mapping[_Source, NewMessage]) -> Bound:
     bodies = [_LENGTH(len(message.data)) + message.data for message in messages.values()]
     return _PUT_BACK_LETTERS, {
         "shard_id": shard_id,
