@@ -52,7 +52,7 @@ def one_by_one(connection: HotConnection, statement: Statement, shard_ids: Seque
 async def read_sharing(connection: HotConnection, statement: Statement, given: dict[str, Any]) -> list[Any]:
     """The rows of all shards, of `max_bytes` together: each gives its part, or a message that is larger."""
     bound = by_shard(connection, statement, given)
-    part = given["max_bytes"] // len(bound)
+    part = max(1, given["max_bytes"] // len(bound))
     return list(chain(*await connection.run(*[(each, asked | {"max_bytes": part}) for each, asked in bound])))
 
 

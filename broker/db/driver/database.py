@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from broker.db.citus.engine import Engine, find_engine, is_lost_node
+from broker.db.citus.engine import find_engine, is_lost_node
 from broker.db.database_url import DEFAULT_SCHEMA
 from broker.db.driver.connection_parameters import connection_parameters
 from broker.db.driver.hot_connection import HotConnection
@@ -329,11 +329,6 @@ class Database:
             [[(now,)]] = await connection.run((_NOW, {}))
             assert isinstance(now, datetime)
             return now
-
-
-async def engine_of(connection: ResourceConnection) -> Engine:
-    """What the database is on.  Raises psycopg.Error."""
-    return await find_engine(await driver_of(connection))
 
 
 async def driver_of(connection: ResourceConnection) -> Connection:

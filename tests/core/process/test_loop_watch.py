@@ -37,7 +37,7 @@ async def _watched_until(gone: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -
 async def test_what_is_young_is_collected_however_few_there_are(
     monkeypatch: pytest.MonkeyPatch, no_collector: None
 ) -> None:
-    monkeypatch.setattr(loop_watch, "LOOKS_AT_ALL", 1_000_000)
+    monkeypatch.setattr(loop_watch, "FULL_COLLECTION_EVERY", 1_000_000)
     young, gone = _Cycle(), asyncio.Event()
     weakref.finalize(young, gone.set)
     del young
@@ -45,7 +45,7 @@ async def test_what_is_young_is_collected_however_few_there_are(
 
 
 async def test_what_is_old_is_collected_now_and_then(monkeypatch: pytest.MonkeyPatch, no_collector: None) -> None:
-    monkeypatch.setattr(loop_watch, "LOOKS_AT_ALL", 3)
+    monkeypatch.setattr(loop_watch, "FULL_COLLECTION_EVERY", 3)
     old, gone = _Cycle(), asyncio.Event()
     gc.collect(1)
     weakref.finalize(old, gone.set)

@@ -61,7 +61,7 @@ pytestmark = pytest.mark.own_broker(dead_letter_interval_seconds=600)
 @pytest.fixture
 async def forwarding(broker: Broker, rest: Rest, monkeypatch: pytest.MonkeyPatch) -> _Forwarding:
     """Forwards batches of five dead letters when a test asks for it."""
-    monkeypatch.setattr(dead_letters, "MAX_LETTERS", 5)
+    monkeypatch.setattr(dead_letters, "MAX_DEAD_LETTERS", 5)
     forwarding = _Forwarding(broker, rest)
     await rest.create_topic("dead")
     monkeypatch.setattr(dead_letter_forwarder, "forward_dead_letters", forwarding.forward)

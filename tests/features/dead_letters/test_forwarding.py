@@ -300,7 +300,7 @@ async def test_many_dead_letters_go_in_several_transactions_too(
     log: Log, dead: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many at once would keep all other tenants of the process waiting."""
-    monkeypatch.setattr("broker.features.dead_letters.forwarding.forwarding.MAX_LETTERS", 40)
+    monkeypatch.setattr("broker.features.dead_letters.forwarding.forwarding.MAX_DEAD_LETTERS", 40)
     sent = {f"m{number}" for number in range(100)}
     await log.publish(*sent)
     await fail(log)

@@ -19,18 +19,18 @@ _PUT_BACK_DEAD_LETTERS = statements.hot("put_back_dead_letters")
 _LENGTH = Struct("!i").pack
 _encode_json = msgspec.json.Encoder().encode
 
-_Place = tuple[datetime, int]  # of a message in its log: its publish time and sequence
-_Position = tuple[int, datetime, int]  # of a dead letter: its shard, publish time and sequence
+_Source = tuple[datetime, int]  # a message of the log: its publish time and sequence
+_DeadLetter = tuple[int, datetime, int]  # a dead letter: its shard, publish time and sequence
 
 
 @of_one_statement
 async def copy_dead_letters(connection: HotConnection, given: dict[str, Any]) -> list[Any]:
     """Reads messages from their dead letters and stores them, as many at a time as are read at once."""
-    places = zip(given["publish_times"], given["seqs"], strict=True)
+    sources = zip(given["publish_times"], given["seqs"], strict=True)
     dead_letters = zip(
         given["dead_letter_shards"], given["dead_letter_publish_times"], given["dead_letter_seqs"], strict=True
     )
-    left: dict[_Position, _Place] = dict(zip(dead_letters, places, strict=True))
+    left: dict[_DeadLetter, _Source] = dict(zip(dead_letters, sources, strict=True))
     while left:
         bodies = await read_dead_letter_bodies(connection, list(left))
         read = {
@@ -40,16 +40,17 @@ async def copy_dead_letters(connection: HotConnection, given: dict[str, Any]) ->
         }
         if read:
             await connection.run(_put_back(given["shard_id"], read))
-        # What has no body is gone; what has an empty one did not fit.
+        # A message that is None did not fit.  One that is missing is gone: copy_dead_letters.sql would pass it over.
+        unread = {dead_letter for dead_letter, message in bodies.items() if message is None}
         left = {
-            dead_letter: place
-            for dead_letter, place in left.items()
-            if bodies.get((dead_letter[0], dead_letter[2]), NewMessage()) is None
+            dead_letter: source
+            for dead_letter, source in left.items()
+            if (dead_letter[0], dead_letter[2]) in unread
         }
     return []
 
 
-def _put_back(shard_id: int, messages: Mapping[_Place, NewMessage]) -> Bound:
+def _put_back(shard_id: int, messages: Mapping[_Source, NewMessage]) -> Bound:
     bodies = [_LENGTH(len(message.data)) + message.data for message in messages.values()]
     return _PUT_BACK_DEAD_LETTERS, {
         "shard_id": shard_id,
