@@ -40,7 +40,7 @@ async def copy_dead_letters(connection: HotConnection, given: dict[str, Any]) ->
         }
         if read:
             await connection.run(_put_back(given["shard_id"], read))
-        # A message that is None did not fit.  One that is missing is gone: copy_dead_letters.sql would pass it over.
+        # A message that is None did not fit.  One that is missing is gone: copy_dead_letters.sql would skip it.
         unread = {dead_letter for dead_letter, message in bodies.items() if message is None}
         left = {
             dead_letter: source
