@@ -109,7 +109,7 @@ class StorageLow(ResourceExhausted):
     retry_seconds: float | None = 5.0
 
     def __init__(self, message: str, *, log_message: str = "", details: Sequence[Mapping[str, Any]] = ()) -> None:
-        """`reported`: without sizes, which change with each call."""
+        """`log_message`: without sizes, which change with each call."""
         super().__init__(message, details=details)
         self.log_message = log_message or message
 

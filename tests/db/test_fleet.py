@@ -99,7 +99,7 @@ async def test_a_process_says_how_many_it_opens(database: Database) -> None:
         database,
         clock,
         changed=lambda: None,
-        check=lambda: None,
+        poll=lambda: None,
         database_connections=config.database_connections,
     )
     await running.run_once()

@@ -195,7 +195,7 @@ async def test_a_heartbeat_that_is_not_answered_ends_while_it_is_of_use(relay: O
     async with _open(relay, 600.0) as database:
         clock = DatabaseClock(database)
         await clock.synchronise()
-        processes = RunningProcesses(database, clock, changed=lambda: None, check=lambda: None)
+        processes = RunningProcesses(database, clock, changed=lambda: None, poll=lambda: None)
         await processes.run_once()
         relay.speaking.clear()
         async with asyncio.timeout(_BOUND_SECONDS):

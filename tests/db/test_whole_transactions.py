@@ -155,7 +155,7 @@ async def _acking_with_a_journal(log: Log) -> Act:
         async with (
             log.session() as session,
             journal.written_down(
-                session, shard_id=log.shard_id, attempts=[name], attribution=True, clock=lambda: log.start
+                session, shard_id=log.shard_id, attempts=[name], journaled=True, clock=lambda: log.start
             ) as ledger,
         ):
             await log.acknowledge(delivery, [1], connection=session)

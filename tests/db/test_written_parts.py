@@ -8,7 +8,7 @@ from broker.db.driver import statements
 from broker.db.schema.tables import metadata
 
 SHARDS, CATALOG = 1, 2
-_NAMES = [name.removesuffix(".sql") for name in statements._files()]
+_NAMES = [name.removesuffix(".sql") for name in statements._files() if name.endswith(".sql")]
 
 
 @pytest.mark.parametrize(

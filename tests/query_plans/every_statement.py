@@ -187,7 +187,7 @@ async def run_every_statement(log: Log, session: Any) -> None:
     attribution = Attribution(Journal(mode=JournalMode.ALL))
     names = [log.name(delivery)]
     async with journal.written_down(
-        session, shard_id=log.shard_id, attempts=names, attribution=True, clock=lambda: later
+        session, shard_id=log.shard_id, attempts=names, journaled=True, clock=lambda: later
     ) as ledger:
         await log.acknowledge(delivery, [1], connection=session)
         assert ledger is not None

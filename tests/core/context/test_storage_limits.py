@@ -82,6 +82,6 @@ def test_a_refusal_names_the_size_the_limit_the_setting_and_the_remedy_but_not_w
     tables = TableSize(size=12 * 10**9, max_size=10**10, is_low=True).refusal()
     for said in ("12.0 GB", "10.0 GB", "--database-size-max", "resumes at 8.3 GB", "purge or delete"):
         assert said in tables.message
-    assert not any(digit in tables.reported for digit in "0123456789"), (
+    assert not any(digit in tables.log_message for digit in "0123456789"), (
         "the log counts calls that are refused alike"
     )

@@ -18,7 +18,7 @@ def _dead_letter(*states: DeliveryState, resolution: str | None = None, kept: bo
 
 
 @pytest.mark.parametrize(
-    ("letter", "expected"),
+    ("dead_letter", "expected"),
     [
         (_dead_letter(), True),
         (_dead_letter(kept=False), False),

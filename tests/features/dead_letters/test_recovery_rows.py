@@ -163,7 +163,7 @@ async def test_what_is_acked_meanwhile_is_known_to_be(
 ) -> None:
     """The journal is read behind the locks of the rows: before them it would not have the ack yet."""
     if not rule:
-        then, next_of = push_replay._reported, push_replay._next
+        then, next_of = push_replay._read_journal, push_replay._next
 
         async def told_early(connection: Any, step: Any, backlog: Any) -> Any:
             messages, rest = await next_of(connection, step, backlog)
@@ -186,7 +186,9 @@ async def test_what_is_acked_meanwhile_is_known_to_be(
         at = log.start + SECOND
         async with (
             log.session() as acking,
-            written_down(acking, shard_id=log.shard_id, attempts=[name], reported=True, clock=lambda: at) as ledger,
+            written_down(
+                acking, shard_id=log.shard_id, attempts=[name], journaled=True, clock=lambda: at
+            ) as ledger,
         ):
             assert ledger is not None
             missing = await acknowledge(acking, shard_id=log.shard_id, acks={name: {0}})

@@ -84,7 +84,7 @@ async def test_an_ack_that_is_undone_is_not_told(log: Log, database: Database) -
         async with (
             database.hot() as connection,
             journal.written_down(
-                connection, shard_id=name.shard_id, attempts=[name], attribution=True, clock=lambda: log.start
+                connection, shard_id=name.shard_id, attempts=[name], journaled=True, clock=lambda: log.start
             ) as ledger,
         ):
             assert ledger is not None
@@ -116,7 +116,7 @@ async def test_what_stands_behind_a_released_message_of_a_key_was_not_handed_out
     async with (
         log.database.hot() as connection,
         journal.written_down(
-            connection, shard_id=log.shard_id, attempts=[log.name(first)], attribution=True, clock=lambda: log.start
+            connection, shard_id=log.shard_id, attempts=[log.name(first)], journaled=True, clock=lambda: log.start
         ) as ledger,
     ):
         assert ledger is not None

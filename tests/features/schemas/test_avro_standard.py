@@ -124,7 +124,7 @@ def _read_by_apache(definition: str, data: bytes) -> tuple[bool, bytes]:
     schema, file = avro.schema.parse(definition), io.BytesIO(data)
     try:
         value = avro.io.DatumReader(schema, schema).read(avro.io.BinaryDecoder(file))
-        if file.report() != len(data):
+        if file.tell() != len(data):
             return False, b""
     except Exception:
         return False, b""
