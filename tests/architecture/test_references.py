@@ -1,9 +1,7 @@
 """What a comment, a docstring or a page cites can be opened by whoever reads it: nothing outside the repository."""
 
-import io
 import re
 import subprocess
-import tokenize
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -33,6 +31,8 @@ _FOLDER = re.compile(r"`((?:[\w.-]+/)+)`")
 _DECISION = re.compile(r"\b(?:decision |docs/decisions/)(\d{4})", re.IGNORECASE)
 # Files that an operator or a run of the tests makes.
 _MADE_LATER = {"deploy/compose/database-password", "faults-found/"}
+_DOCSTRING = re.compile(r'^[ \t]*"""(.*?)"""', re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"(?:^|\s)#(.*)$", re.MULTILINE)
 _ROW = re.compile(r"^\| ([A-M]\d[^|]*) \|", re.MULTILINE)
 
 
@@ -51,8 +51,7 @@ def _prose(path: Path) -> str:
     """What is written for readers: of a program its comments and docstrings, of a page all of it."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        said = [token.string for token in tokenize.generate_tokens(io.StringIO(text).readline)]
-        return "\n".join(part.strip('"') for part in said if part.startswith(("#", '"""')))
+        return "\n".join([*_DOCSTRING.findall(text), *_COMMENT.findall(text)])  # a tenth of the time of a tokenizer
     if path.suffix == ".md":
         return text
     marks = "--" if path.suffix == ".sql" else "//" if path.suffix == ".lark" else "#"
