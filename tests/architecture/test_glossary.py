@@ -33,6 +33,15 @@ BANNED = [
     Ban("consumer", ["puller"]),
     Ban("cursor", ["bookmark"]),
     Ban("settled", ["tombstone"]),
+    Ban("outbox", ["staged", "relaying"]),
+    Ban("push batch", ["parcel"]),
+    Ban("capacity", ["stock", "room"]),
+    Ban("query, read, poll, check", ["looking"]),
+    Ban("notification, incident, report", ["news", "telling"]),
+    Ban("API, listener", ["door"]),
+    Ban("state, gauge", ["standing"]),
+    Ban("passthrough fields, extension fields", ["carried"]),
+    Ban("timing", ["spent"]),
     Ban("a noun", ["whoever", "whatever", "someone", "somebody", "anybody"]),
 ]
 
