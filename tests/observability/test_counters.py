@@ -51,7 +51,7 @@ def _check(scraped: Scraped, project: str) -> None:
     assert scraped.get("pubsub_delivery_lag_seconds_count", **sub) >= 1
 
 
-@pytest.mark.parametrize("door", ["rest", "grpc"])
+@pytest.mark.parametrize("api", ["rest", "grpc"])
 async def test_publishes_pulls_acks_and_nacks_are_counted_over_both_apis(
     broker: Running, project: str, api: str
 ) -> None:

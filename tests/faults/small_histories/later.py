@@ -43,7 +43,7 @@ class Parts(parts.Parts):
         self._add("perishable", Perishable, 1, names=list("mn"), ids=[32, 33], ttl=2.0)
         self._add("bought", Bought, 2, came=[Came(32, "m")])
         self._add("late", Bought, 6, came=[Came(31, "l")])
-        self._add("letters", Bought, 7, dead_letters=[Came(41, "n")], final=True)
+        self._add("dead_letters", Bought, 7, dead_letters=[Came(41, "n")], final=True)
 
     def _tick(self) -> None:
         came = [(11, 1, 100.0), (12, 2, 102.0), (12, 2, 102.0), (13, 3, 104.0)]

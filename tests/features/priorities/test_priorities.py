@@ -8,7 +8,7 @@ import pytest
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
 from broker.model.message_id import parse_message_id
-from tests.fixtures.broker import Json, Rest, message, text
+from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.in_process import running_in_process
 
 pytestmark = pytest.mark.own_broker
@@ -212,16 +212,19 @@ async def test_one_that_stands_in_anothers_place_has_its_own(rest: Rest) -> None
 
 
 async def test_another_broker_hears_of_it(database_url: str) -> None:
-    def broker() -> Any:
-        return running_in_process(Broker(AppConfig(database_url=database_url)))
+    brokers = [Broker(AppConfig(database_url=database_url)) for _ in range(2)]
 
-    async with broker() as first, broker() as second:
+    async def hears_of_levels() -> bool:
+        return bool((await brokers[1].core.resources.topic("projects/p/topics/topic")).levels)
+
+    async with running_in_process(brokers[0]) as first, running_in_process(brokers[1]) as second:
         one, other = (Rest(client, "projects/p") for client in (first, second))
         await one.create_topic()
         await one.create_subscription()
         await other.publish("known")
         assert await one_by_one(other) == ["known"]
         await change(one, {"priorities": 2})
+        await eventually(hears_of_levels)
         await other.publish("-", of_level("urgent", 0))
         assert await one_by_one(other) == ["urgent", "-"]
         await other.publish("-", of_level("urgent", 0))
