@@ -46,6 +46,7 @@ from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import INSPECTIONS_AT_ONCE, ResourceTurns
 from broker.fairness.turn_counts import TurnCounts
 from broker.features.events.rows import tell_event
+from broker.features.feature import Feature
 from broker.features.operations.operations import Operations
 from broker.model.errors import BrokerError
 from broker.model.operation_verb import Verb
@@ -93,7 +94,7 @@ class Broker:
 
         messages = Messages(config, core, jitter=jitter, has_capacity=self.answers.has_capacity)
         self.claiming, self.acking = messages.claiming, messages.acking
-        self.transforming, self.publishing = messages.transforming, messages.publishing
+        self.publishing = messages.publishing
         self.signer = _make_signer(config, core, guard.secrets)
         self.pusher = _make_pusher(config, core, guard=guard, messages=messages, signer=self.signer)
 
@@ -115,7 +116,7 @@ class Broker:
             operations=_make_operations(config, core, guard=guard, messages=messages),
             needed_to_start=self._needed_to_start,
         )
-        self.features = {name: register(self.parts) for name, register in features.items()}
+        self.features = {name: self._register(register) for name, register in features.items()}
         registered = self.features.values()
         self.rpcs = [*self.services.make_rpcs(), *(row for feature in registered for row in feature.rpcs)]
         clean_ups = [clean_up for feature in registered for clean_up in feature.clean_ups]
@@ -129,6 +130,19 @@ class Broker:
         self.calls = make_call_log(config, core.states, excused=self.is_excused, turns=self.address_turns)
 
         reactions.connect(core, guard=guard, claiming=self.claiming, pusher=self.pusher, features=registered)
+
+    def _register(self, register: Register) -> Feature:
+        """Builds a feature, and connects what it adds to the parts of the core."""
+        feature = register(self.parts)
+        self.core.resources.add_listeners(feature.listeners)
+        self.publishing.preparation.add_rules(feature.publish_rules)
+        self.services.topics.add_fields(feature.topic_fields)
+        self.services.subscriptions.add_fields(feature.subscription_fields)
+        for scheduler in (self.claiming.pulls, self.claiming.pushes):
+            orders = None if feature.make_shard_orders is None else feature.make_shard_orders()
+            scheduler.add_hooks(orders=orders, answer=feature.answer_hook)
+        self.parts.policy_resources.update(feature.policy_resources)
+        return feature
 
     def well_known_routes(self) -> list[Route]:
         """Where receivers of pushes find the keys of their tokens."""
@@ -210,8 +224,9 @@ class Broker:
                 await self.core.processes.leave()
                 await self.claiming.readers.leave()
         await self.core.tasks.close()
-        await self.publishing.schemas.close()
-        await self.transforming.sandboxes.close()
+        for feature in self.features.values():
+            if feature.close is not None:
+                await feature.close()
         if self.guard.audit_trail is not None:
             await self.guard.audit_trail.close()
         with contextlib.suppress(BrokerError, TimeoutError):

@@ -19,7 +19,6 @@ from broker.core.process.tasks import Tasks
 from broker.db.driver.database import DATABASE, NODES, Database
 from broker.fairness.loop_turns import LoopTurns
 from broker.fairness.tenants import Tenants
-from broker.features.dead_letters.dead_letter_incidents import DeadLetterIncidents
 from broker.features.quotas.quotas import Quotas
 from broker.observability.metrics.counters import Counters
 from broker.observability.state_changes import TICK_SECONDS, StateChanges
@@ -62,7 +61,7 @@ def make_core(
         loop_turns=LoopTurns(),
         storage=storage,
         processes=processes,
-        resources=ResourceCache(database, tasks, counters=counters, listeners=(DeadLetterIncidents(states),)),
+        resources=ResourceCache(database, tasks, counters=counters),
         wake_ups=WakeUps(
             database,
             wake=reactions.messages_claimable,

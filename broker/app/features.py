@@ -13,6 +13,7 @@ from broker.features.dead_letters import feature as dead_letters
 from broker.features.deduplication import feature as deduplication
 from broker.features.delayed import feature as delayed
 from broker.features.events import feature as events
+from broker.features.expiry import feature as expiry
 from broker.features.feature import Feature
 from broker.features.filters import feature as filters
 from broker.features.iam import feature as iam
@@ -22,6 +23,7 @@ from broker.features.journal import feature as journal
 from broker.features.metrics import feature as metrics
 from broker.features.operations import feature as operations
 from broker.features.outbox import feature as outbox
+from broker.features.priorities import feature as priorities
 from broker.features.purge import feature as purge
 from broker.features.push_status import feature as push_status
 from broker.features.quotas import feature as quotas
@@ -30,7 +32,6 @@ from broker.features.reset import feature as reset
 from broker.features.retraction import feature as retraction
 from broker.features.schedules import feature as schedules
 from broker.features.schemas import feature as schemas
-from broker.features.schemas.service import SchemaService
 from broker.features.secrets import feature as secrets
 from broker.features.transforms import feature as transforms
 
@@ -38,21 +39,33 @@ Register = Callable[[Parts], Feature]
 
 
 def _schemas(parts: Parts) -> Feature:
-    return schemas.register(parts.core, parts.messages.publishing.schemas)
+    return schemas.register(parts.core)
 
 
 def _transforms(parts: Parts) -> Feature:
-    transforming = parts.messages.transforming
-    return transforms.register(parts.core, checks=transforming.checks, trials=transforming.trials)
+    return transforms.register(parts.core, acks=parts.messages.acking.coalescer)
 
 
 def _deduplication(_: Parts) -> Feature:
     return deduplication.register()
 
 
+def _expiry(_: Parts) -> Feature:
+    return expiry.register()
+
+
+def _priorities(parts: Parts) -> Feature:
+    return priorities.register(parts.core)
+
+
 def _delayed(parts: Parts) -> Feature:
     kept = timedelta(hours=parts.config.delivery_record_hours)
-    return delayed.register(parts.core, next_due=parts.next_due, kept=kept)
+    return delayed.register(
+        parts.core,
+        next_due=parts.next_due,
+        kept=kept,
+        max_scheduled_messages=parts.config.max_scheduled_messages,
+    )
 
 
 def _schedules(parts: Parts) -> Feature:
@@ -185,7 +198,7 @@ def _iam(parts: Parts) -> Feature:
             "topics": services.topics.get_topic,
             "subscriptions": services.subscriptions.get_subscription,
             "snapshots": services.snapshots.get_snapshot,
-            "schemas": SchemaService(parts.core, parts.messages.publishing.schemas).get_schema,
+            **parts.policy_resources,
         },
     )
 
@@ -195,6 +208,8 @@ FEATURES: Mapping[str, Register] = {
     "schemas": _schemas,
     "transforms": _transforms,
     "deduplication": _deduplication,
+    "expiry": _expiry,
+    "priorities": _priorities,
     # Messages that are published later, or by other ways than a call.
     "delayed": _delayed,
     "schedules": _schedules,

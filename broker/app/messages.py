@@ -1,12 +1,11 @@
-"""The parts that claim, acknowledge, transform and publish messages, and how many of each run at the same time.
+"""The parts that claim, acknowledge and publish messages, and how many of each run at the same time.
 
 All of them use the connections for hot statements, of which there are `pool_size`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from broker.app.config import AppConfig
-from broker.app.publish_rules import make_publish_rules
 from broker.core.acking.ack_coalescer import AckCoalescer
 from broker.core.acking.ack_writer import AckWriter
 from broker.core.acking.delivery_recorder import DeliveryRecords
@@ -21,11 +20,6 @@ from broker.core.publishing.publish_coalescer import PublishCoalescer
 from broker.core.pulling.long_poll import LongPoll
 from broker.core.pulling.outstanding import Outstanding
 from broker.core.pulling.readers import Readers
-from broker.features.priorities.claim_levels import AllLevels
-from broker.features.schemas.schema_checks import SchemaChecks
-from broker.features.transforms.delivery_transforms import DeliveryTransforms
-from broker.features.transforms.sandboxes import Sandboxes
-from broker.features.transforms.topic_transforms import Programs, TopicTransforms, TransformChecks, TransformTrials
 
 ACK_FLUSHES_AT_ONCE = 4  # flushes are short, so they need fewer turns than claims
 
@@ -45,12 +39,9 @@ class Claiming:
             jitter=jitter,
             turns_at_once=max(config.pool_size - 2, 1),
             waits=True,
-            shard_orders=AllLevels(core.database),
         )
         # Two turns: one claim can begin while the rows of the other are read.
-        self.pushes = ClaimScheduler(
-            core, jitter=jitter, turns_at_once=2, waits=False, shard_orders=AllLevels(core.database)
-        )
+        self.pushes = ClaimScheduler(core, jitter=jitter, turns_at_once=2, waits=False)
         self.long_poll = LongPoll(
             core,
             self.pulls,
@@ -104,41 +95,16 @@ class Acking:
         )
 
 
-class Transforming:
-    """Transforms messages as topics and subscriptions say, in sandboxes of other processes."""
-
-    def __init__(self, core: Core, acks: AckCoalescer, *, claims: Iterable[ClaimScheduler]) -> None:
-        """`claims`: whose messages are transformed; what a subscription drops is acknowledged."""
-        programs = Programs()
-        self.sandboxes = Sandboxes(core.tasks, core.counters)
-        self.checks = TransformChecks(self.sandboxes)
-        self.trials = TransformTrials(self.sandboxes, programs)
-        self.of_topics = TopicTransforms(self.sandboxes, programs, core.clock, core.counters)
-        self.of_deliveries = DeliveryTransforms(self.sandboxes, programs, acks, core.states, core.counters)
-        for each in claims:
-            each.answer_hook = self.of_deliveries
-
-
 class Publishing:
-    """Checks messages against the schemas of topics, and appends them."""
+    """Checks messages by the rules of publishing, and appends them."""
 
-    def __init__(self, config: AppConfig, core: Core, transforming: Transforming) -> None:
-        self.schemas = SchemaChecks(core.resources, core.counters)
+    def __init__(self, config: AppConfig, core: Core) -> None:
         self.coalescer = PublishCoalescer(core, shards_at_once=max(config.pool_size - 2, 1))
-        self.preparation = Preparation(
-            core,
-            make_publish_rules(
-                core,
-                schemas=self.schemas,
-                transforms=transforming.of_topics,
-                max_scheduled_messages=config.max_scheduled_messages,
-            ),
-            is_busy=self.coalescer.is_busy,
-        )
+        self.preparation = Preparation(core, is_busy=self.coalescer.is_busy)
 
 
 class Messages:
-    """The four parts of this module, in the order in which they need each other."""
+    """The three parts of this module, in the order in which they need each other."""
 
     def __init__(
         self, config: AppConfig, core: Core, *, jitter: Jitter, has_capacity: Callable[[str], bool]
@@ -146,6 +112,4 @@ class Messages:
         """The arguments are those of Claiming."""
         self.claiming = Claiming(config, core, jitter=jitter, has_capacity=has_capacity)
         self.acking = Acking(config, core, self.claiming, jitter=jitter)
-        schedulers = (self.claiming.pulls, self.claiming.pushes)
-        self.transforming = Transforming(core, self.acking.coalescer, claims=schedulers)
-        self.publishing = Publishing(config, core, self.transforming)
+        self.publishing = Publishing(config, core)

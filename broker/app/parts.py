@@ -1,7 +1,7 @@
 """The parts of a process that features are built from."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from broker.api.gate import Gate
 from broker.api.permissions import Needs
@@ -25,7 +25,8 @@ class Parts:
 
     `replica_reads` and `look_turns`: connections and turns of calls that read much.  `operations`: long work that
     several features start, and that the feature of that name runs.  `needed_to_start(verb)`: what the call needs
-    that starts such an operation (None: no feature with such a call is registered).
+    that starts such an operation (None: no feature with such a call is registered).  `policy_resources`: those of
+    the features that were registered before.
     """
 
     config: AppConfig
@@ -41,3 +42,4 @@ class Parts:
     look_turns: ResourceTurns
     operations: Operations
     needed_to_start: Callable[[Verb], Needs | None]
+    policy_resources: dict[str, Callable[[str], Awaitable[object]]] = field(default_factory=dict)

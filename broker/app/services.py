@@ -8,7 +8,6 @@ from broker.api.standard_rpcs import STANDARD_RPCS
 from broker.app.config import AppConfig
 from broker.app.guard import Guard
 from broker.app.messages import Messages
-from broker.app.resource_fields import subscription_fields, topic_fields
 from broker.core.acking import rpcs as acking
 from broker.core.acking.service import AcknowledgeService
 from broker.core.backlog.seeking import rpcs as seeking
@@ -64,17 +63,15 @@ def make_services(
     config: AppConfig, core: Core, *, guard: Guard, messages: Messages, next_due: NextDue
 ) -> CoreServices:
     """`next_due` is told of the times of delayed messages."""
-    claiming, acking, transforming = messages.claiming, messages.acking, messages.transforming
+    claiming, acking = messages.claiming, messages.acking
     return CoreServices(
         topics=TopicService(
             core,
-            fields=topic_fields(transforming.checks),
             supported=messages.publishing.preparation.supported,
             shards_per_topic=config.shards_per_topic,
         ),
         subscriptions=SubscriptionService(
             core,
-            fields=subscription_fields(transforming.checks),
             secrets=guard.secrets,
             min_delivery_attempts=config.min_delivery_attempts,
             only_own_accounts=guard.access is not None,

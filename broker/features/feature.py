@@ -11,8 +11,14 @@ from dataclasses import dataclass, field
 from starlette.routing import Route
 
 from broker.api.row import Row
+from broker.core.catalog.subscription_listener import SubscriptionListener
+from broker.core.claiming.hooks import AnswerHook, ShardOrders
 from broker.core.process.supervisor import Worker
+from broker.core.publishing.publish_rule import PublishRule
+from broker.core.resources.resource_field import ResourceField
 from broker.core.retention.retention_janitor import CleanUp
+from broker.model.subscription import Subscription
+from broker.model.topic import Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +32,13 @@ class Feature:
     ended.  `resource_changed(name)` is called when a resource has changed, in any process (None: any may have).
     `outbox_committed` is called when an application has committed a transaction with messages or acks.
 
+    `publish_rules`: what its properties of topics do to messages.  `topic_fields`, `subscription_fields`: what a
+    change of its fields asks for.  `listeners` hear of subscriptions that are read.  `make_shard_orders` makes, for
+    a scheduler of claims, the orders of shards.  `answer_hook` changes claimed messages before their consumer gets
+    them.  `policy_resources`: by kind, what gets a resource of it that may have a policy.
+
+    `close` ends its processes, at the very end.
+
     `pages` are HTTP pages beside the API.  `metrics_pages` are served on the port for metrics, where callers need
     no permission.
     """
@@ -37,5 +50,13 @@ class Feature:
     stop: Callable[[], None] | None = None
     resource_changed: Callable[[str | None], None] | None = None
     outbox_committed: Callable[[], None] | None = None
+    publish_rules: Sequence[PublishRule] = ()
+    topic_fields: Sequence[ResourceField[Topic]] = ()
+    subscription_fields: Sequence[ResourceField[Subscription]] = ()
+    listeners: Sequence[SubscriptionListener] = ()
+    make_shard_orders: Callable[[], ShardOrders] | None = None
+    answer_hook: AnswerHook | None = None
+    policy_resources: Mapping[str, Callable[[str], Awaitable[object]]] = field(default_factory=dict)
+    close: Callable[[], Awaitable[object]] | None = None
     pages: Sequence[Route] = ()
     metrics_pages: Sequence[Route] = ()

@@ -286,6 +286,34 @@ def shape_of(path: str) -> str:
     return "/".join("*" if i % 2 else part for i, part in enumerate(path.split("/"))) + colon + verb
 
 
+# The property of a topic that a feature adds.
+PROPERTIES: Mapping[str, Mapping[str, Any]] = {
+    "transforms": {"messageTransforms": [TRANSFORM]},
+    "deduplication": {"extensions": {"deduplication": {}}},
+    "expiry": {"extensions": {"expiry": True}},
+    "priorities": {"extensions": {"priorities": 2}},
+    "delayed": {"extensions": {"delay": True}},
+}
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+async def test_topics_have_the_property_of_a_feature_if_it_is_registered(database_url: str, name: str) -> None:
+    async with running(database_url) as (_, rest):
+        response = await rest.call("PUT", rest.topic(), PROPERTIES[name])
+        assert response.status_code == 400
+        assert "This broker does not support" in response.text
+        await rest.create_topic()
+    async with running(database_url, name) as (_, rest):
+        await rest.create_topic("with", **PROPERTIES[name])
+        await rest.create_subscription(topic="with")
+        await rest.publish("a", topic="with")
+        assert list(map(text, await rest.drain())) == ["a"]
+    async with running(database_url) as (_, rest):
+        response = await rest.call("POST", f"{rest.topic('with')}:publish", {"messages": [{"data": "YQ=="}]})
+        assert response.status_code == 400
+        assert "which this broker does not support" in response.text
+
+
 async def test_metrics_are_served_if_their_feature_is_registered(database_url: str) -> None:
     async with running(database_url, "metrics") as (_, rest):
         assert "pubsub_topic_publish_requests_total" in (await rest.client.get("/metrics")).text
@@ -296,6 +324,6 @@ async def test_metrics_are_served_if_their_feature_is_registered(database_url: s
 def test_what_features_add_is_part_of_the_broker_and_nothing_has_the_name_of_another() -> None:
     broker = Broker(AppConfig(database_url="postgresql://nobody@nowhere/none"))
     for feature in broker.features.values():
-        assert feature.rpcs or feature.workers or feature.clean_ups
+        assert feature.rpcs or feature.workers or feature.clean_ups or feature.publish_rules
         assert feature.workers.items() <= broker.workers.items()
         assert {row.name for row in feature.rpcs} <= {row.name for row in broker.rpcs}

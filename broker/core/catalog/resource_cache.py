@@ -8,7 +8,7 @@ then would otherwise cost a processor.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -188,7 +188,7 @@ class ResourceCache:
         """`listeners` hear of each subscription that is read, here or by who calls `report_read`."""
         self._counters = counters or Counters()
         self._database = database
-        self._listeners = listeners
+        self._listeners = list(listeners)
         self._tasks = tasks
         self._topics = Entries[Topic](self._load_topics, tasks, self._counters.process)
         self._subscriptions = Entries[Subscription](self._load_subscriptions, tasks, self._counters.process)
@@ -200,6 +200,10 @@ class ResourceCache:
         added = Entries[Resource](load, self._tasks, self._counters.process)
         self._added.append(added)
         return added
+
+    def add_listeners(self, listeners: Iterable[SubscriptionListener]) -> None:
+        """Tell the listeners of a feature, too, from before the first read on."""
+        self._listeners.extend(listeners)
 
     async def topic(self, name: str) -> Topic:
         """The topic of this full name.  Raises NotFound, InvalidArgument (none can have it), Unavailable."""

@@ -287,7 +287,7 @@ class ClaimGroups:
     def __init__(self, orders: ShardOrders | None) -> None:
         self._shards: dict[int, dict[GroupPath, ClaimGroup]] = {}  # of each shard, by their paths
         self._doubtful: dict[int, ClaimGroup] = {}  # subscriptions in doubt, by shard
-        self._orders = orders
+        self.orders = orders
 
     @property
     def shards(self) -> Collection[int]:
@@ -306,7 +306,7 @@ class ClaimGroups:
             group.subscriptions[subscription.subscription_id] = shard
             scheduled.shards.append(shard)
         scheduled.shard_ids = subscription.shard_ids
-        orders = self._orders if subscription.levels else None
+        orders = self.orders if subscription.levels else None
         scheduled.order = None if orders is None else orders.of(subscription)
         scheduled.urgent = subscription.is_urgent
 
@@ -378,9 +378,16 @@ class ClaimScheduler:
         self._turns = FairTurns[TurnFor[ClaimGroup]](turns_at_once, long=LONG_SECONDS, tenants=core.tenants)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
-        self.answer_hook: AnswerHook | None = None  # set once the parts that it needs have been built
+        self._answer_hook: AnswerHook | None = None
         self._served = asyncio.Event()
         self._stopping = False
+
+    def add_hooks(self, *, orders: ShardOrders | None, answer: AnswerHook | None) -> None:
+        """Let a feature order shards, and change answers, from before the first claim on; None: it does not."""
+        if orders is not None:
+            self._orders = self._groups.orders = orders
+        if answer is not None:
+            self._answer_hook = answer
 
     # --- wake-ups -------------------------------------------------------------------------------------------------
 
@@ -652,9 +659,9 @@ class ClaimScheduler:
         for shard, answer in answers:
             del left[shard]
             subscription = shard.scheduled.consumer.subscription
-            if subscription.transforms and self.answer_hook is not None and any(answer.claimed.deliveries):
+            if subscription.transforms and self._answer_hook is not None and any(answer.claimed.deliveries):
                 self._transforming += 1
-                self._tasks.start(self._transform(shard, answer, self.answer_hook), name="transforms of a claim")
+                self._tasks.start(self._transform(shard, answer, self._answer_hook), name="transforms of a claim")
             else:
                 self._conclude(shard, answer)
 

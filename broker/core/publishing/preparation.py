@@ -128,6 +128,10 @@ class Preparation:
         self._apply = {rule.of: rule.apply for rule in publish_rules}
         self._choice = ShardChoice(is_busy)
 
+    def add_rules(self, rules: Iterable[PublishRule]) -> None:
+        """Apply the publish rules of a feature, from before the first publish on."""
+        self._apply.update((rule.of, rule.apply) for rule in rules)
+
     @property
     def supported(self) -> Collection[PublishProperty]:
         """The properties of topics that have a publish rule."""

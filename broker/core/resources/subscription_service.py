@@ -1,6 +1,6 @@
 """Subscriptions: the meaning of each call."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from broker.access.credentials.account_rows import find_service_account
@@ -68,23 +68,26 @@ class SubscriptionService:
         self,
         core: Core,
         *,
-        fields: Sequence[ResourceField[Subscription]],
         secrets: Secrets,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
         only_own_accounts: bool = False,
     ) -> None:
-        """`fields`: those of features.  `secrets` encrypt those of webhooks.  `only_own_accounts`: pushes carry
-        tokens of this broker's service accounts alone.
+        """`secrets` encrypt those of webhooks.  `only_own_accounts`: pushes carry tokens of this broker's service
+        accounts alone.
         """
         self._database = core.database
         self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._secrets = secrets
         self._admission = core.admission
-        self._fields = fields
+        self._fields: list[ResourceField[Subscription]] = []
         self._resources = core.resources
         self._min_delivery_attempts = min_delivery_attempts
         self._only_own_accounts = only_own_accounts
+
+    def add_fields(self, fields: Iterable[ResourceField[Subscription]]) -> None:
+        """Let a feature check and resolve its fields, from before the first call on."""
+        self._fields.extend(fields)
 
     async def create_subscription(self, wanted: Subscription) -> Subscription:
         """Create a subscription; one without a name (gRPC) is given a random name.

@@ -1,6 +1,6 @@
 """Topics: the meaning of each call."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from broker.access.policies.policy_rows import forget_policy
 from broker.core.catalog import topic_logs
@@ -38,17 +38,21 @@ class TopicService:
         self,
         core: Core,
         *,
-        fields: Sequence[ResourceField[Topic]],
         supported: Collection[PublishProperty],
         shards_per_topic: int = 1,
     ) -> None:
-        """`fields`: those of features; `supported`: the properties that publishes know."""
+        """`supported`: the properties that publishes know, which features may still add to."""
         self._admission = core.admission
-        self._fields, self._supported = fields, supported
+        self._fields: list[ResourceField[Topic]] = []
+        self._supported = supported
         self._database = core.database
         self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._shards_per_topic = shards_per_topic
+
+    def add_fields(self, fields: Iterable[ResourceField[Topic]]) -> None:
+        """Let a feature check and resolve its fields, from before the first call on."""
+        self._fields.extend(fields)
 
     async def create_topic(self, wanted: Topic) -> Topic:
         """Raises InvalidArgument, AlreadyExists, NotFound (a schema or revision), ResourceExhausted (a quota).

@@ -6,6 +6,7 @@ from broker.core.publishing.preparation import Preparation
 from broker.core.publishing.publish_rights import CheckPublisher
 from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
+from broker.features.dead_letters.dead_letter_incidents import DeadLetterIncidents
 from broker.features.dead_letters.discarding.service import DiscardService
 from broker.features.dead_letters.editing.service import EditService
 from broker.features.dead_letters.forwarding.dead_letter_forwarder import DeadLetterForwarder
@@ -49,5 +50,6 @@ def register(
             push_replays=PushReplayService(core.database, core.clock, operations.service, redrives),
         ),
         workers={"dead-letter forwarder": PeriodicWorker(forwarder.run_once, interval_seconds)},
+        listeners=[DeadLetterIncidents(core.states)],
         stop=forwarder.report,
     )

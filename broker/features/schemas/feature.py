@@ -1,11 +1,21 @@
-"""Registers the calls about schemas."""
+"""Registers schemas: their calls, the check of messages, and what a change of a topic's schema asks for."""
 
 from broker.core.context.core import Core
 from broker.features.feature import Feature
+from broker.features.schemas.publish_rule import schema_rule
 from broker.features.schemas.rpcs import make_rpcs
 from broker.features.schemas.schema_checks import SchemaChecks
 from broker.features.schemas.service import SchemaService
+from broker.features.schemas.topic_field import TOPIC_FIELD
 
 
-def register(core: Core, checks: SchemaChecks) -> Feature:
-    return Feature(rpcs=make_rpcs(SchemaService(core, checks)))
+def register(core: Core) -> Feature:
+    checks = SchemaChecks(core.resources, core.counters)
+    service = SchemaService(core, checks)
+    return Feature(
+        rpcs=make_rpcs(service),
+        publish_rules=[schema_rule(checks)],
+        topic_fields=[TOPIC_FIELD],
+        policy_resources={"schemas": service.get_schema},
+        close=checks.close,
+    )

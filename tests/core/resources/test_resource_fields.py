@@ -54,12 +54,12 @@ async def core(log: Log) -> AsyncIterator[Core]:
 
 @pytest.fixture
 def topic_service(core: Core) -> TopicService:
-    return TopicService(core, fields=(), supported=())
+    return TopicService(core, supported=())
 
 
 @pytest.fixture
 def subscription_service(core: Core) -> SubscriptionService:
-    return SubscriptionService(core, fields=(), secrets=Secrets())
+    return SubscriptionService(core, secrets=Secrets())
 
 
 def _update(wanted: Topic, *fields: str) -> Update[Topic]:

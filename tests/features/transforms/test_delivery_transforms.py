@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from broker.app.messages import Transforming
 from broker.core.acking.ack_coalescer import AckCoalescer
 from broker.core.acking.ack_writer import AckWriter
 from broker.core.expiration.subscription_activity import SubscriptionActivity
@@ -15,6 +14,7 @@ from broker.core.process.database_clock import DatabaseClock
 from broker.core.process.tasks import Tasks
 from broker.core.pulling.long_poll import LongPoll
 from broker.core.pulling.pull_queue import PullTerms
+from broker.features.transforms.feature import register
 from broker.model.delivery import DeliveryRequest
 from broker.model.subscription import Subscription
 from broker.model.transforms import JavascriptUdf, Transform
@@ -31,10 +31,12 @@ async def subscription(log: Log, long_poll: LongPoll, tasks: Tasks) -> AsyncIter
     await clock.synchronise()
     core = make_core(log.database, clock, tasks)
     acks = AckCoalescer(core, AckWriter(core), SubscriptionActivity(log.database, clock), flushes_at_once=3)
-    transforming = Transforming(core, acks, claims=(long_poll._scheduler,))
+    transforms = register(core, acks=acks)
+    long_poll._scheduler.add_hooks(orders=None, answer=transforms.answer_hook)
     yield replace(log.subscription, transforms=NO_TWO)
     await tasks.close()
-    await transforming.sandboxes.close()
+    assert transforms.close is not None
+    await transforms.close()
 
 
 async def test_a_pull_whose_messages_were_all_dropped_hears_of_what_is_due_later(
