@@ -289,7 +289,7 @@ def shape_of(path: str) -> str:
 # The property of a topic that a feature adds.
 PROPERTIES: Mapping[str, Mapping[str, Any]] = {
     "transforms": {"messageTransforms": [TRANSFORM]},
-    "deduplication": {"extensions": {"deduplication": {}}},
+    "deduplication": {"extensions": {"deduplication": {"window": "600s"}}},
     "expiry": {"extensions": {"expiry": True}},
     "priorities": {"extensions": {"priorities": 2}},
     "delayed": {"extensions": {"delay": True}},
