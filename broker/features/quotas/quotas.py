@@ -65,6 +65,7 @@ class Quotas:
         )
         self._in_use: set[_Key] = set()  # since the limits were read last
         self._read_at: float | None = None  # None: they must be read
+        self._changes = 0  # that were reported: one of them during a read may be missing from it
         self.is_metered = NO_QUOTAS.over(defaults).is_metered
 
     # --- what holds --------------------------------------------------------------------------------------
@@ -86,14 +87,16 @@ class Quotas:
         """
         if name is None or name.endswith("/quotas"):
             self._read_at = None
+            self._changes += 1
 
     async def load(self) -> None:
-        """Read all limits.  Raises a BrokerError."""
+        """Read all limits; again with the next check if they change meanwhile.  Raises a BrokerError."""
+        changes = self._changes
         async with self._database.transaction() as connection:
             found = await store.read_all_quotas(connection)
             await store.delete_forgotten(connection, now=self._clock.now())
         changed = {name for name in {*found, *self._set} if found.get(name) != self._set.get(name)}
-        self._set, self._read_at = found, self.ticks()
+        self._set, self._read_at = found, self.ticks() if changes == self._changes else None
         self._in_force.clear()
         self.is_metered = any(self.of_project(project).is_metered for project in ("", *found))
         self._buckets = {
