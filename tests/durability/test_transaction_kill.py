@@ -96,7 +96,7 @@ async def test_what_is_committed_comes_once_and_in_order_whoever_is_killed(
 
         async def is_relayed() -> bool:
             async with await psycopg.AsyncConnection.connect(url) as session:
-                cursor = await session.execute(f"SELECT count(*)::int FROM {DEFAULT_SCHEMA}.staged")
+                cursor = await session.execute(f"SELECT count(*)::int FROM {DEFAULT_SCHEMA}.outbox")
                 return await cursor.fetchone() == (0,)
 
         await eventually(is_relayed, seconds=60)
