@@ -183,12 +183,10 @@ class ResourceCache:
         tasks: Tasks,
         *,
         counters: Counters | None = None,
-        listeners: Sequence[SubscriptionListener] = (),
     ) -> None:
-        """`listeners` hear of each subscription that is read, here or by who calls `report_read`."""
         self._counters = counters or Counters()
         self._database = database
-        self._listeners = list(listeners)
+        self._listeners: list[SubscriptionListener] = []
         self._tasks = tasks
         self._topics = Entries[Topic](self._load_topics, tasks, self._counters.process)
         self._subscriptions = Entries[Subscription](self._load_subscriptions, tasks, self._counters.process)
@@ -202,7 +200,7 @@ class ResourceCache:
         return added
 
     def add_listeners(self, listeners: Iterable[SubscriptionListener]) -> None:
-        """Tell the listeners of a feature, too, from before the first read on."""
+        """Notify these, too, of each subscription that is read, here or by a caller of `report_read`."""
         self._listeners.extend(listeners)
 
     async def topic(self, name: str) -> Topic:

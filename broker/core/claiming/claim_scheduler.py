@@ -284,10 +284,10 @@ class ScheduledConsumer:
 class ClaimGroups:
     """The common groups of all shards that there is a consumer for."""
 
-    def __init__(self, orders: ShardOrders | None) -> None:
+    def __init__(self) -> None:
         self._shards: dict[int, dict[GroupPath, ClaimGroup]] = {}  # of each shard, by their paths
         self._doubtful: dict[int, ClaimGroup] = {}  # subscriptions in doubt, by shard
-        self.orders = orders
+        self.orders: ShardOrders | None = None  # without them no shard gives way to another because of its level
 
     @property
     def shards(self) -> Collection[int]:
@@ -353,18 +353,9 @@ class ClaimGroups:
 class ClaimScheduler:
     """Claims for its consumers, of which a subscription has one at most."""
 
-    def __init__(
-        self,
-        core: Core,
-        *,
-        jitter: Jitter,
-        turns_at_once: int,
-        waits: bool,
-        shard_orders: ShardOrders | None = None,
-    ) -> None:
+    def __init__(self, core: Core, *, jitter: Jitter, turns_at_once: int, waits: bool) -> None:
         """`turns_at_once` claims, each on a connection.  `waits`: a claim for one waits for a cursor that another
-        transaction has locked; otherwise it is tried again in a moment.  `shard_orders`: which shards of a
-        subscription go first (None: none gives way to another because of its level).
+        transaction has locked; otherwise it is tried again in a moment.
         """
         self._counts = ClaimCounts(core.counters)
         self._database, self._clock, self._tasks = core.database, core.clock, core.tasks
@@ -373,8 +364,7 @@ class ClaimScheduler:
         self._turns_at_once = turns_at_once
         self._waits = waits
         self._scheduled: dict[int, ScheduledConsumer] = {}  # by subscription
-        self._orders = shard_orders
-        self._groups = ClaimGroups(shard_orders)
+        self._groups = ClaimGroups()
         self._turns = FairTurns[TurnFor[ClaimGroup]](turns_at_once, long=LONG_SECONDS, tenants=core.tenants)
         self._serving = 0  # tasks that serve turns
         self._transforming = 0  # claims whose messages are being transformed
@@ -385,7 +375,7 @@ class ClaimScheduler:
     def add_hooks(self, *, orders: ShardOrders | None, answer: AnswerHook | None) -> None:
         """Let a feature order shards, and change answers, from before the first claim on; None: it does not."""
         if orders is not None:
-            self._orders = self._groups.orders = orders
+            self._groups.orders = orders
         if answer is not None:
             self._answer_hook = answer
 
@@ -585,9 +575,9 @@ class ClaimScheduler:
         now = self._clock.now()
         consumers = [shard.scheduled for shard in giving_way]
         waiting = [(each.consumer.subscription, each.order) for each in consumers if each.order is not None]
-        assert self._orders is not None  # else no shard has an order
+        assert self._groups.orders is not None  # else no shard has an order
         try:
-            await self._orders.read_ages(shard_id, waiting, now)
+            await self._groups.orders.read_ages(shard_id, waiting, now)
         except Exception as error:
             for shard in giving_way:
                 self._fail(shard, None, error)

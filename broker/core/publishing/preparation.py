@@ -116,16 +116,13 @@ class Preparation:
     def __init__(
         self,
         core: Core,
-        publish_rules: Iterable[PublishRule] = (),
         *,
         is_busy: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        """`publish_rules`: those of features, in any order.  `is_busy`: whether publishes to a shard are queued or
-        being stored, so that another shares a commit.
-        """
+        """`is_busy`: whether publishes to a shard are queued or being stored, so that another shares a commit."""
         self._resources = core.resources
         self._admission, self._storage = core.admission, core.storage
-        self._apply = {rule.of: rule.apply for rule in publish_rules}
+        self._apply: dict[PublishProperty, Callable[[Draft, Rule], Awaitable[None]]] = {}  # see `add_rules`
         self._choice = ShardChoice(is_busy)
 
     def add_rules(self, rules: Iterable[PublishRule]) -> None:

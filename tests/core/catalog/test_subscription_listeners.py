@@ -49,7 +49,13 @@ async def start(database: Database, tasks: Tasks, now: datetime) -> StartCache:
             await subscriptions.insert_subscription(
                 connection, subscription=Subscription(name=name, topic=TOPIC), topic_id=topic.topic_id, now=now
             )
-    return lambda listeners: ResourceCache(database, tasks, listeners=listeners)
+
+    def start(listeners: Sequence[SubscriptionListener]) -> ResourceCache:
+        cache = ResourceCache(database, tasks)
+        cache.add_listeners(listeners)
+        return cache
+
+    return start
 
 
 async def test_every_listener_hears_of_each_subscription_that_is_read_and_of_each_that_is_gone(
