@@ -1,1 +1,1 @@
-"""Who calls, and what callers may do."""
+"""Authentication and authorization of callers, the audit log, and the encryption of secrets."""

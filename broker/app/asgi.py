@@ -81,7 +81,7 @@ def _metrics_app(broker: Broker) -> ASGIApp:
 
 
 def for_port(broker: Broker) -> dict[str, Any]:
-    """What net/first_bytes.py finds in the state of the lifespan."""
+    """The lifespan state that net/first_bytes.py reads."""
     core, has_capacity = broker.core, broker.answers.has_capacity
     turns = ResourceTurns(
         counts=TurnCounts(core.counters, "resource"), tenants=core.tenants, has_capacity=has_capacity

@@ -112,7 +112,7 @@ class Broker:
             pusher=self.pusher,
             next_due=self.next_due,
             replica_reads=replica_reads,
-            look_turns=_make_look_turns(core, self.answers),
+            query_turns=_make_query_turns(core, self.answers),
             operations=_make_operations(config, core, guard=guard, messages=messages),
             needed_to_start=self._needed_to_start,
         )
@@ -253,7 +253,7 @@ def _make_replica_reads(config: AppConfig, core: Core) -> ReplicaReads:
     )
 
 
-def _make_look_turns(core: Core, answers: AnswerMemory) -> ResourceTurns:
+def _make_query_turns(core: Core, answers: AnswerMemory) -> ResourceTurns:
     """Turns, by project, of calls that read many messages or subscriptions."""
     counts = TurnCounts(core.counters, "look")
     return ResourceTurns(at_once=INSPECTIONS_AT_ONCE, counts=counts, has_capacity=answers.has_capacity)

@@ -105,7 +105,7 @@ def _dead_letters(parts: Parts) -> Feature:
         check_publisher=parts.guard.check_publisher,
         operations=parts.operations,
         replica_reads=parts.replica_reads,
-        turns=parts.look_turns,
+        turns=parts.query_turns,
         interval_seconds=parts.config.dead_letter_interval_seconds,
     )
 
@@ -116,7 +116,7 @@ def _import_export(parts: Parts) -> Feature:
         preparation=parts.messages.publishing.preparation,
         operations=parts.operations,
         replica_reads=parts.replica_reads,
-        turns=parts.look_turns,
+        turns=parts.query_turns,
         tails=parts.messages.claiming.tails,
         kept_days=parts.config.operation_days,
     )
@@ -135,7 +135,7 @@ def _filters(parts: Parts) -> Feature:
         parts.core,
         subscriptions=parts.services.subscriptions,
         replica_reads=parts.replica_reads,
-        turns=parts.look_turns,
+        turns=parts.query_turns,
     )
 
 
@@ -147,7 +147,7 @@ def _inspect(parts: Parts) -> Feature:
     return inspect.register(
         parts.core,
         replica_reads=parts.replica_reads,
-        turns=parts.look_turns,
+        turns=parts.query_turns,
         tails=parts.messages.claiming.tails,
         records=parts.messages.acking.records,
         check_publisher=parts.guard.check_publisher,
@@ -155,7 +155,7 @@ def _inspect(parts: Parts) -> Feature:
 
 
 def _journal(parts: Parts) -> Feature:
-    return journal.register(parts.core, turns=parts.look_turns, tails=parts.messages.claiming.tails)
+    return journal.register(parts.core, turns=parts.query_turns, tails=parts.messages.claiming.tails)
 
 
 def _events(parts: Parts) -> Feature:
@@ -204,17 +204,17 @@ def _iam(parts: Parts) -> Feature:
 
 
 FEATURES: Mapping[str, Register] = {
-    # What may be said of a topic and its messages.
+    # Properties of topics and their messages.
     "schemas": _schemas,
     "transforms": _transforms,
     "deduplication": _deduplication,
     "expiry": _expiry,
     "priorities": _priorities,
-    # Messages that are published later, or by other ways than a call.
+    # Publishing at a later time, and by other ways than a call.
     "delayed": _delayed,
     "schedules": _schedules,
     "outbox": _outbox,
-    # What is done to messages that were published.
+    # Operations on published messages.
     "retraction": _retraction,
     "dead_letters": _dead_letters,
     "import_export": _import_export,
@@ -222,13 +222,13 @@ FEATURES: Mapping[str, Register] = {
     "resend": _resend,
     "filters": _filters,
     "operations": _operations,
-    # What operators read.
+    # Inspection and reports.
     "push_status": _push_status,
     "inspect": _inspect,
     "journal": _journal,
     "events": _events,
     "metrics": _metrics,
-    # Projects, and who may do what.
+    # Projects and access.
     "quotas": _quotas,
     "reset": _reset,
     "secrets": _secrets,

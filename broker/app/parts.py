@@ -23,7 +23,7 @@ from broker.model.operation_verb import Verb
 class Parts:
     """The parts of the core, in the order in which they are built.
 
-    `replica_reads` and `look_turns`: connections and turns of calls that read much.  `operations`: long work that
+    `replica_reads` and `query_turns`: connections and turns of calls that read much.  `operations`: long work that
     several features start, and that the feature of that name runs.  `needed_to_start(verb)`: what the call needs
     that starts such an operation (None: no feature with such a call is registered).  `policy_resources`: those of
     the features that were registered before.
@@ -39,7 +39,7 @@ class Parts:
     pusher: Pusher
     next_due: NextDue
     replica_reads: ReplicaReads
-    look_turns: ResourceTurns
+    query_turns: ResourceTurns
     operations: Operations
     needed_to_start: Callable[[Verb], Needs | None]
     policy_resources: dict[str, Callable[[str], Awaitable[object]]] = field(default_factory=dict)

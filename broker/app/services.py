@@ -62,7 +62,7 @@ class CoreServices:
 def make_services(
     config: AppConfig, core: Core, *, guard: Guard, messages: Messages, next_due: NextDue
 ) -> CoreServices:
-    """`next_due` is told of the times of delayed messages."""
+    """`next_due` receives the times at which delayed messages are due."""
     claiming, acking = messages.claiming, messages.acking
     return CoreServices(
         topics=TopicService(

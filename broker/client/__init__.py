@@ -1,1 +1,1 @@
-"""What commands use to call a server of the API: connection, credentials, output, confirmation."""
+"""The API client of the commands: connection, credentials, output, confirmation."""

@@ -90,7 +90,7 @@ class Group(click.Group):
 
 
 def in_examples(examples: Sequence[str], rest: str) -> str:
-    """What the help of a command ends with."""
+    """The end of the help of a command."""
     lines = "\n".join(f"  {example}" for example in examples)
     return f"\b\nExamples:\n{lines}\n\n{rest}"
 

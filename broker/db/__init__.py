@@ -1,1 +1,1 @@
-"""All that knows PostgreSQL: connections, the schema, Citus, the embedded server."""
+"""The PostgreSQL layer: connections, the schema, Citus, the embedded server."""

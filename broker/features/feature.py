@@ -1,4 +1,4 @@
-"""What a feature adds to a broker process.
+"""The parts that a feature adds to a broker process.
 
 Each feature has a `feature.py` with one function `register`, which builds the parts of the feature and returns a
 Feature.  `broker/app/features.py` lists the features in order.  The core does not import features: it runs what

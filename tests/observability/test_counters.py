@@ -192,7 +192,7 @@ async def test_turns_are_counted_by_project_and_kind(broker: Running, project: s
     received = await rest.pull()
     await rest.acknowledge(received[:1])
     await rest.acknowledge(received[1:])
-    turns = broker[0].parts.look_turns
+    turns = broker[0].parts.query_turns
     async with turns.of(other.project):
         waiting = asyncio.create_task(rest.ok("GET", f"{project}/lag"))
         await eventually(lambda: len(turns._turns))

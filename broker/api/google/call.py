@@ -11,7 +11,7 @@ from broker.api.generated import messages
 
 @dataclass(frozen=True, slots=True)
 class ResourceCall:
-    """What comes with Google's request.
+    """The context of a call about a resource, beside Google's request.
 
     `extension_fields`: the fields of the request's JSON that Google's message lacks; None over gRPC, where such
     fields cannot be sent: a new resource has defaults for them, and a change leaves them alone.

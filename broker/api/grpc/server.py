@@ -65,7 +65,7 @@ class GrpcApi:
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:
-        """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls.
+        """`gate` checks the permission of each call (None: every call is allowed).  `auditor` records all calls.
         `turns` of the event loop: for connections that have sent much, and for long requests.
         """
         self._turns = turns

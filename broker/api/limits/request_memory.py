@@ -1,6 +1,6 @@
 """A budget for the bytes of requests that a process holds at a time.
 
-Large requests are shared by whoever sends them (fairness/shared_capacity.py): over REST the project in the path,
+Large requests share memory fairly by sender (fairness/shared_capacity.py): over REST by the project in the path,
 over gRPC the connection, for there a project is known only when a request is complete.  Small ones are not counted
 by sender: the shares of the large ones leave them room.  Nor are large ones that are complete while half of the
 budget is free: anybody would have room for them, whatever he held.

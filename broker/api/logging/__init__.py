@@ -1,1 +1,1 @@
-"""What the log and the audit log say of calls."""
+"""The entries about calls in the log and in the audit log."""

@@ -88,7 +88,7 @@ class RestApi:
         gate: Gate | None = None,
         auditor: Auditor | None = None,
     ) -> None:
-        """`gate`: what each call passes; None: anybody may do anything.  `auditor` is told of all calls.
+        """`gate` checks the permission of each call (None: every call is allowed).  `auditor` records all calls.
         `turns` of the event loop: for long requests and answers.
         """
         self._turns = turns

@@ -1,6 +1,6 @@
 """Calls about resources over REST: a path, a query and JSON become Google's request, its response JSON.
 
-As HTTP is mapped to gRPC for Google's APIs (google/api/http.proto).
+The mapping is that of Google's APIs (google/api/http.proto).
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping

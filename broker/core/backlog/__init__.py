@@ -1,1 +1,1 @@
-"""How a message stands with a subscription; makes messages pending again, and removes them."""
+"""The backlog of a subscription: delivery states of messages; makes messages pending again, and removes them."""

@@ -1,4 +1,4 @@
-"""What features implement to hear of subscriptions as a process reads and changes them."""
+"""The interface through which features observe subscriptions as a process reads and changes them."""
 
 from typing import Protocol
 

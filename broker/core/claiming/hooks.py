@@ -1,4 +1,4 @@
-"""What features may decide about claims: which shards go first, and what becomes of an answer."""
+"""The hooks of claims: features order shards, and change the claimed messages of an answer."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What limits how much projects publish, receive and have.
+"""The interface of limits on how much projects publish, receive and own.
 
 The core asks an `Admission` before it acts, and reports what it has done.  A process whose features have none uses
 UNLIMITED, which admits everything.

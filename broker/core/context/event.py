@@ -56,7 +56,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What is told.  `since`: when the condition began."""
+    """An event to publish.  `since`: when the condition began."""
 
     subject: Subject
     step: Step
@@ -72,7 +72,7 @@ class Event:
 
 
 class TellEvent(Protocol):
-    """What a call does to have an event published."""
+    """Publishes an event in the transaction of a call."""
 
     async def __call__(self, connection: ResourceConnection, event: Event, *, topic: str) -> None:
         """Publish the event once the transaction of `connection` is committed, if the project wants events.

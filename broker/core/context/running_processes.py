@@ -51,8 +51,8 @@ class RunningProcesses:
         database_connections: int = 0,
         states: StateChanges | None = None,
     ) -> None:
-        """`changed()` is called when the processes that run are not those that ran; `look()` while others may not
-        know of this one: there may be work that nobody has told it of.  `database_connections`: how many this
+        """`changed()` is called when another process has joined or left; `poll()` while others may not know of this
+        one, and so do not notify it of work.  `database_connections`: how many this
         one opens at the most.
         """
         self._database = database

@@ -1,1 +1,1 @@
-"""How far behind subscriptions are, and what limits their delivery."""
+"""The lag of subscriptions, and the limits that hold up their delivery."""

@@ -1,4 +1,4 @@
-"""What the ids of messages are made of, and where in the log the message with an id is."""
+"""Computes the ids of messages, and locates the message with an id in the log."""
 
 from collections.abc import Collection, Sequence
 

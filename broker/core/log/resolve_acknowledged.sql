@@ -1,6 +1,5 @@
--- Letters of a shard, published before a time, whose records say nothing yet: those that some subscription of their topic is
--- done with (features/dead_letters/dead_letter_state.py: OVER), and those of subscriptions that are `gone`, are resolved from then on,
--- whatever becomes of who has read them.  `filtering`: subscriptions with filters, and these.
+-- Resolves dead letters of a shard that were published before a time and are not resolved yet: those that a
+-- subscription of their topic has acknowledged, and those of subscriptions that are `gone`.  `filtering`: subscriptions with filters, and these.
 UPDATE dead_letters AS d
 SET resolution = 'acknowledged'
 WHERE d.shard_id = %(shard_id)s

@@ -1,1 +1,1 @@
-"""What a process runs on: clock, tasks, jobs, child processes, retries."""
+"""The foundations of a process: clock, tasks, jobs, child processes, retries."""

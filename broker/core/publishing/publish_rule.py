@@ -43,7 +43,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class PublishRule:
-    """What a feature does to messages for topics with its property.
+    """The change or check of messages by a feature, for topics with its property.
 
     `apply` gets the treatment of the property at the entry point, which is neither IGNORED nor REFUSES.  It raises
     InvalidArgument for a message that breaks the rule, NotFound, ResourceExhausted, Unavailable.

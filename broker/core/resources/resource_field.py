@@ -19,7 +19,7 @@ Resource = TypeVar("Resource", Topic, Subscription)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceField(Generic[Resource]):
-    """What a feature does when a resource is created, or an update names the field.
+    """The validation by a feature when a resource is created, or an update names the field.
 
     `path`: the field in field masks.  `check` runs before the transaction of the change, and may take long; it
     raises InvalidArgument, Unavailable.  `resolve` runs in the transaction, and returns the resource as it will be

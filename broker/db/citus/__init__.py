@@ -1,1 +1,1 @@
-"""What differs where Citus distributes the tables over nodes."""
+"""Support for tables that Citus distributes over nodes."""

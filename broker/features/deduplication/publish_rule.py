@@ -1,4 +1,4 @@
-"""What deduplication does to messages that are published."""
+"""The publish rule of deduplication."""
 
 from broker.core.log.messages import Identified
 from broker.core.publishing.publish_rule import Draft, PublishRule

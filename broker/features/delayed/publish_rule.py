@@ -1,4 +1,4 @@
-"""What delays do to messages that are published."""
+"""The publish rule of delayed messages."""
 
 from functools import partial
 

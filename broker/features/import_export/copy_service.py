@@ -16,7 +16,7 @@ from broker.model.timestamps import END_OF_TIME
 
 
 class CopyService:
-    """What it starts is done by features/import_export/copy_operation.py."""
+    """Starts the operations that features/import_export/copy_operation.py runs."""
 
     def __init__(self, database: Database, clock: DatabaseClock, operations: OperationService) -> None:
         self._database = database

@@ -13,7 +13,7 @@ from broker.features.outbox.worker import OutboxWorker
 
 
 def register(core: Core, *, preparation: Preparation, next_due: NextDue, acks: AckCoalescer) -> Feature:
-    """`next_due` is told of the times of delayed messages."""
+    """`next_due` receives the times at which delayed messages are due."""
     relay = OutboxRelay(core, OutboxPublisher(core, preparation, next_due), OutboxAcknowledger(core, acks))
     return Feature(
         workers={"relay": OutboxWorker(relay)},

@@ -76,7 +76,7 @@ class OutboxRelay:
         self.committed = asyncio.Event()  # somebody has, as far as we were told
 
     def forget(self) -> None:
-        """What was seen: the next pass begins anew."""
+        """Forget what earlier passes saw; the next pass starts from the beginning."""
         self._since, self._since_ever_at, self._others_to = EVER, self._ticks(), 0
         self._kept.clear()
 

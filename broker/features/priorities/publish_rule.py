@@ -1,4 +1,4 @@
-"""What priorities do to messages that are published."""
+"""The publish rule of priorities."""
 
 from broker.core.publishing.publish_rule import Draft, PublishRule
 from broker.core.publishing.publishing_rules import Rule

@@ -1,1 +1,1 @@
-"""How pushes of a subscription go, and what failed: status, failures, a test push."""
+"""The push status of a subscription: recent results, failures, a test push."""

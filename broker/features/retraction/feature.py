@@ -10,5 +10,5 @@ from broker.features.retraction.service import RetractionService
 
 
 def register(core: Core, *, preparation: Preparation, next_due: NextDue) -> Feature:
-    """`next_due` is told of the times of delayed messages."""
+    """`next_due` receives the times at which delayed messages are due."""
     return Feature(rpcs=make_rpcs(RetractionService(core, preparation, next_due)), clean_ups=[delete_retractions])

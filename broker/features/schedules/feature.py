@@ -14,7 +14,7 @@ from broker.features.schedules.worker import ScheduleWorker
 def register(
     core: Core, *, preparation: Preparation, next_due: NextDue, check_publisher: CheckPublisher
 ) -> Feature:
-    """`next_due` is told of the times of delayed messages."""
+    """`next_due` receives the times at which delayed messages are due."""
     next_tick = NextDue()
     ticker = ScheduleTicker(core, preparation, next_due, check_publisher)
     return Feature(

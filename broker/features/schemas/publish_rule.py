@@ -1,4 +1,4 @@
-"""What the schema of a topic does to messages that are published."""
+"""The publish rule of schemas."""
 
 from broker.core.publishing.publish_rule import Draft, PublishRule
 from broker.core.publishing.publishing_rules import Rule, without_schema_attributes

@@ -1,4 +1,4 @@
-"""What a change of the schema of a topic asks for."""
+"""Validates the schema settings of a topic when they change."""
 
 from dataclasses import replace
 

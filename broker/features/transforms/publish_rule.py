@@ -1,4 +1,4 @@
-"""What the transforms of a topic do to messages that are published."""
+"""The publish rule of transforms of topics."""
 
 from broker.core.publishing.publish_rule import Draft, PublishRule
 from broker.core.publishing.publishing_rules import Rule

@@ -1,4 +1,4 @@
-"""What a change of the transforms of a topic or a subscription asks for."""
+"""Validates the transforms of a topic or a subscription when they change."""
 
 from broker.core.resources.resource_field import ResourceField
 from broker.features.transforms.topic_transforms import TransformChecks

@@ -127,7 +127,7 @@ async def test_a_tail_ends_with_what_it_tells_of(database_url: str, project: str
                 await rest.ok("PATCH", name, body)
                 assert await _end(events) == "FAILED_PRECONDITION"
             else:
-                async with broker.parts.look_turns.of(project):  # so that it sees both at once
+                async with broker.parts.query_turns.of(project):  # so that it sees both at once
                     await asyncio.sleep(2 * PAUSE_SECONDS)
                     await rest.ok("DELETE", name)
                     if how == "deleted and made again":

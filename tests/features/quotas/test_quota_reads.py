@@ -1,4 +1,4 @@
-"""What a process knows of the limits while somebody changes them."""
+"""A process notices limits that change while it reads them."""
 
 import asyncio
 

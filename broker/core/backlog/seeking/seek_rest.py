@@ -32,7 +32,7 @@ async def undo_seek(service: SeekService, call: Call) -> bytes:
 
 
 class _SeekExtensions(msgspec.Struct):
-    """What the JSON of a SeekRequest has beside Google's fields."""
+    """The fields of a SeekRequest's JSON that Google's message lacks."""
 
     undoable: bool = False
 

@@ -32,7 +32,7 @@ from broker.model.timestamps import END_OF_TIME
 
 
 class PushReplayService:
-    """What it starts is done by features/dead_letters/recovery/operation.py."""
+    """Starts the operations that features/dead_letters/recovery/operation.py runs."""
 
     def __init__(
         self, database: Database, clock: DatabaseClock, operations: OperationService, redrives: RedriveService

@@ -52,7 +52,7 @@ class ChosenDeadLetters:
 
 
 class RedriveService:
-    """What it starts is done by features/dead_letters/redriving/operation.py."""
+    """Starts the operations that features/dead_letters/redriving/operation.py runs."""
 
     def __init__(self, core: Core, operations: OperationService) -> None:
         self._database = core.database
