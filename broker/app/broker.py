@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 
 from starlette.routing import Route
@@ -18,17 +17,15 @@ from broker.api.limits.request_memory import RequestMemory
 from broker.api.pages.well_known import well_known_routes
 from broker.api.permissions import Needs
 from broker.app.config import AppConfig
-from broker.app.core import MakeClock, core_workers, database_is_away, make_core, make_quotas
-from broker.app.features import FEATURES, Register
+from broker.app.core import MakeClock, core_workers, database_is_away, make_core
+from broker.app.features import CHANGES_OF_CORE, FEATURES, Register
 from broker.app.guard import Guard, make_address_turns, make_auditor, make_call_log, make_gate
 from broker.app.jobs import Jobs
 from broker.app.messages import Messages
 from broker.app.parts import Parts
 from broker.app.reactions import Reactions
 from broker.app.services import make_services
-from broker.core.context.admission import UNLIMITED
 from broker.core.context.core import Core
-from broker.core.context.event import discard_event
 from broker.core.context.readiness import READY_SECONDS, WhileAway, begin_when_there, check_ready
 from broker.core.context.storage_alarm import StorageAlarm
 from broker.core.log.partitions import make_partitions_ahead
@@ -45,7 +42,6 @@ from broker.db.driver.replica import Replica
 from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import INSPECTIONS_AT_ONCE, ResourceTurns
 from broker.fairness.turn_counts import TurnCounts
-from broker.features.events.rows import tell_event
 from broker.features.feature import Feature
 from broker.features.operations.operations import Operations
 from broker.model.errors import BrokerError
@@ -82,12 +78,10 @@ class Broker:
             counters=counters or Counters(),
             storage=storage or StorageAlarm(),
         )
-        quotas = make_quotas(config, core)
-        self.core = core = replace(
-            core,
-            admission=quotas if "quotas" in features else UNLIMITED,
-            tell_event=tell_event if "events" in features else discard_event,
-        )
+        for name, change in CHANGES_OF_CORE.items():
+            if name in features:
+                core = change(config, core)
+        self.core = core
         self.guard = guard = Guard(config, core)
         self.requests, self.answers = _make_memories(config)
         self.replica_reads = replica_reads = _make_replica_reads(config, core)
@@ -104,7 +98,6 @@ class Broker:
         self.parts = Parts(
             config=config,
             core=core,
-            quotas=quotas,
             guard=guard,
             gate=self.gate,
             messages=messages,

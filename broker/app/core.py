@@ -19,7 +19,6 @@ from broker.core.process.tasks import Tasks
 from broker.db.driver.database import DATABASE, NODES, Database
 from broker.fairness.loop_turns import LoopTurns
 from broker.fairness.tenants import Tenants
-from broker.features.quotas.quotas import Quotas
 from broker.observability.metrics.counters import Counters
 from broker.observability.state_changes import TICK_SECONDS, StateChanges
 
@@ -72,13 +71,6 @@ def make_core(
             poll=reactions.poll_heads,
         ),
     )
-
-
-def make_quotas(config: AppConfig, core: Core) -> Quotas:
-    """Quotas are divided among the processes, which tell each other how many connections they have."""
-    quotas = Quotas(core.database, core.clock, defaults=config.default_quotas, processes=core.processes.count)
-    core.processes.shared_counts = quotas.connections
-    return quotas
 
 
 def database_is_away(states: StateChanges) -> bool:

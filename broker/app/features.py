@@ -5,14 +5,18 @@ without a feature leaves them empty.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
+from broker.app.config import AppConfig
 from broker.app.parts import Parts
+from broker.core.context.core import Core
 from broker.features.audit import feature as audit
 from broker.features.dead_letters import feature as dead_letters
 from broker.features.deduplication import feature as deduplication
 from broker.features.delayed import feature as delayed
 from broker.features.events import feature as events
+from broker.features.events.rows import tell_event
 from broker.features.expiry import feature as expiry
 from broker.features.feature import Feature
 from broker.features.filters import feature as filters
@@ -36,6 +40,19 @@ from broker.features.secrets import feature as secrets
 from broker.features.transforms import feature as transforms
 
 Register = Callable[[Parts], Feature]
+ChangeCore = Callable[[AppConfig, Core], Core]
+
+
+def _limit_projects(config: AppConfig, core: Core) -> Core:
+    return replace(core, admission=quotas.make_admission(core, defaults=config.default_quotas))
+
+
+def _publish_events(_: AppConfig, core: Core) -> Core:
+    return replace(core, tell_event=tell_event)
+
+
+# What a feature changes in the core before any other part of the process is built from it.
+CHANGES_OF_CORE: Mapping[str, ChangeCore] = {"quotas": _limit_projects, "events": _publish_events}
 
 
 def _schemas(parts: Parts) -> Feature:
@@ -172,7 +189,7 @@ def _metrics(parts: Parts) -> Feature:
 
 
 def _quotas(parts: Parts) -> Feature:
-    return quotas.register(parts.core, parts.quotas)
+    return quotas.register(parts.core)
 
 
 def _reset(parts: Parts) -> Feature:

@@ -15,7 +15,6 @@ from broker.core.pushing.pusher import Pusher
 from broker.db.driver.replica_reads import ReplicaReads
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.operations.operations import Operations
-from broker.features.quotas.quotas import Quotas
 from broker.model.operation_verb import Verb
 
 
@@ -31,7 +30,6 @@ class Parts:
 
     config: AppConfig
     core: Core
-    quotas: Quotas
     guard: Guard
     gate: Gate | None
     messages: Messages

@@ -19,7 +19,7 @@ async def test_a_principal_at_its_limit_leaves_the_others_of_its_project_alone(b
     assert noisy["email"] in error["message"]
     assert error["details"][1]["violations"][0]["subject"] == f"serviceAccount:{noisy['email']}"
     await broker.ok("POST", f"{topic}:publish", _MANY, headers=as_quiet)
-    await broker.broker.parts.quotas.balance()
+    await broker.broker.core.admission.balance()
     reported = await broker.ok("GET", f"{broker.project}/quotas")
     used = {one["principal"]: one for one in reported["principalQuotas"]}
     assert used[f"serviceAccount:{noisy['email']}"]["limit"] == 1

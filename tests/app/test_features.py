@@ -253,6 +253,8 @@ CALLS: Mapping[str, Sequence[Call]] = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("name", FEATURES)
 async def test_a_feature_alone_answers_each_of_its_calls(database_url: str, push_sink: PushSink, name: str) -> None:
     async with running(database_url, *NEEDED.get(name, ()), name) as (broker, rest):

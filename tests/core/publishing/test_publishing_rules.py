@@ -112,7 +112,7 @@ def _patched(**fields: Any) -> Change:
 def _limited(**limits: int | None) -> Change:
     async def on(world: World, topic: str) -> None:
         await world.rest.ok("PATCH", f"{world.rest.project}/quotas", {"limits": limits})
-        world.broker.parts.quotas.retains(world.rest.project, 1_000)
+        world.broker.core.admission.retains(world.rest.project, 1_000)
 
     return on
 
@@ -167,7 +167,7 @@ def _is_with_its_key(world: World, topic: str, new: list[Any]) -> bool:
 
 def _is_charged(world: World, topic: str, new: list[Any]) -> bool:
     """A second's worth of the quota is used up for a thousand seconds."""
-    quotas = world.broker.parts.quotas
+    quotas = world.broker.core.admission
     try:
         quotas.publishing(world.rest.project, "").check(quotas.ticks())
     except QuotaExceeded:

@@ -290,9 +290,9 @@ async def test_what_was_taken_too_much_is_not_forgotten_while_nothing_more_is_ta
             await rest.create_topic()
             await _limit(rest, publishMessages=1)
             await rest.ok("POST", f"{rest.topic()}:publish", {"messages": _MANY})
-            await broker.parts.quotas.balance()
+            await broker.core.admission.balance()
             for _ in range(3):  # every half minute; what is not in use is let go
-                await broker.parts.quotas.load()
+                await broker.core.admission.load()
                 await _refused(rest, f"{rest.topic()}:publish", {"messages": _MANY})
 
 
