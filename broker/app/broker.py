@@ -108,6 +108,11 @@ class Broker:
             query_turns=_make_query_turns(core, self.answers),
             operations=_make_operations(config, core, guard=guard, messages=messages),
             needed_to_start=self._needed_to_start,
+            policy_resources={
+                "topics": self.services.topics.get_topic,
+                "subscriptions": self.services.subscriptions.get_subscription,
+                "snapshots": self.services.snapshots.get_snapshot,
+            },
         )
         self.features = {name: self._register(register) for name, register in features.items()}
         registered = self.features.values()

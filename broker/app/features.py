@@ -205,18 +205,13 @@ def _audit(parts: Parts) -> Feature:
 
 
 def _iam(parts: Parts) -> Feature:
-    access, services = parts.guard.access, parts.services
+    access = parts.guard.access
     return iam.register(
         parts.core,
         authorizer=access.authorizer if access is not None else None,
         changed=parts.guard.access_changed,
         base_url=parts.config.address,
-        resources={
-            "topics": services.topics.get_topic,
-            "subscriptions": services.subscriptions.get_subscription,
-            "snapshots": services.snapshots.get_snapshot,
-            **parts.policy_resources,
-        },
+        resources=parts.policy_resources,
     )
 
 

@@ -1,7 +1,7 @@
 """The parts of a process that features are built from."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from broker.api.gate import Gate
 from broker.api.permissions import Needs
@@ -24,8 +24,8 @@ class Parts:
 
     `replica_reads` and `query_turns`: connections and turns of calls that read much.  `operations`: long work that
     several features start, and that the feature of that name runs.  `needed_to_start(verb)`: what the call needs
-    that starts such an operation (None: no feature with such a call is registered).  `policy_resources`: those of
-    the features that were registered before.
+    that starts such an operation (None: no feature with such a call is registered).  `policy_resources`: by kind,
+    what gets a resource of it that may have a policy; those of features are added as they are registered.
     """
 
     config: AppConfig
@@ -40,4 +40,4 @@ class Parts:
     query_turns: ResourceTurns
     operations: Operations
     needed_to_start: Callable[[Verb], Needs | None]
-    policy_resources: dict[str, Callable[[str], Awaitable[object]]] = field(default_factory=dict)
+    policy_resources: dict[str, Callable[[str], Awaitable[object]]]
