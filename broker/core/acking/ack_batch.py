@@ -35,12 +35,12 @@ class RefusedAcks:
     out_of_order: Mapping[AttemptName, set[int]] = field(default_factory=dict)
 
     def of(self, acks: Mapping[AttemptName, set[int]]) -> "RefusedAcks":
-        """Those among `acks`."""
+        """Returns those of the refused acks that are among `acks`."""
         return RefusedAcks(own(acks, self.stale), own(acks, self.out_of_order))
 
     @staticmethod
     def joined(refused: "Iterable[RefusedAcks]") -> "RefusedAcks":
-        """Of several shards."""
+        """Returns the refused acks of several shards as one."""
         stale: dict[AttemptName, set[int]] = {}
         out_of_order: dict[AttemptName, set[int]] = {}
         for each in refused:
@@ -87,13 +87,13 @@ class Batch:
         acks[attempt] = ordinals if known is None else known | ordinals
 
     def acked(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[MessageNames]:
-        """What is acked once the batch is written."""
+        """Yields the messages that are acked once the batch is written."""
         yield self.acks
         yield self.exactly_once_acks
         yield {a: ordinals - out_of_order.get(a, set()) for a, ordinals in self.acks_in_order.items()}
 
     def nacked(self) -> Iterator[MessageNames]:
-        """What is nacked then."""
+        """Returns the messages that are nacked once the batch is written."""
         yield {
             attempt: nacked
             for attempt, deadlines in self.deadlines.items()

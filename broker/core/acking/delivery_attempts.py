@@ -89,7 +89,7 @@ async def acknowledge_exactly_once(
 
 @dataclass(frozen=True, slots=True)
 class AckedInOrder:
-    """What became of acks of ordered runs.
+    """The outcome of acks of ordered runs.
 
     `stale`: not out under their attempt any more.  `out_of_order`: with exactly-once delivery, earlier messages of
     the key are not acked yet.  `due`: subscriptions whose keys may go on.

@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class DeliveryCounts:
-    """One for a process."""
+    """The delivery counters of one process."""
 
     def __init__(self, counters: Counters | None = None) -> None:
         self.counters = counters or Counters()
@@ -37,7 +37,7 @@ class DeliveryCounts:
             _trace(self.counters.tracing, name, deliveries, microseconds(now))
 
     def acked(self, acks: Iterable[tuple[AttemptName, Set[int]]], missing: MessageNames, now: datetime) -> None:
-        """These were acknowledged, but for those that were not out any more."""
+        """Counts acknowledged messages, without those (`missing`) that were no longer out."""
         at = microseconds(now)
         of_id, tracing = self.counters.of_id, self.counters.tracing
         for attempt, ordinals in acks:

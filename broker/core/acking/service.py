@@ -23,7 +23,7 @@ from broker.observability.timing import timed
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What became of ack ids of a subscription with exactly-once delivery; each is in one of the lists."""
+    """The outcome of acks or deadlines with exactly-once delivery; each ack id is in one of the lists."""
 
     done: Sequence[str] = ()
     invalid: Sequence[str] = ()
@@ -234,7 +234,7 @@ def _attribution(subscription: Subscription, author: Author) -> Attribution | No
 
 
 def _refused(refused: RefusedAcks) -> InvalidArgument:
-    """What official clients read: the detail names each id that failed, and whether to try it again."""
+    """Returns the error that official clients read: its detail names each failed ack id and whether to retry it."""
     failures = dict.fromkeys(_ack_ids(refused.stale), "PERMANENT_FAILURE_INVALID_ACK_ID")
     failures |= dict.fromkeys(_ack_ids(refused.out_of_order), "TRANSIENT_FAILURE_UNORDERED_ACK_ID")
     return InvalidArgument(

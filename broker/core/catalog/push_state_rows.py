@@ -109,14 +109,14 @@ async def forget_push_state(connection: ResourceConnection, *, subscription_id: 
 
 
 async def read_push_state(connection: ResourceConnection, *, subscription_id: int) -> PushState | None:
-    """What was last written of a subscription; None if there is nothing to tell yet."""
+    """Returns the push state that was last written for a subscription; None if there is none yet."""
     return (await read_push_states(connection, subscription_ids=[subscription_id])).get(subscription_id)
 
 
 async def read_push_states(
     connection: ResourceConnection, *, subscription_ids: Sequence[int]
 ) -> dict[int, PushState]:
-    """What was last written of each, by subscription; those with nothing to tell are not there."""
+    """Returns the push states that were last written, by subscription; subscriptions without one are left out."""
     query = select(push_states).where(push_states.c.subscription_id.in_(subscription_ids))
     return {row.subscription_id: push_state_of(row) for row in await connection.execute(query)}
 

@@ -47,7 +47,7 @@ _PREFIX = "pubsub."
 
 
 class Subject(NamedTuple):
-    """What a condition is of, in full: "projects/p", "backlog", "projects/p/subscriptions/s"."""
+    """The subject of a condition, in full: "projects/p", "backlog", "projects/p/subscriptions/s"."""
 
     project: str
     kind: Kind

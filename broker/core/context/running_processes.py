@@ -74,7 +74,7 @@ class RunningProcesses:
         return all(_weight(other, subscription_id) < ours for other in self._others)
 
     def count(self) -> int:
-        """How many run, as far as this one knows."""
+        """Returns how many processes run, as far as this one knows."""
         return 1 + len(self._others)
 
     def is_alone(self) -> bool:

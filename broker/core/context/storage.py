@@ -49,7 +49,7 @@ class DiskSpace:
 
     @property
     def remedy(self) -> str:
-        """What ends it."""
+        """The ways in which an operator can end the condition."""
         return "free disk space, purge or delete what keeps messages, or lower --disk-free-min"
 
     def refusal(self) -> StorageLow:
@@ -90,7 +90,7 @@ class TableSize:
 
     @property
     def remedy(self) -> str:
-        """What ends it."""
+        """The ways in which an operator can end the condition."""
         return "have messages acknowledged, purge or delete what keeps them, or raise --database-size-max"
 
     def refusal(self) -> StorageLow:

@@ -11,10 +11,11 @@ from broker.model.errors import BrokerError, Unavailable
 
 
 class StorageAlarm:
-    """One for each process.  Whatever adds messages checks `is_raised` first, which costs one attribute.
+    """The storage alarm of a process.  Code that adds messages checks `is_raised` first, which costs one attribute.
 
-    The parent process measures the disk and reports it (cli/server/disk_watch.py); a thread of this process hears
-    it and calls `report_disk` and `report_outage`.  core/retention/table_sizes.py calls `report_tables`.
+    The parent process measures the disk and reports it (cli/server/disk_watch.py); a thread of this process
+    receives the reports and calls `report_disk` and `report_outage`. core/retention/table_sizes.py calls
+    `report_tables`.
     """
 
     def __init__(self) -> None:

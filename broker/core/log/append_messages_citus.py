@@ -113,7 +113,7 @@ def _rows(given: Mapping[str, Any], head: int, publish_time: datetime) -> Iterat
 
 
 def _elements(packed: bytes | None) -> list[bytes]:
-    """Of an array, each with its length before it; none if there is no array."""
+    """Returns the elements of an array, each with its length before it; an empty list if there is no array."""
     if packed is None:
         return []
     elements, at = [], _HEADER_BYTES

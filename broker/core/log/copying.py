@@ -11,7 +11,7 @@ from broker.model.errors import InvalidArgument
 
 
 class CopyOutcome(StrEnum):
-    """What became of a message.  REFUSED: it is not as the schema of the target says."""
+    """The outcome of copying a message.  REFUSED: it does not conform to the schema of the target."""
 
     COPIED = "copied"
     REFUSED = "refused"
@@ -31,8 +31,10 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meant:
-    """What a copy means: messages of a topic that were published from `since` on and before `until`, and had been
-    when it was asked for: up to the last sequence of each shard (`ends`), that a filter matches.
+    """The messages that a copy covers.
+
+    They are messages of a topic that a filter matches and that were published from `since` on and before `until`,
+    and no later than the call: up to the last sequence of each shard at that time (`ends`).
     """
 
     source_id: int
@@ -83,7 +85,7 @@ def next_position(meant: Meant, progress: Mapping[str, Any], shard_ids: tuple[in
 
 
 def progress_json(shard_id: int, read: LogPosition | None) -> dict[str, Any]:
-    """How far a shard was read; None: all of it."""
+    """Returns how far a shard was read, as JSON; None: all of it."""
     if read is None:
         return {"shard": shard_id + 1}
     return {"shard": shard_id, "time": read.publish_time.isoformat(), "seq": read.seq}

@@ -106,6 +106,6 @@ async def delete_dead_letters_of_shards(connection: Connection, shard_ids: Seque
 
 
 async def _lost(connection: Connection, rows: Sequence[Sequence[Any]]) -> Lost:
-    """Of subscriptions that exist: with the others all that they had is gone."""
+    """Counts the lost dead letters of subscriptions that still exist."""
     existing = await _existing(connection, {owner for owner, _, _ in rows})
     return Counter(name for owner, name, is_lost in rows if is_lost and owner in existing)

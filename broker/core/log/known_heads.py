@@ -21,7 +21,10 @@ class _Head:
 
 
 class KnownHeads:
-    """Of one process.  Nothing depends on it: what is expected is tried by the statement that moves the head."""
+    """The heads of shards that one process expects.
+
+    They are an optimization: the statement that moves a head checks that it is the expected one.
+    """
 
     def __init__(self) -> None:
         self._heads: dict[int, _Head] = {}

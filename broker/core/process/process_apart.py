@@ -13,7 +13,10 @@ ENDING_SECONDS = 2.0  # of a process, between the end of its pipe and its own
 
 
 class Died(Exception):
-    """It has ended, or took too long and was ended, before it answered.  `code`: how it ended, as of subprocess."""
+    """The process ended, or took too long and was ended, before it answered.
+
+    `code`: its exit code, as of subprocess.
+    """
 
     def __init__(self, code: int | None = None) -> None:
         super().__init__(code)
@@ -63,7 +66,7 @@ class ProcessApart:
         await self._started()
 
     async def end(self) -> None:
-        """It is started again when it is asked."""
+        """Ends the process.  The next request starts it again."""
         process, self._process = self._process, None
         if process is None:
             return

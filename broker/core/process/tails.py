@@ -39,7 +39,7 @@ class Tail:
 
 
 class Tails:
-    """Those of one process."""
+    """The open tails of one process."""
 
     def __init__(self) -> None:
         self._open: set[Tail] = set()

@@ -12,7 +12,7 @@ _MAX_TOPICS = 10_000  # that are remembered
 
 
 class ShardChoice:
-    """Of one process."""
+    """The shard choices of one process."""
 
     def __init__(self, is_busy: Callable[[int], bool]) -> None:
         """`is_busy(shard_id)`: something waits to be stored there, or is being stored."""

@@ -47,12 +47,12 @@ class Window:
         return self._flow_control.is_limited
 
     def available(self, most: int) -> int:
-        """How many messages may be handed out now, of at most `most`."""
+        """Returns how many messages may be delivered now, at most `most`."""
         available = self._flow_control.available(self.messages, self.bytes)
         return most if available is None else min(available, most)
 
     def bytes_left(self, most: int) -> int:
-        """How many bytes may be handed out now, of at most `most`; one message that is larger may be."""
+        """Returns how many bytes may be delivered now, at most `most`; a single message may be larger."""
         left = self._flow_control.bytes_left(self.bytes)
         return most if left is None else min(left, most)
 
@@ -139,7 +139,7 @@ class Outstanding:
         self._forget_left(window.left_at)
 
     def subscriptions(self) -> Collection[int]:
-        """Those that a stream is open for."""
+        """Returns the subscriptions that have open streams."""
         return self._open.keys()
 
     def notify(self) -> None:
@@ -149,7 +149,7 @@ class Outstanding:
                 window.notify()
 
     def handed_out(self, window: Window, deliveries: Sequence[Delivery]) -> None:
-        """These were claimed for the window's stream."""
+        """Counts messages that were claimed for the window's stream."""
         if window.is_counted:
             for delivery in deliveries:
                 attempt = attempt_name(window.subscription_id, delivery)
@@ -157,7 +157,10 @@ class Outstanding:
                 self._windows[attempt] = window
 
     def remove(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
-        """These are out no more: settled or due.  Nothing is taken from `messages` while nothing is counted."""
+        """Removes messages that are no longer outstanding: settled or due.
+
+        While nothing is counted, `messages` is not iterated.
+        """
         if not self._windows:
             return
         for attempt, ordinals in chain.from_iterable(part.items() for part in messages):
@@ -185,7 +188,7 @@ class Outstanding:
         window.checked(found=any(gone.values()))
 
     def _forget_left(self, now: datetime) -> None:
-        """Those that left long ago, and those beyond what is kept."""
+        """Forgets the windows of clients that left long ago, and those beyond MAX_LEFT."""
         while self._left:
             key, window = next(iter(self._left.items()))
             if len(self._left) <= MAX_LEFT and window.left_at is not None and now - window.left_at < LEFT:

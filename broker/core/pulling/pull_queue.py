@@ -112,7 +112,7 @@ class Line:
 
 
 class PullQueue:
-    """One claim at a time is made for it; what is in that is `serving`."""
+    """The waiting pulls of one subscription.  One claim at a time is made for it, for the pulls in `serving`."""
 
     in_doubt = False
 
@@ -229,7 +229,7 @@ class PullQueue:
         return None
 
     def woken(self) -> None:
-        """What is due is looked at by the scheduler."""
+        """Does nothing: the scheduler looks for due messages."""
 
     # --- those who got nothing -------------------------------------------------------------------------------
 
@@ -303,8 +303,9 @@ def take(waiting: Line) -> list[WaitingPull]:
 
 
 def requests_of(pulls: Sequence[WaitingPull]) -> list[DeliveryRequest]:
-    """What one claim is asked for, so that all get something: equal parts of the bytes, and of the messages for
-    those who share evenly.
+    """Divides one claim among pulls so that all get something.
+
+    They get equal parts of the bytes, and pulls that share evenly get equal parts of the messages.
     """
     max_bytes = MAX_CLAIM_BYTES // len(pulls)
     part = max(1, MAX_CLAIM_MESSAGES // len(pulls))

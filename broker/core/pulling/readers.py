@@ -39,7 +39,7 @@ _PASSES = 12  # that the rate of acks is taken from: a minute
 
 
 class Reading:
-    """One reader, as its process sees it."""
+    """A reader, as its process sees it."""
 
     __slots__ = (
         "acked",
@@ -81,9 +81,9 @@ class Reading:
 
 
 class _Attempt(msgspec.Struct, gc=False):
-    """One that is followed: who got it and when, and how many messages are left of it.
+    """A followed attempt: who got it and when, and how many messages are left of it.
 
-    A hundred thousand may be kept for long: the collector of cycles need not look at them, there are none.
+    A hundred thousand may be kept for long.  They form no cycles, so the garbage collector need not track them.
     """
 
     reading: Reading
@@ -98,7 +98,7 @@ class _Attempt(msgspec.Struct, gc=False):
 
 
 class Readers:
-    """Those of one process."""
+    """The readers of one process."""
 
     def __init__(
         self, database: Database, clock: DatabaseClock, *, ticks: Callable[[], float] = time.monotonic
@@ -140,11 +140,11 @@ class Readers:
         return opened
 
     def closes(self, reading: Reading) -> None:
-        """What it has is out until it is acked or due.  May be repeated."""
+        """Marks a reader as closed.  Its messages are out until they are acked or due.  May be repeated."""
         reading.is_open = False
 
     def handed_out(self, reading: Reading, deliveries: Sequence[Delivery]) -> None:
-        """These were claimed for it."""
+        """Counts messages that were claimed for the reader."""
         if reading not in self._all or len(self._attempts) >= MAX_ATTEMPTS:
             return
         now = self._ticks()
@@ -154,7 +154,7 @@ class Readers:
             reading.outstanding += count
 
     def acked(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
-        """These were acked through this process."""
+        """Counts messages that were acked through this process."""
         if not self._attempts:
             return
         now = self._ticks()
@@ -218,7 +218,7 @@ class Readers:
                 self._attempts[name] = self._attempts.pop(name)  # the others' turn
 
     def _oldest(self) -> dict[Reading, float]:
-        """When each handed out what it has had for longest."""
+        """Returns the time of the oldest outstanding delivery of each reader."""
         oldest: dict[Reading, float] = {}
         for attempt in self._attempts.values():
             if attempt.handed_out_at < oldest.get(attempt.reading, math.inf):

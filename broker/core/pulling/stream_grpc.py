@@ -117,7 +117,7 @@ def _response(stream: MessageStream) -> Any:
 
 
 class _Client:
-    """What the client of a stream says."""
+    """The requests of a stream's client."""
 
     def __init__(
         self, acknowledge: AcknowledgeService, call: StreamingCall, stream: MessageStream, first: Any

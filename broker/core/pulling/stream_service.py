@@ -77,7 +77,7 @@ class StreamingPullService:
 
 
 class MessageStream:
-    """What one client receives."""
+    """The messages that one client receives."""
 
     def __init__(
         self,
@@ -162,7 +162,10 @@ class MessageStream:
         return Author(self._reading.principal, self._reading.client_id)
 
     async def _within_quotas(self, available: int, size: int) -> tuple[int, int]:
-        """How many messages and bytes may come now; none, once it has waited: a stream is slowed, not ended."""
+        """Returns how many messages and bytes the quotas allow now.
+
+        After a wait it returns none: a stream is slowed, not ended.
+        """
         admission = self._parts.admission
         gauge = admission.subscribing(project_of(self.subscription.name), self._reading.principal)
         now = admission.ticks()

@@ -149,14 +149,14 @@ class Endpoint:
         return self.health.mean_latency if oldest is None else max(self.health.mean_latency, now - oldest.begun_at)
 
     def in_doubt(self, now: float) -> bool:
-        """It fails, is slow, or has not answered yet."""
+        """Returns whether the endpoint fails, is slow, or has not answered yet."""
         return not self.health.does_well or self.latency(now) > SLOW_LATENCY
 
     def wants(self, now: float) -> int:
-        """How many push batches to claim now.
+        """Returns how many push batches to claim now.
 
-        Some more than may be sent at once, but then only when half of those are used up: a claim for one message
-        costs as much as a claim for a hundred.
+        They are some more than may be sent at once, but new ones are claimed only when half of those are used up: a
+        claim for one message costs as much as a claim for a hundred.
         """
         if self.closed or self.suspended or self.waits_since is not None:
             return 0
@@ -174,9 +174,9 @@ class Endpoint:
         return max(available + ahead - waiting, 0)
 
     def wakes_at(self, now: float, *, held_up: bool) -> float | None:
-        """When it is to be looked at though no answer came in; None: never, an answer must come.
+        """Returns when to check the endpoint though no answer came in; None: never, an answer must come.
 
-        `held_up`: something was not wanted a moment ago; what is wanted by now nobody else will say.
+        `held_up`: batches were refused a moment ago; there is no other signal once they are wanted.
         """
         if not held_up and not self.buffer:
             return None
@@ -260,9 +260,8 @@ class Endpoint:
 
 
 def _retry_size(max_messages: int, attempt_number: int) -> int:
-    """How many messages a digest has that carries retries.
+    """Returns how many messages a digest of retries has.
 
-    Half as many each time that they failed: so a message that the endpoint rejects is soon alone, and takes no
-    others along.
+    It halves each time that they failed: a message that the endpoint rejects is soon alone, and delays no others.
     """
     return max(1, max_messages >> (attempt_number - 1))

@@ -109,7 +109,7 @@ class EndpointIncidents:
         report_failure(self._states, _CLAIMS, name, what, error, lasted=now - endpoint.claims_fail_since)
 
     def claimed(self, endpoint: Endpoint) -> None:
-        """They could."""
+        """Ends the condition that messages of the endpoint cannot be claimed."""
         if endpoint.claims_fail_since is not None:
             endpoint.claims_fail_since = None
             name = endpoint.subscription.name
@@ -123,13 +123,16 @@ class EndpointIncidents:
         self._states.begins(_NO_SLOT, name, f"pushes of {name} wait for slots", why, lasted=seconds)
 
     def has_slots(self, endpoint: Endpoint) -> None:
-        """They do not wait for slots."""
+        """Ends the condition that the endpoint waits for slots."""
         self._states.ends(
             _NO_SLOT, endpoint.subscription.name, f"pushes of {endpoint.subscription.name} have slots"
         )
 
     def removed(self, endpoint: Endpoint) -> None:
-        """It is another's now, or paused, or gone, or about to be made anew."""
+        """Ends the conditions of an endpoint that was removed here.
+
+        Another process has it, it is paused or deleted, or it is about to be created anew.
+        """
         self._states.forget(_FAILING, endpoint.subscription.name)
         self._states.forget(_CLAIMS, endpoint.subscription.name)
         self._states.forget(_NO_SLOT, endpoint.subscription.name)
@@ -182,7 +185,10 @@ def _message_name(endpoint: Endpoint, message_id: str) -> str:
 
 
 def waits_for(endpoint: Endpoint, over: Over) -> str:
-    """Who has the slots that an endpoint waits for, as it may be shown to anybody: no other project is named."""
+    """Describes the holders of the slots that an endpoint waits for.
+
+    No other project is named, so anybody may read it.
+    """
     match over.path:
         case ():
             whose = "all together have"

@@ -21,7 +21,7 @@ _LONG_SECONDS = SLOW_LATENCY  # a request that is out for longer is worth tellin
 
 
 class EndpointReports:
-    """Of the endpoints of this process."""
+    """The reports on the endpoints of this process."""
 
     def __init__(
         self, log: PushLog, incidents: EndpointIncidents, clock: DatabaseClock, origins: KnownOrigins
@@ -210,7 +210,7 @@ def _held_ids(endpoint: Endpoint) -> set[str]:
 
 
 def _retry_at(endpoint: Endpoint, item: Item, pause: MessagePause, now: datetime) -> datetime | None:
-    """When a message whose push has failed is due again; None: it becomes a dead letter."""
+    """Returns when a message whose push has failed is due again; None: it becomes a dead letter."""
     subscription = endpoint.subscription
     policy, backoff = subscription.dead_letter_policy, pause.policy(subscription.retry_policy)
     if policy is not None and item.attempt_number >= policy.max_delivery_attempts:

@@ -109,7 +109,7 @@ class Endpoints:
 
     @property
     def _next_reading(self) -> float:
-        """When all are read again: soon after something changed, but not without a pause."""
+        """The time to read all subscriptions again: soon after a change, but not without a pause."""
         return self._read_at + (self._spacing if self._read_all else _READ_ALL_SECONDS)
 
     async def _follow_changes(self) -> None:
@@ -130,7 +130,7 @@ class Endpoints:
     async def _read_states(
         self, connection: ResourceConnection, subscriptions: Sequence[Subscription]
     ) -> Mapping[int, PushState]:
-        """What was last written down about the endpoints that this process may be about to take over."""
+        """Returns the stored push states of the endpoints that this process may be about to take over."""
         new = [
             s.subscription_id
             for s in subscriptions
@@ -239,7 +239,10 @@ class Endpoints:
         self._removed(endpoint)
 
     def _let_go(self, name: str, subscription: Subscription | None) -> None:
-        """Of the endpoints that were removed: whose answers are awaited no more, now that it is like this."""
+        """Stops awaiting the answers of removed endpoints that `subscription` does not have.
+
+        None: the subscription was deleted.
+        """
         still = []
         for endpoint in self._awaited.pop(name, ()):
             if subscription is None or not _is_of(endpoint, subscription):

@@ -41,7 +41,7 @@ class KnownOrigins:
             self._troubles.pop((project, origin), None)
 
     def trouble(self, project: str, origin: Origin, now: float) -> Trouble | None:
-        """What is known of an origin that is in trouble."""
+        """Returns the trouble of an origin; None: none is known, or it is too long ago."""
         found = self._troubles.get((project, origin))
         return found if found is not None and now - found.last <= _KEPT_SECONDS else None
 

@@ -26,7 +26,7 @@ class PushPauses:
         self._not_taken = not_taken
 
     def gone(self, endpoint: Endpoint) -> None:
-        """It has answered several messages with 410: pause it until somebody resumes it."""
+        """Pauses an endpoint that has answered several messages with 410, until somebody resumes it."""
         origin = shown_origin(endpoint.subscription.push_config.endpoint)
         self._begin(endpoint, gone_reason(origin, GONE_AFTER))
 

@@ -54,7 +54,7 @@ class PushPlanner:
 
 
 class _EndpointConsumer:
-    """One endpoint."""
+    """The consumer for one endpoint."""
 
     def __init__(self, endpoint: Endpoint, sender: PushSender, incidents: EndpointIncidents) -> None:
         self._endpoint = endpoint
@@ -122,5 +122,5 @@ class _EndpointConsumer:
 
 
 def _push_batches(target: ClaimTarget) -> int:
-    """How many a claim may bring: a message is one, or a digest."""
+    """Returns how many push batches a claim may bring: each message is one, or all are one digest."""
     return target.max_messages if target.digest is None else 1

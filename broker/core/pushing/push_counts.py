@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class PushCounts:
-    """Of the endpoints of this process."""
+    """The counters of the endpoints of this process."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters

@@ -125,7 +125,7 @@ class Pusher:
         return await self._tester.test(subscription, message)
 
     def workers(self) -> dict[str, Worker]:
-        """What the supervisor is to keep running."""
+        """Returns the workers for the supervisor to run."""
         return {
             "push endpoints": Loop(self._endpoints.run),
             "withheld pushes": PeriodicWorker(self._withheld.run_once, CHECK_SECONDS),

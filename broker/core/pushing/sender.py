@@ -214,7 +214,7 @@ class PushSender:
         self._next(endpoint)
 
     def _learn(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None, now: float) -> None:
-        """What any endpoint of the origin may meet."""
+        """Records what concerns all endpoints of the origin."""
         if isinstance(outcome, Denied):
             return
         if isinstance(outcome, Answer):

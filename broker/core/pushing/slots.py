@@ -21,7 +21,7 @@ FIRST_REQUESTS = 500  # and so many more: the reserve
 
 
 class PushSlots:
-    """Of one process.  No clock: times are given, in seconds."""
+    """The slots of one process.  It has no clock: times are passed in, in seconds."""
 
     def __init__(self, capacity: int = MAX_OPEN_REQUESTS, reserve: int = FIRST_REQUESTS) -> None:
         self._capacity = capacity
@@ -36,7 +36,7 @@ class PushSlots:
 
     @property
     def free(self) -> int:
-        """What is left of all."""
+        """The number of free slots, with those of the reserve."""
         return self._capacity + self._reserve_size - self.taken
 
     def take(self, endpoint: Endpoint, now: float) -> Slot | Over:

@@ -44,7 +44,7 @@ class Turns:
         self._timer: asyncio.TimerHandle | None = None
 
     def ready(self, endpoint: Endpoint) -> None:
-        """It has something to send: soon it has a turn."""
+        """Adds an endpoint that has something to send: it soon has a turn."""
         self._ready.add(endpoint)
         if not self._scheduled:
             self._scheduled = True
@@ -103,7 +103,10 @@ class Turns:
                 del self._urgent[endpoint.project]
 
     def _next_urgent(self, before: Endpoint, now: float) -> Endpoint | None:
-        """Who takes the slot that an endpoint of its project has given back; None: that, or whoever else waits."""
+        """Returns an urgent endpoint to take the slot that another of its project has given back.
+
+        None: any endpoint may take it.
+        """
         project = before.project
         if project not in self._urgent or self._passed[project] >= URGENT_TURNS:
             del self._passed[project]

@@ -19,7 +19,10 @@ _AT_ONCE = 50  # names that are resolved
 
 
 class WithheldPushes:
-    """Those that this process would deliver to.  Endpoints tells of them; `run_once` is a worker."""
+    """The withheld subscriptions that this process would deliver to.
+
+    Endpoints reports them; `run_once` is a worker.
+    """
 
     def __init__(
         self, database: Database, wake_ups: WakeUps, *, why_not: Callable[[Subscription], Awaitable[str | None]]
@@ -41,7 +44,7 @@ class WithheldPushes:
         self._check_at.setdefault(subscription.name, asyncio.get_running_loop().time())
 
     def forget(self, name: str) -> None:
-        """It is deleted, or another process's."""
+        """Forgets a subscription that was deleted, or belongs to another process now."""
         self._withheld.pop(name, None)
         self._check_at.pop(name, None)
 
@@ -51,7 +54,7 @@ class WithheldPushes:
             self.forget(name)
 
     def check_soon(self) -> None:
-        """What is allowed has changed."""
+        """Checks all withheld subscriptions soon, since the rules have changed."""
         now = asyncio.get_running_loop().time()
         self._check_at = dict.fromkeys(self._check_at, now)
 

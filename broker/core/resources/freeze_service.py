@@ -10,7 +10,7 @@ _FREEZES = "frozen topics"
 
 
 class FreezeService:
-    """What is in the log stays, and goes out as before."""
+    """Freezes and unfreezes topics.  Messages in the log stay, and are delivered as before."""
 
     def __init__(self, core: Core) -> None:
         self._database = core.database

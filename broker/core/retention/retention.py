@@ -144,7 +144,7 @@ async def delete_unwanted(connection: Connection, *, database: Database, now: da
 
 
 async def _delete_stragglers(connection: Connection, now: datetime) -> None:
-    """Those that nobody wants any more."""
+    """Deletes stragglers that no subscription needs any more."""
     partitions = await list_partitions(connection)
     if partitions:  # dead letters that are among them are older than all partitions, but for gaps
         await resolve_acknowledged(connection, before=partitions[0].start)
@@ -153,7 +153,7 @@ async def _delete_stragglers(connection: Connection, now: datetime) -> None:
 
 
 async def _journal_expired(connection: Connection, attempts: Sequence[tuple[Any, ...]], now: datetime) -> None:
-    """What was not acked of the attempts that are past their retention goes into the journal."""
+    """Writes the messages that were not acked, of attempts past their retention, into the journal."""
     of_shards: dict[int, list[Row]] = {}
     for shard_id, subscription_id, number, multirange, bits in attempts:
         seqs = from_multirange(multirange)

@@ -34,7 +34,7 @@ class Preview:
 
 
 def in_all(shards: Sequence[Preview]) -> Preview:
-    """Of several shards."""
+    """Returns the previews of several shards as one."""
     again, skipped = Amount(), Amount()
     for shard in shards:
         again.add(shard.again.messages, shard.again.size)

@@ -40,7 +40,7 @@ _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to: a time, or a snapshot (the other is None, or empty)."""
+    """The target of a seek: a time, or a snapshot (the other is None, or empty)."""
 
     time: datetime | None = None
     snapshot: str = ""
@@ -66,7 +66,10 @@ class _OtherLogs(Exception):
 
 
 def _again(call: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Where it stands elsewhere the call begins anew, and finds out whether it is gone."""
+    """Repeats a call whose subscription has moved to other shards.
+
+    The repeated call reads anew whether the subscription exists.  Raises Aborted after _TRIES.
+    """
 
     @wraps(call)
     async def run(*arguments: P.args, **named: P.kwargs) -> T:
@@ -109,7 +112,7 @@ class SeekService:
 
     @_again
     async def preview(self, subscription_name: str, target: Target) -> Preview:
-        """What a seek would bring about just now: one is made, and undone before anybody sees it.
+        """Returns what a seek would change just now: one is made, and rolled back before anybody sees it.
 
         As a seek, it waits for claims under way, and they for it.  Raises as `seek`.
         """

@@ -28,7 +28,7 @@ def nobody(key: str) -> int | None:
 
 
 class Phase(Enum):
-    """Where a locked run stands in its claim.
+    """The phase of a locked run in its claim.
 
     DUE ──► EXHAUSTED    delivered as often as the dead-letter policy allows: the forwarder's
      ├────► DELAYED      its deadline has just passed, and its retry delay begins
@@ -95,20 +95,23 @@ class OrderedRun:
 
     @property
     def expired(self) -> int:
-        """How many have their ack deadline behind them once the row is written; else it is said later."""
+        """The number of messages whose ack deadline has passed once the row is written.
+
+        Other messages are counted later.
+        """
         if self.retimed:
             return self.were_out if self.phase is not Phase.EXHAUSTED else 0  # which the forwarder counts
         return min(self.were_out, len(self.taken)) if self.phase is Phase.OUT else 0
 
     @property
     def gone(self) -> list[int]:
-        """What was asked for and the log does not hold (or the filter does not match) any more."""
+        """The messages that were asked for and are no longer in the log, or do not match the filter."""
         existing = {message.first_seq for message in chain(self.available, self.past)}
         return [seq for seq in self.asked if seq not in existing]
 
     @property
     def passed(self) -> list[MessageRange]:
-        """What is past its time and not in the row, nor waits for it, once that is written anew."""
+        """The expired messages that are neither in the row, once it is written anew, nor waiting for it."""
         if not self.new_attempt_id:
             return []
         end = self.taken[-1].first_seq if self.taken and not self.left else None
@@ -155,7 +158,7 @@ class OrderedRun:
         self.phase, self.taken = Phase.OUT, messages
 
     def behind(self) -> list[tuple[int, int]]:
-        """What came back and does not go out now: sequences with their attempt numbers."""
+        """Returns the messages that came back and are not delivered now: sequences with their attempt numbers."""
         dropped = {message.first_seq for message in chain(self.taken, self.past)}.union(self.gone)
         return [(seq, number) for seq, number in zip(self.left, self.numbers, strict=True) if seq not in dropped]
 

@@ -82,12 +82,12 @@ class ClaimTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """One claim in one shard for up to MAX_TARGETS subscriptions, each once, served in this order.
+    """A claim in one shard for up to MAX_TARGETS subscriptions, each once, served in this order.
 
     A claim for one subscription waits for its cursor, unless there are others to go on with (`skip_locked`); a
-    claim for several skips the cursors that another transaction has locked. `now` is the database's time, and so is
-    what `clock()` returns later (None: still `now`); `jitter` (0 to 0.1) lengthens retry delays; `turn` is awaited
-    before long steps.
+    claim for several skips the cursors that another transaction has locked.  `now` is the database's time, and so
+    are later times that `clock()` returns (None: still `now`); `jitter` (0 to 0.1) lengthens retry delays; `turn`
+    is awaited before long steps.
     """
 
     shard_id: int

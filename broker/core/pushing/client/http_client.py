@@ -34,10 +34,9 @@ _UNREADABLE_DATES = (TypeError, ValueError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the endpoint answered.  `body`: at most MAX_BODY bytes of it, as they were sent.
+    """The answer of an endpoint.  `body`: at most MAX_BODY bytes of it, as they were sent.
 
-    `retry_after`: for how many seconds it wants to be left alone (0 to 3,600); None if it does not say, or makes
-    no sense.
+    `retry_after`: the seconds in which it wants no requests (0 to 3,600); None if it has no valid Retry-After.
     """
 
     status: int
@@ -207,8 +206,9 @@ class PushClient:
             raise OSError(f"no connection to {origin.host}:{origin.port} in time") from None
 
     def _allowed(self, origin: Origin, addresses: list[str]) -> list[str]:
-        """Those that the policy allows; what was resolved is what is connected to.  Raises _AddressDenied if it
-        allows none.
+        """Returns the addresses that the policy allows; these are the ones to connect to.
+
+        Raises _AddressDenied if it allows none.
         """
         allowed = [address for address in addresses if self._policy.denied(address) is None]
         if allowed or not addresses:

@@ -80,7 +80,10 @@ class FailingWatch:
 
     @property
     def retry_at(self) -> datetime | None:
-        """When the first of the messages that have failed is due again, while the endpoint fails."""
+        """The time at which the first of the messages that have failed is due again, while the endpoint fails.
+
+        None: there is none.
+        """
         if self.run is None:
             return None
         return min((each.retry_at for each in self._tracked.values() if each.retry_at is not None), default=None)

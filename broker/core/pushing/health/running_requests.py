@@ -50,9 +50,10 @@ class RunningRequests:
             del self.running[attempt]
 
     def stuck_at(self, index: int, latency: float) -> float | None:
-        """When the request at this index, counted from the oldest, will be stuck if it is not answered.
+        """Returns when the request at this index, counted from the oldest, will be stuck if it is not answered.
 
-        `latency`: of successes.  None: not before a later one has succeeded, or too many are stuck already.
+        `latency`: the latency of successes.  None: not before a later one has succeeded, or too many are stuck
+        already.
         """
         attempt = next(islice(self.running, index, None), None)
         if attempt is None or self.stuck + index >= _MAX_STUCK or attempt.number >= self.last_success:

@@ -158,7 +158,10 @@ class TokenSigner:
         self._published = {"keys": jwks}
 
     def _opens(self, key: SigningKey) -> bool:
-        """Who cannot decrypt the newest key makes no other: those who can could not decrypt that."""
+        """Returns whether this process can decrypt the newest key.
+
+        A process that cannot makes no new key, which processes that can would be unable to decrypt.
+        """
         with suppress(CannotOpen):
             return bool(self._secrets.open(key.private_key.encode(), signing_key_cell(key.key_id)))
         return False
