@@ -31,7 +31,7 @@ def parts_written(text: str) -> int:
 
 
 class Written:
-    """What the transaction of a connection has written so far."""
+    """The tables that the transaction of a connection has written to so far."""
 
     __slots__ = ("_parts", "_said")
 

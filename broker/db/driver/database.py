@@ -116,7 +116,7 @@ class Hot:
 
 
 class Database:
-    """One PostgreSQL database.  Close it after use."""
+    """A PostgreSQL database.  Close it after use."""
 
     def __init__(
         self,
@@ -249,11 +249,11 @@ class Database:
                     yield connection
 
     def went_away(self, why: str) -> None:
-        """It cannot be reached, or does not answer."""
+        """Records that the database cannot be reached, or does not answer."""
         self._states.begins(*DATABASE, "the database is away", why)
 
     def came_back(self) -> None:
-        """It can be reached again."""
+        """Records that the database can be reached again."""
         self._states.ends(*DATABASE, "the database is back")
 
     @property

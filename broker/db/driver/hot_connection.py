@@ -51,12 +51,12 @@ NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 
 class NeedsCoordinator(Exception):
-    """What is to be written has numbers that the coordinator of a cluster alone gives out; nothing has changed."""
+    """A transaction writes numbers that only the coordinator of a cluster gives out; nothing has changed."""
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What was sent up to a Sync, or two: the COMMIT that it was not given itself comes after the first.
+    """The statements that were sent up to a Sync, or two: the COMMIT that was added comes after the first.
 
     `answered` is set when its last Sync is answered, to PostgreSQL's error if there was one; it fails if the
     connection is lost before.

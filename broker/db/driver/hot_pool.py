@@ -109,7 +109,7 @@ class HotPool:
             raise
 
     def _leave(self) -> None:
-        """One less is in use, or it is who waits longest that uses it."""
+        """Gives up a use of the pool: to the request that has waited longest, if there is one."""
         while self._waiting:
             freed = self._waiting.popleft()
             if not freed.done():  # who waited has been cancelled

@@ -53,7 +53,7 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
         self.cursor_factory = _SayingCursor
 
     def to_be_said(self, query: Query) -> bytes:
-        """What goes before a statement (b"": nothing)."""
+        """Returns the text to send before a statement (b"": nothing)."""
         if self.autocommit and self.info.transaction_status == TransactionStatus.IDLE:
             return b""  # it is a transaction of its own
         is_to_be = self._written.is_to_be_said(parts_written(_text(query)))

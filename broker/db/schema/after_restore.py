@@ -82,7 +82,7 @@ def _go_on(database_url: str, schema: str) -> Gap:
 
 
 def read_known_time(connection: psycopg.Connection[Any]) -> Iterable[tuple[datetime | None, datetime]]:
-    """One row: the newest time that the database knows of, and now."""
+    """Returns one row: the newest time in the database, and the present time."""
     return connection.execute(_KNOWN_TIME)
 
 
