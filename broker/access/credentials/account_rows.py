@@ -75,7 +75,7 @@ async def insert_key(connection: ResourceConnection, *, key: ServiceAccountKey) 
 
 
 async def list_keys(connection: ResourceConnection, *, email: str) -> Sequence[ServiceAccountKey]:
-    """Those of an account, by id."""
+    """Lists the keys of an account, by id."""
     query = _KEY.where(service_account_keys.c.email == email).order_by(service_account_keys.c.key_id)
     return [_key(row) for row in await connection.execute(query)]
 
@@ -91,13 +91,13 @@ async def delete_key(connection: ResourceConnection, *, email: str, key_id: str)
 
 
 async def all_accounts(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ServiceAccount]:
-    """Those of the projects; None: of all."""
+    """Lists the accounts of the projects; None: of all projects."""
     query = _ACCOUNT if projects is None else _ACCOUNT.where(service_accounts.c.project.in_(projects))
     return [_account(row) for row in await connection.execute(query)]
 
 
 async def all_keys(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ServiceAccountKey]:
-    """Those of the accounts of the projects; None: of all."""
+    """Lists the keys of the accounts of the projects; None: of all projects."""
     query = _KEY
     if projects is not None:
         emails = select(service_accounts.c.email).where(service_accounts.c.project.in_(projects))

@@ -52,7 +52,7 @@ async def delete_api_key(connection: ResourceConnection, *, name: str) -> bool:
 
 
 async def all_api_keys(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ApiKey]:
-    """Those of the projects; None: of all."""
+    """Lists the API keys of the projects; None: of all projects."""
     query = _API_KEY
     if projects is not None:
         # Not by _bounds: a revoked key must be missing whatever the collation of the database is.

@@ -15,7 +15,7 @@ _ACCOUNT = "serviceAccount:"
 
 
 class Certificates:
-    """Those that TLS has verified: that they are signed as they should be is known when they come here."""
+    """The certificates of clients.  TLS has already verified their signatures."""
 
     def __init__(self, directory: CredentialDirectory, principals: CertificatePrincipals) -> None:
         """Without `principals` a certificate lets nobody in; it keeps strangers from the port."""

@@ -44,17 +44,20 @@ def expired() -> Unauthenticated:
 
 
 def expired_meanwhile() -> Unavailable:
-    """Of a call that was let in, and is still open."""
+    """Returns the error for a call that is still open after its credential has expired."""
     return Unavailable("The credential that the call began with has expired; call again with a new one.")
 
 
 def withdrawn_meanwhile() -> Unavailable:
-    """Of a call that was let in, and is still open: a new token may be signed by another key."""
+    """Returns the error for a call that is still open after its issuer has withdrawn the key of its credential.
+
+    It is Unavailable, since a new token may be signed by another key.
+    """
     return Unavailable("The issuer has withdrawn the key of the credential; call again with a new one.")
 
 
 def revoked() -> Unauthenticated:
-    """Of a call that was let in, and is still open."""
+    """Returns the error for a call that is still open after its credential was revoked."""
     return refusal(
         "ACCESS_TOKEN_REVOKED",
         f"Request had invalid authentication credentials: the credential was revoked. {_EXPECTED}",

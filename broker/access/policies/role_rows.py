@@ -34,7 +34,7 @@ async def find_role(connection: ResourceConnection, *, name: str, lock: bool = F
 
 
 async def write_role(connection: ResourceConnection, *, role: Role) -> None:
-    """Of a role that exists."""
+    """Updates a role that exists."""
     await connection.execute(update(custom_roles).where(custom_roles.c.name == role.name).values(_values(role)))
 
 

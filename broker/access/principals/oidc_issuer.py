@@ -33,7 +33,7 @@ class OidcIssuer:
 
 
 def parse_issuers(text: str) -> tuple[OidcIssuer, ...]:
-    """What a file (TOML) with a table `[[issuer]]` for each says.  Raises ValueError that names the field."""
+    """Parses a file (TOML) with a table `[[issuer]]` for each issuer.  Raises ValueError that names the field."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

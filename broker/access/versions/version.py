@@ -74,7 +74,10 @@ class AccessVersion:
         self._watchers.append(watch)
 
     def validity(self, project: str) -> Validity:
-        """Of what is read about a project from now on; ABOVE_PROJECTS: about what is in none."""
+        """Returns the validity of what is read about a project from now on.
+
+        ABOVE_PROJECTS stands for everything that is in no project.
+        """
         found = self._validities.get(project)
         if found is None:
             found = self._validities[project] = Validity()
