@@ -33,13 +33,13 @@ class OpenCall(Protocol):
 
     @property
     def required(self) -> Sequence[Required]:
-        """What it was allowed for."""
+        """The permissions for which the call was allowed."""
 
     def end(self, error: BrokerError) -> None: ...
 
 
 class Gate:
-    """One for a process, of both APIs."""
+    """The authentication and authorization of the calls of a process, of both APIs."""
 
     def __init__(
         self,
@@ -72,7 +72,10 @@ class Gate:
         return caller
 
     def passed(self, caller: Caller, needs: Needs, name: str) -> Sequence[Required] | None:
-        """What a call needed that `allow` has let pass; None: it has to look.  For a caller who is `warm`."""
+        """Returns the permissions that `allow` has checked for such a call before; None: it has to check.
+
+        Only for a caller who is `warm`.
+        """
         found = self._passed.get((caller, needs, name))
         return found[0] if found is not None and found[1].holds else None
 

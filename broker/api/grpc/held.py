@@ -86,7 +86,9 @@ class Holder:
             self._unpacked = 0
 
     def _share(self, size: int) -> None:
-        """It is `size` bytes in place of `_held`: of the connection's share what is not small."""
+        """Changes the size of the call from `_held` to `size` bytes; what is large is taken from the connection's
+        share.
+        """
         own, size = _shared(self._held), _shared(size)
         if size > own:
             self._admission.take_share(self._budget.requests, self._budget, size - own, own=own)

@@ -58,7 +58,7 @@ class MessageReader:
 
     @property
     def arriving(self) -> Message | None:
-        """What has come of a message that is not complete; None: its BEGINNING_BYTES have not come."""
+        """The received part of an incomplete message; None: its BEGINNING_BYTES have not arrived."""
         if len(self._begun) < PREFIX_BYTES + BEGINNING_BYTES:
             return None
         first = bytes(self._begun[PREFIX_BYTES : PREFIX_BYTES + BEGINNING_BYTES])

@@ -201,7 +201,7 @@ class UnaryRpc(ArrivingCall):
             auditor.called(self._target.rpc, self._resource, self._call.caller, self._session.peer(), error)
 
     async def _notify_auditor(self, request: bytes, answer: bytes) -> None:
-        """Of a call that went well."""
+        """Reports a successful call to the auditor."""
         rpc, auditor = self._target.rpc, self._session.auditor
         if auditor is None or not auditor.enters(rpc):
             return

@@ -35,7 +35,7 @@ class RequestMemory:
 
     @property
     def arriving(self) -> int:
-        """Of requests that are not complete."""
+        """The bytes of requests that are not complete."""
         return self._arriving.total + self._unadmitted.total
 
     @property
@@ -67,7 +67,7 @@ class RequestMemory:
         return True
 
     def give_back_unnamed(self, size: int) -> None:
-        """What `take_unnamed` took."""
+        """Gives back bytes that `take_unnamed` took."""
         self.held -= size
         self._large.give_back(amount=size)
 

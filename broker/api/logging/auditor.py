@@ -19,7 +19,7 @@ _LONGEST = 1_000  # characters of a resource's name: what is denied may have any
 
 
 class Auditor:
-    """One for a process."""
+    """The auditor of a process."""
 
     def __init__(self, trail: AuditTrail | None, *, data_access: bool) -> None:
         """`trail`: the audit log (None: there is none); `data_access`: it has calls that only use something."""

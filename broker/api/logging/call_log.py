@@ -25,7 +25,7 @@ _NAMED = re.compile(r"projects/[^/\s:]+(?:/[a-z]+/[^/\s:]+)?")  # the first reso
 
 
 class CallLog:
-    """One for a process.  `on`: whether calls are to `begin`; looked up once, so that they need not ask."""
+    """The log of calls of a process.  `on`: whether to call `begin` for each call; it is looked up once."""
 
     def __init__(
         self,
@@ -114,7 +114,10 @@ class CallLog:
 
 
 def _fields(call: str, code: object, seconds: float | None = None, peer: object = None) -> dict[str, object]:
-    """Of a call as its line names it: "POST /v1/projects/p/topics/t:publish", or a method and a resource."""
+    """Returns the log fields of a call.
+
+    `call` is "POST /v1/projects/p/topics/t:publish", or a method and a resource.
+    """
     named = _NAMED.search(call)
     return {"event": "call"} | fields_of(
         named[0] if named else "",

@@ -72,7 +72,7 @@ def changed_in_message(rpc: Rpc, resource: str, request: bytes, answer: bytes) -
 
 
 def _object(encoded: bytes) -> dict[str, Any]:
-    """Of a body or an answer that a handler has read or made; {} if it is no JSON object."""
+    """Decodes a body or an answer that a handler has read or made; {} if it is no JSON object."""
     try:
         found = msgspec.json.decode(encoded or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -189,14 +189,14 @@ class RestApi:
         return answer
 
     async def _caller(self, exchange: Exchange, needs: Needs) -> Caller:
-        """Who calls.  Raises Unauthenticated, Unavailable."""
+        """Authenticates the caller.  Raises Unauthenticated, Unavailable."""
         assert self._gate is not None
         shown = shown_by(exchange.head, exchange.client_certificate)
         await self._address_turns.to_verify(exchange.peer, shown.authorization)
         return await self._gate.caller(shown, needs)
 
     async def _report(self, auditor: Auditor, rpc: Rpc, call: Call, answer: bytes) -> None:
-        """Of a call that went well."""
+        """Reports a successful call to the auditor."""
         exchange = call.exchange
         if not rpc.audit.is_change:
             auditor.called(rpc, call.name, call.caller, exchange.peer)

@@ -9,7 +9,7 @@ from broker.net.http1.head import Head
 
 
 def authorization_of(head: Head) -> bytes:
-    """What a request shows in `Authorization`, if it does so once: of the usual callers that is all."""
+    """Returns the value of `Authorization`, if the request has it once.  Most callers send no other credential."""
     found = b""
     for name, value in head.headers:
         if name == b"authorization":
