@@ -59,13 +59,13 @@ def host_and_port(host: str, port: int) -> str:
 
 
 def url(listener: socket.socket, *, secure: bool = False) -> str:
-    """Where the broker listens; `secure`: with TLS."""
+    """Returns the URL of the broker; `secure`: with TLS."""
     host, port = listener.getsockname()[:2]
     return f"{_scheme(secure)}://{host_and_port(host, port)}"
 
 
 def base_url(listener: socket.socket, *, secure: bool = False) -> str:
-    """Where receivers on this machine reach the broker; `secure`: with TLS."""
+    """Returns the URL under which receivers on this machine reach the broker; `secure`: with TLS."""
     host, port = listener.getsockname()[:2]
     return f"{_scheme(secure)}://{host_and_port('localhost' if host in _EVERYWHERE else host, port)}"
 

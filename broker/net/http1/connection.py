@@ -56,7 +56,7 @@ def _has_hung_up(transport: asyncio.Transport) -> bool:
 
 
 class Http1Api(Protocol):
-    """Who answers the calls that are hot."""
+    """The interface of the API that answers the hot calls."""
 
     def has(self, path: bytes) -> bool:
         """Whether a path, as it was sent, is the API's to answer."""
@@ -76,7 +76,7 @@ class Registry(Protocol):
 
 
 class Http1Server:
-    """What the connections of a process share.
+    """The state that the HTTP/1.1 connections of a process share.
 
     When the server stops, `connections` are shut down and `tasks` are awaited.  `keep_alive()`: seconds when idle.
     """

@@ -24,7 +24,7 @@ class Gone(Exception):
 
 
 class Connection(Protocol):
-    """What an exchange needs of its connection."""
+    """The interface of a connection that an exchange needs."""
 
     @property
     def peer(self) -> tuple[str, int] | None:
@@ -32,7 +32,7 @@ class Connection(Protocol):
 
     @property
     def client_certificate(self) -> ClientCertificate | None:
-        """Of the client, if it showed one over TLS."""
+        """The client's verified certificate; None if it sent none over TLS."""
 
     def write(self, *parts: bytes) -> None: ...
     def read_on(self) -> None: ...
@@ -82,7 +82,7 @@ class Exchange:
 
     @property
     def client_certificate(self) -> ClientCertificate | None:
-        """What the client showed over TLS, verified; None: nothing."""
+        """The client's verified certificate; None if it sent none over TLS."""
         return self._connection.client_certificate
 
     # --- what the API calls -----------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Exchange:
         return bytes(body)
 
     async def read(self) -> tuple[bytes, bool]:
-        """What has come of the body since the last time, at least a byte of it, and whether there is more to come.
+        """Returns the body received since the last call, at least a byte of it, and whether there is more to come.
 
         Raises Gone.
         """
@@ -176,7 +176,7 @@ class Exchange:
         return not self.head.keep_alive or self._may_ask or self._connection.ends_now()
 
     def _end_of_head(self, *, last: bool) -> bytes:
-        """What follows the last header that is the API's, behind its value."""
+        """Returns the end of a head, from the value of the API's last header on."""
         if last:
             return _END_AND_CLOSE
         return _END if self.head.version == "1.1" else _END_AND_KEEP

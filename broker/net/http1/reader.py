@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 class Requests(Protocol):
-    """Who is told of the requests of a connection."""
+    """The interface that receives the requests of a connection."""
 
     def request_begun(self, head: Head) -> None: ...
     def body_came(self, piece: bytes) -> None: ...

@@ -112,7 +112,7 @@ class Http2Connection(asyncio.Protocol):
         self._timer = loop.call_later(self._ping_seconds, self._tick)
 
     def peer_address(self) -> object:
-        """Of the client: host and port first, where they are known."""
+        """Returns the address of the client: host and port first, if they are known."""
         return self._transport.get_extra_info("peername")
 
     def data_received(self, data: bytes) -> None:

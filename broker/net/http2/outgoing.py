@@ -111,7 +111,7 @@ class Outgoing:
         self._blocked.pop(stream.stream_id, None)
 
     def _write_data(self, stream: Stream) -> None:
-        """One frame of an outbox."""
+        """Writes one frame of a stream's outbox."""
         waiting = stream.outbox[0]
         size = min(len(waiting), stream.window, self._window, self._peer.max_frame)
         self.write(frames.HEAD.pack(size << 8, 0, stream.stream_id))

@@ -15,7 +15,10 @@ from broker.net.http2.peer import PeerSettings
 
 
 class Receiver(Protocol):
-    """Who a stream is for: told of what arrives, in order, and of its end."""
+    """The interface of a stream's receiver.
+
+    It is notified of what arrives, in order, and of the end of the stream.
+    """
 
     def data(self, payload: bytes) -> None:
         """A piece of the body.  Its bytes stay charged to the stream's window until `Stream.consumed`."""
@@ -47,7 +50,7 @@ NOBODY = Nobody()
 
 
 class Connection(Protocol):
-    """What a stream needs of its connection."""
+    """The interface of a connection that a stream needs."""
 
     peer: PeerSettings
 
@@ -99,7 +102,7 @@ class Stream:
 
     @property
     def max_header_list(self) -> int | None:
-        """What the peer reads of headers (headers.list_size), if it has said so."""
+        """The size of headers that the peer accepts (headers.list_size); None: it has not said so."""
         return self._connection.peer.max_header_list
 
     def send_headers(self, block: bytes) -> None:

@@ -21,9 +21,10 @@ _RECORD = 0x16  # the first byte of a handshake: https://www.rfc-editor.org/rfc/
 
 
 class HandshakeTurns:
-    """One step of a handshake each time the loop comes round, of each address in turn: signing takes up to a
-    millisecond, and a flood of clients that connect leaves those that are served, and those that connect from
-    elsewhere, their turns.
+    """The turns of TLS handshakes: one step each time the event loop comes round, from each address in turn.
+
+    Signing takes up to a millisecond.  So a flood of clients that connect leaves turns to connected clients, and to
+    those that connect from other addresses.
     """
 
     def __init__(self) -> None:

@@ -123,7 +123,7 @@ def _as_file(pem: bytes) -> Iterator[str]:
 
 
 class ServerTls:
-    """What new connections of a process are encrypted with; those that are there keep what they began with."""
+    """The TLS context for new connections of a process; open connections keep the one that they began with."""
 
     def __init__(self, material: TlsMaterial) -> None:
         """Raises UnusableTls."""
