@@ -50,7 +50,7 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a command found: as it is for programs (`data`), and for people one of the others.
+    """The result of a command: `data` for programs, and one of the other fields for people.
 
     A column that is empty in all rows is left out.  The first column and `whole` ones, such as ids, are never
     folded or cut; of `cut` ones a terminal shows the beginning; the others are folded.  `minor` ones are left out
