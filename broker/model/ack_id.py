@@ -74,7 +74,7 @@ def make_ack_ids(attempt: AttemptName, ordinals: Iterable[int]) -> list[str]:
 def ack_ids_of(
     subscription_id: int, delivery: Delivery, start: int = 0, end: int = MAX_MESSAGES_PER_ATTEMPT
 ) -> list[str]:
-    """Of the messages of a delivery, or of those from `start` up to before `end`."""
+    """Returns the ack ids of the messages of a delivery, or of those from `start` up to before `end`."""
     return make_ack_ids(attempt_name(subscription_id, delivery), delivery.ordinals[start:end])
 
 

@@ -46,7 +46,10 @@ class DueAttempt:
 
     @property
     def expired(self) -> int:
-        """How many have their deadline behind them once the row is written; else it is said later."""
+        """The number of messages whose ack deadline has passed once the row is written.
+
+        Other messages are counted later.
+        """
         # The forwarder counts what is exhausted: some of it no claim has met.
         return self.were_out if self.changed and self.status != "exhausted" else 0
 
@@ -57,7 +60,7 @@ class DueAttempt:
 
     @property
     def is_left(self) -> bool:
-        """It was ready, and something of it has not gone out."""
+        """Whether the row was ready, and some of its messages were not delivered."""
         return self.ready and bool(self.open)
 
     def begin(
@@ -124,7 +127,7 @@ def attempt_numbers(text: str) -> list[int]:
 
 
 def first_due_floor(now: datetime) -> datetime:
-    """Of a cursor that begins, or is moved by a seek."""
+    """Returns the due floor of a cursor that is new, or is moved by a seek."""
     return now - DUE_FLOOR_MARGIN
 
 
