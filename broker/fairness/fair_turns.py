@@ -123,7 +123,7 @@ class FairTurns(Generic[A]):
         self._lone: A | None = None
 
     def __len__(self) -> int:
-        """How many turns wait."""
+        """Returns how many turns wait."""
         return self._root.waiting + (self._lone is not None and not self._lone.begun)
 
     @property

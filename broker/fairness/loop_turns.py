@@ -65,12 +65,15 @@ class SpacedSteps(Generic[T]):
 
 
 def turns_after(cost: int) -> int:
-    """How many turns of the loop follow a step."""
+    """Returns how many turns of the loop follow a step."""
     return min(max(cost // COST_OF_TURN, 1), MOST_TURNS)
 
 
 class LoopTurns:
-    """Of the event loop of a process.  `who` has steps: a project, or whoever else they are shared by."""
+    """The turns of the event loop of a process.
+
+    The steps are shared by `who`: a project, or another tenant.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         """`clock`: in seconds, finer than the loop's own, which counts milliseconds."""
@@ -119,7 +122,7 @@ class LoopTurns:
                 del self._waiting[who]
 
     def waiting(self, who: Hashable) -> int:
-        """How many steps of `who` wait for their turn."""
+        """Returns how many steps of `who` wait for their turn."""
         return self._waiting.get(who, 0)
 
     def call(self, who: Hashable, cost: int, step: Callable[[], object]) -> None:
@@ -143,4 +146,4 @@ class LoopTurns:
 
 
 def _nothing() -> None:
-    """It is done by whoever asked."""
+    """Does nothing: the caller does the step itself."""
