@@ -114,7 +114,7 @@ async def _decrypt(database: Database, path: Path) -> None:
 
 
 async def _others(database: Database, secrets: Secrets) -> list[StoredSecrets]:
-    """What is not encrypted with the key that encrypts now."""
+    """Returns the secrets that are not encrypted with the current key."""
     async with database.transaction() as connection:
         return await list_secrets_unlike(connection, prefix=f"{SEALED}{secrets.key_id}:")
 
@@ -149,7 +149,7 @@ def _are(secrets: int) -> str:
 
 
 def _keys(path: Path) -> Sequence[SecretsKey]:
-    """Those of the file, if it is there.  Raises ValueError, OSError."""
+    """Reads the keys of the file, if it exists.  Raises ValueError, OSError."""
     return read_keys(path) if path.exists() else ()
 
 

@@ -34,7 +34,7 @@ _NO_WORKER = "No worker process of the broker serves; try again."
 
 @dataclass(slots=True)
 class _Life:
-    """One run of a worker: starting ──Serving──► serving ──► ended, or starting ──(Failed)──► ended."""
+    """The life of a worker process: starting ──Serving──► serving ──► ended, or starting ──(Failed)──► ended."""
 
     serving_since: float | None = None
     why: str = ""  # it ended

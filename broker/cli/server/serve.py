@@ -109,7 +109,7 @@ def _check_transport(settings: Settings, ports: Ports) -> str:
 
 
 def _readable(ports: Ports) -> list[socket.socket]:
-    """Those that other machines reach without TLS."""
+    """Returns the sockets that other machines reach without TLS."""
     return [one for one in ports.sockets if is_open_to_others(one) and not ports.speaks_tls(one)]
 
 
@@ -288,7 +288,7 @@ def _push_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _retention(settings: Settings) -> dict[str, Any]:
-    """How much the janitor keeps."""
+    """Returns the settings for how much the janitor keeps."""
     names = ("audit_days", "audit_entries", "operation_days", "delivery_record_hours")
     return {name: getattr(settings, name) for name in names}
 

@@ -29,7 +29,7 @@ class ServiceManager:
     address: str = ""
 
     def report(self, *facts: str) -> None:
-        """Such as READY=1.  Whoever does not take it does not keep the broker from its work."""
+        """Sends facts such as READY=1 to the service manager.  Errors are logged, and do not stop the broker."""
         if not self.address:
             return
         address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address

@@ -61,7 +61,10 @@ class TlsFiles:
         return f"{option(_OPTIONS[what])} {self._paths[what]}: {why}"
 
     def check(self) -> State:
-        """What changes when a file does, also where a link leads elsewhere, as Kubernetes renews its secrets."""
+        """Returns the states of the files, which differ after any change.
+
+        A link that leads elsewhere is a change too: Kubernetes renews its secrets so.
+        """
         return {what: _state(path) for what, path in self._paths.items()}
 
 

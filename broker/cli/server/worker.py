@@ -176,7 +176,7 @@ def _hear_parent(pipe: Connection, tls: ServerTls | None, storage: StorageAlarm)
 
 
 def _validity(tls: ServerTls | None) -> tuple[float, float] | None:
-    """Of the certificate that new connections get, as Unix times."""
+    """Returns the validity of the certificate for new connections, as Unix times; None: there is none."""
     if tls is None or tls.validity is None:
         return None
     return tls.validity.begins.timestamp(), tls.validity.ends.timestamp()
