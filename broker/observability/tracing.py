@@ -28,7 +28,7 @@ MAX_OUT = 10_000  # delivery attempts whose messages' traces are known until the
 
 
 class Tracing:
-    """One for a process.  It remembers what it hands out, and is told what others did (`found`)."""
+    """The spans of a process.  It remembers the messages that it delivers, and learns of others' by `found`."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -93,7 +93,7 @@ class Tracing:
         return attempt in self._out
 
     def found(self, subscription: str, attempt: tuple[int, int], attributes: Mapping[int, str]) -> None:
-        """What another process has handed out: the attributes (JSON) of messages, by their index."""
+        """Remembers messages that another process has delivered: their attributes (JSON), by their index."""
         contexts = {index: self._context_in(each) for index, each in attributes.items()}
         known = {index: context for index, context in contexts.items() if context is not None}
         self._remember(subscription, attempt, known)

@@ -37,7 +37,7 @@ _SLOT_BYTES = 8
 
 @dataclass(slots=True)
 class _Index:
-    """What a process knows of the names of a kind: looking for one of a thousand took half a millisecond."""
+    """The names of a kind, as a process knows them: a search through a thousand took half a millisecond."""
 
     entries: dict[str, int] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)  # those that were emptied
@@ -88,7 +88,7 @@ class CounterBook:
         return memoryview(self._map)[start : start + slots * _SLOT_BYTES].cast("Q")
 
     def entry(self, kind: str, name: str) -> int:
-        """Where `name` is counted, from now on; 0 if there is no more room."""
+        """Returns the entry in which `name` is counted from now on; 0 if there is no more room."""
         if len(name.encode()) > _ENTRY_BYTES - _ENTRY.size:
             return 0
         index = self._indexes[kind]
@@ -119,7 +119,7 @@ class CounterBook:
         return _HEAD.unpack_from(self._map, self._names_at[kind]) == (index.taken, index.changed)
 
     def _read_new_names(self, kind: str, index: "_Index") -> None:
-        """What other processes have named or emptied since."""
+        """Reads the names that other processes have added or emptied since the last call."""
         taken, changed = _HEAD.unpack_from(self._map, self._names_at[kind])
         if changed != index.changed:
             index.entries.clear()
@@ -211,7 +211,7 @@ class CounterBook:
 
 
 def project_of(name: str) -> str:
-    """Of the full name of a resource; "" of OTHER."""
+    """Returns the project of the full name of a resource; "" of OTHER."""
     return "" if name == OTHER else name.split("/")[1]
 
 
@@ -221,7 +221,7 @@ def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, handle
 
 
 def _new_file(size: int) -> int:
-    """One without a name; what of it is not used takes no room."""
+    """Creates a file without a name; unused parts of it take no room.  Returns its descriptor."""
     with tempfile.TemporaryFile() as file:
         file.truncate(size)
         return os.dup(file.fileno())
