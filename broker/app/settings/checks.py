@@ -49,7 +49,7 @@ def check_networks(networks: str) -> None:
 
 
 def read_oidc_issuers(path: str) -> tuple[OidcIssuer, ...]:
-    """Those of a file ("": none).  Raises ValueError."""
+    """Reads the issuers of a file ("": none).  Raises ValueError."""
     return parse_issuers(_content(path).decode()) if path else ()
 
 
@@ -66,7 +66,7 @@ def check_principal_quotas(limits: str) -> None:
 
 
 def read_certificate_principals(path: str) -> CertificatePrincipals:
-    """Those of a file ("": none).  Raises ValueError."""
+    """Reads the certificate principals of a file ("": none).  Raises ValueError."""
     return parse_certificate_principals(_content(path).decode()) if path else {}
 
 
@@ -104,7 +104,7 @@ def check_new_file(path: str) -> None:
 
 
 def check_declarations(files: str) -> None:
-    """That they can be read; what they say is checked when it is applied (cli/server/applier.py)."""
+    """Checks that the files can be read.  Their content is checked when it is applied (cli/server/applier.py)."""
     for path in split_list(files):
         _content(path)
 

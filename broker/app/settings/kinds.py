@@ -74,7 +74,10 @@ class WholeOrAuto(Whole):
 
 
 def processors(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """How many this process may use: by its affinity, and by what its container may (`limit`, of cgroup v2)."""
+    """Returns how many processors this process may use: by its affinity, and by its container's limit.
+
+    `limit` is a file of cgroup v2.
+    """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, _, period = limit.read_text().partition(" ")
@@ -101,7 +104,7 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of some words, in whatever case."""
+    """A choice between words, in any case."""
 
     words: tuple[str, ...]
 
