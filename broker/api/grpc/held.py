@@ -86,8 +86,9 @@ class Holder:
             self._unpacked = 0
 
     def _share(self, size: int) -> None:
-        """Changes the size of the call from `_held` to `size` bytes; what is large is taken from the connection's
-        share.
+        """Changes the size of the call to `size` bytes.
+
+        Its present size is `_held`.  A large size is taken from the connection's share.
         """
         own, size = _shared(self._held), _shared(size)
         if size > own:

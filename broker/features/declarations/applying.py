@@ -23,7 +23,7 @@ class Unfinished(Stop):
 
 
 def plan_for(api: Api, declared: Declared, project: str, *, owner: str, prune: bool = False) -> list[Step]:
-    """What is to be done; some of it may be a problem.  Raises Stop."""
+    """Returns the steps to take; some of them may be problems.  Raises Stop."""
     state = read_state(api, project, schedules=prune or bool(declared.resources["schedules"]))
 
     def policy_of(name: str) -> Any:

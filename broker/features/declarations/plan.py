@@ -32,7 +32,7 @@ _WAY_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of a field: None is what is not there.  `note`: what else the reader of a plan must know."""
+    """The change of a field: None for an absent value.  `note`: what else the reader of a plan must know."""
 
     field: str
     before: Any
@@ -156,7 +156,10 @@ def _policy_step(name: str, wanted: Json, held: Json) -> Step:
 
 
 def _pruned(declared: Declared, state: State, owner: str) -> list[Step]:
-    """What `apply` has made in this name and no file declares; subscriptions before their topics."""
+    """Returns the steps that delete resources which `apply` created for this owner and no file declares.
+
+    Subscriptions come before their topics.
+    """
     steps = []
     for collection in ("subscriptions", "topics"):
         for name, there in state.resources[collection].items():

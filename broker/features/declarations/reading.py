@@ -25,7 +25,7 @@ class Declared:
 
 
 def read_declarations(files: Sequence[str], project: str) -> Declared:
-    """Of YAML or JSON; "-" is standard input.  Raises Misuse."""
+    """Reads declarations from YAML or JSON; "-" is standard input.  Raises Misuse."""
     declared = Declared()
     validator = jsonschema_rs.validator_for(json_schema())
     for file in files:

@@ -42,7 +42,10 @@ def _check_id(id_: str, index: int) -> None:
 
 
 def _by_content(message: NewMessage, scope: bytes) -> bytes:
-    """What clients add for traces is not of the message: it is another one each time."""
+    """Returns the digest of a message's content.
+
+    Attributes that clients add for traces differ each time, and are left out.
+    """
     digest = blake2b(b"%b%d:" % (scope, len(message.data)), digest_size=_DIGEST)
     digest.update(message.data)
     if message.attributes:

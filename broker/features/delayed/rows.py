@@ -54,7 +54,7 @@ class ScheduledShard:
 
 
 async def find_scheduled_shards(connection: HotConnection) -> list[ScheduledShard]:
-    """Where messages wait, without topics that are frozen."""
+    """Finds the shards with scheduled messages, without those of frozen topics."""
     [rows] = await connection.run((_FIND_SCHEDULED_SHARDS, {}))
     return [ScheduledShard(*row) for row in rows]
 

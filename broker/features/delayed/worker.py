@@ -112,7 +112,10 @@ class DueMessages:
         return appended > 0 or bool(self._waiting)
 
     async def _append(self, shard_id: int, now: datetime) -> int:
-        """How many were.  If one cannot be it is found by halves, and put off for some seconds."""
+        """Appends due messages and returns how many.
+
+        If a message cannot be appended, it is found by halves, and put off for some seconds.
+        """
         most = MAX_DUE
         while True:
             tried: list[int] = []

@@ -59,7 +59,10 @@ Paths = tuple[str | None, str | None]  # of a filter: filter_path, body_path
 async def needed_filters(
     connection: Connection, *, subscription_id: int, shard_ids: Sequence[int], earlier: Sequence[EarlierFilter]
 ) -> tuple[EarlierFilter, ...]:
-    """Those that still decide about a message: one in the log, or one that a dead letter may come back as."""
+    """Returns the filters that still decide about a message.
+
+    It is a message in the log, or one that a dead letter may come back as.
+    """
     needed, begin = [], _LONG_AGO
     where = {"subscription_id": subscription_id, "shard_ids": list(shard_ids)}
     for each in earlier:
@@ -103,7 +106,7 @@ async def _forget_filters(connection: Connection, subscription_id: int) -> None:
 
 
 async def begin_change(connection: ResourceConnection, subscription: Subscription, now: datetime) -> datetime:
-    """When the new filter begins to hold: after all messages that there are, and before all that will be.
+    """Returns when the new filter begins to apply: after all present messages, and before all later ones.
 
     Waits for claims of the subscription and for publishes to its topic that are under way; both wait until the
     transaction ends.  The caller has locked the subscription's row.

@@ -53,7 +53,7 @@ async def test_filter(
 
 
 def _positions(shard_ids: Sequence[int], before: LogPosition | None) -> list[LogPosition]:
-    """Where to go on in each shard that is not done."""
+    """Returns where to go on in each shard that is not done."""
     if before is None:
         return [LogPosition(shard_id) for shard_id in sorted(shard_ids)]
     return [before, *(LogPosition(shard_id) for shard_id in sorted(shard_ids) if shard_id > before.shard_id)]

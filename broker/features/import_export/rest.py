@@ -49,7 +49,7 @@ class ExportForm(Protocol):
     def pieces(self, messages: Sequence[MatchedMessage]) -> Iterator[bytes]: ...
 
     def failure(self, error: BrokerError) -> bytes:
-        """What is said last when it cannot go on; the answer is cut off behind it."""
+        """Returns the last part of an answer that cannot go on; the connection is closed after it."""
 
 
 class JsonLines:

@@ -244,6 +244,6 @@ def _quoted(name: str) -> str:
 
 
 def _unquoted(name: str | None) -> str:
-    """Of a setting of a function: quoted only if it must be."""
+    """Returns the name in a setting of a function, without the quotes that it has only if it needs them."""
     name = name or ""
     return name[1:-1].replace('""', '"') if re.fullmatch('".*"', name) else name

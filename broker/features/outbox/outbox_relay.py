@@ -89,7 +89,7 @@ class OutboxRelay:
         return self._ticks() - self._found_at < 1.5 * AWAKE_SECONDS
 
     async def run_once(self) -> bool:
-        """One look, and what it finds.  Returns whether there may be more at once.
+        """Relays what one query of the outbox finds.  Returns whether there may be more at once.
 
         Raises a BrokerError if nothing could be done of all that can be seen; else what is left is found again.
         """
@@ -114,7 +114,7 @@ class OutboxRelay:
         return not found.complete and (is_done or Outcome.KEPT in outcomes.values())
 
     def _now_behind(self, found: Found) -> dict[str, float]:
-        """Those that took half of an equal part of the pass, or more, and those that did so a moment ago."""
+        """Returns the projects that took half of an equal part of the pass, or more, now or a moment ago."""
         now = self._ticks()
         rows, sizes = Counter[str](), Counter[str]()
         for project, size in _projects(found):
@@ -195,7 +195,10 @@ class OutboxRelay:
         self._states.happens("staged messages that wait", name, what, reason(error), error=trace)
 
     async def _note(self, found: Found, relayed_to: int, *, is_done: bool) -> None:
-        """What is noted is half a second old at most while something comes, so that awake means awake."""
+        """Stores the progress.
+
+        While rows come it is half a second old at most, so that the relay is known to be awake.
+        """
         now = self._ticks()
         if now - self._noted_at < _NOTE_SECONDS and is_done:
             return

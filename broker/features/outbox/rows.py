@@ -91,7 +91,7 @@ class Found:
 
 
 class Outcome(Enum):
-    """What became of finds: none is left; another process is at them; they stay, for some while."""
+    """The outcome of a relay of rows: none is left; another process has them; they stay, for some while."""
 
     DONE, LEFT, KEPT = range(3)
 

@@ -19,7 +19,7 @@ _RETRY_SECONDS = 1.0  # something may have been closed
 
 
 class Connection:
-    """One that is counted until it is closed, which may be done again."""
+    """A connection that is counted until it is closed.  Closing it again does nothing."""
 
     __slots__ = ("_of", "_project")
 
@@ -85,7 +85,7 @@ class Connections:
                 return
 
     def _part(self, project: str, limit: int) -> int:
-        """How many this process may have until the next heartbeat."""
+        """Returns how many connections this process may have until the next heartbeat."""
         reported = self._reported.get(project, 0)
         left = limit - self._others[project] - reported
         return reported + max(0, -(-left // self._processes))
@@ -93,7 +93,7 @@ class Connections:
     # --- heartbeats --------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, int]:
-        """What the others must know."""
+        """Returns the counts for the other processes."""
         return {project: count for project, count in self._open.items() if self._limit_of(project) is not None}
 
     def heard(self, reported: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:

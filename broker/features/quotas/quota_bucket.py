@@ -47,7 +47,7 @@ class QuotaBucket:
         return max(self._at - now, 0.0) - self._level / self._pace
 
     def left(self, now: float) -> float:
-        """What can be taken without a debt; less than 0 while there is one."""
+        """Returns how much can be taken without a debt; less than 0 while there is one."""
         self._advance(now)
         return self._level if self._at <= now else self._level - (self._at - now) * self.rate
 
@@ -68,16 +68,16 @@ class QuotaBucket:
         )
 
     def report(self) -> float:
-        """What was taken, to be told to the others; `balanced` or `unreport` follows."""
+        """Returns how much was taken, to report it to the other processes; `balanced` or `unreport` follows."""
         self._reporting, self._unreported = self._unreported, 0.0
         return self._reporting
 
     def unreport(self) -> None:
-        """They could not be told."""
+        """Takes the last report back, since it could not be made."""
         self._unreported, self._reporting = self._unreported + self._reporting, 0.0
 
     def balanced(self, held: float, *, processes: int, now: float) -> None:
-        """They are told; the bucket of all held so much then."""
+        """Completes the last report; the shared bucket then held so much."""
         self._reporting = 0.0
         self._reported_at = now
         self._pace = self.rate / processes
@@ -101,7 +101,7 @@ class Metered(NamedTuple):
 
 
 class Level:
-    """How much a project keeps, as was last looked at, and what this process has added to it since."""
+    """The amount that a project retains, as was last read, and what this process has added to it since."""
 
     __slots__ = ("kept", "last_kept")
 
@@ -109,7 +109,7 @@ class Level:
         self.kept = self.last_kept = 0
 
     def refresh(self, kept: int) -> None:
-        """It was looked at: so much is kept."""
+        """Sets the amount that was read."""
         self.kept = self.last_kept = kept
 
     def is_pressing(self, limit: int, *, processes: int) -> bool:
@@ -160,7 +160,7 @@ class QuotaGauge:
             )
 
     def take(self, now: float, *, requests: int = 0, messages: int = 0, size: int = 0) -> None:
-        """It was done, whether or not there was anything left.  `size`: bytes."""
+        """Takes requests, messages and `size` bytes, whether or not there was anything left."""
         amounts = requests, messages, size
         for metered in self._buckets:
             if amount := amounts[metered.unit]:

@@ -78,7 +78,7 @@ class Quotas:
         return quotas
 
     def is_set(self, project: str) -> ProjectQuotas:
-        """What was set for the project itself."""
+        """Returns the quotas that were set for the project itself."""
         return self._set.get(project, NO_QUOTAS)
 
     def changed(self, name: str | None) -> None:
@@ -111,7 +111,7 @@ class Quotas:
     # --- rates -------------------------------------------------------------------------------------------
 
     def publishing(self, project: str, principal: str) -> Gauge:
-        """What measures what a principal ("": nobody in particular) publishes in a project."""
+        """Returns the gauge of what a principal ("": none) publishes in a project."""
         return self._gauge(project, principal, PUBLISH) if self.is_metered else NO_GAUGE
 
     def subscribing(self, project: str, principal: str) -> Gauge:
@@ -210,7 +210,7 @@ class Quotas:
         return False
 
     def amounts(self, project: str) -> dict[Amount, int]:
-        """What a project takes up, as was last looked at; 0 where it is not limited."""
+        """Returns the amounts that a project uses, as was last read; 0 where they are not limited."""
         limits, level = self.of_project(project).limits, self._retained.get(project)
         return {
             "retainedBytes": level.kept if level is not None and _RETAINED in limits else 0,

@@ -42,7 +42,7 @@ class Tally:
         self.seq = max(self.seq, head)
 
     def forget_before(self, span: int) -> None:
-        """What is older is not asked for again."""
+        """Forgets spans before this one, which are not needed again."""
         if span > self.first:
             del self._sizes[: span - self.first]
             self.first = span

@@ -33,7 +33,7 @@ Id = tuple[int, int]  # shard, sequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resend:
-    """Of a subscription."""
+    """A request to resend messages of a subscription."""
 
     subscription: Subscription
     ids: Sequence[Id]
@@ -71,7 +71,7 @@ async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptI
 async def _judge(
     connection: HotConnection, asked: Resend, backlog: LockedBacklog, seqs: Sequence[int]
 ) -> tuple[Mapping[int, Outcome], Sequence[Any]]:
-    """What becomes of each of them that there is or was, and those that are resent, in the order of the log."""
+    """Returns the outcomes of the messages that exist or existed, and those to resend, in the order of the log."""
     where = {"shard_ids": [backlog.shard_id] * len(seqs), "seqs": seqs}
     *found, heads = await connection.run(
         *by_shard(connection, _LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": [backlog.shard_id]})

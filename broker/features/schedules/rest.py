@@ -128,12 +128,12 @@ def _seconds(text: str) -> int:
 
 
 def decode_tick_count(query: Mapping[str, str]) -> int:
-    """How many times of ticks to come are wanted.  Raises InvalidArgument."""
+    """Decodes the number of future ticks to list.  Raises InvalidArgument."""
     return min(decode_list_size(query), MAX_REPORTED_TICKS)
 
 
 def decode_history_size(query: Mapping[str, str]) -> int:
-    """How many entries of a history are wanted.  Raises InvalidArgument."""
+    """Decodes the number of entries of a history to list.  Raises InvalidArgument."""
     return min(decode_list_size(query), KEPT_TICKS)
 
 

@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class UnreadableSchedule(Exception):
-    """What is stored of it nobody can read; nothing has changed."""
+    """The stored definition of a schedule cannot be read; nothing has changed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"What is stored of the schedule cannot be read (resource={name}).")
@@ -79,7 +79,7 @@ async def _locked(connection: HotConnection, bound: Bound) -> Schedule | None:
 
 
 async def read_next_tick(connection: HotConnection, *, but: Sequence[str] = ()) -> datetime | None:
-    """When the next tick of any schedule is due, none of the names `but`; None: never."""
+    """Returns when the next tick of any schedule is due, without the names `but`; None: never."""
     [rows] = await connection.run((_READ_NEXT_TICK, {"but": list(but)}))
     return rows[0].next_at if rows else None
 
@@ -117,7 +117,7 @@ def ticks_written(schedule: Schedule, records: Sequence[TickRecord], next_at: da
 
 
 async def count_schedules(connection: ResourceConnection, *, project: str) -> int:
-    """How many a project has; until the transaction ends nobody else counts them."""
+    """Counts the schedules of a project; until the transaction ends no other transaction counts them."""
     await lock_name(connection, f"{project}/schedules")
     return await connection.scalar(select(func.count()).select_from(schedules).where(_is_of(project))) or 0
 

@@ -69,7 +69,7 @@ async def insert_revision(connection: ResourceConnection, *, schema_id: int, sch
 async def set_compatibility(
     connection: ResourceConnection, *, schema_id: int, compatibility: Compatibility
 ) -> None:
-    """Of a schema, for the commits to come."""
+    """Sets the compatibility of a schema, for later commits."""
     where = _SCHEMAS.schema_id == schema_id
     await connection.execute(payload_schemas.update().where(where).values(compatibility=compatibility))
 
@@ -120,7 +120,7 @@ async def cut_page_of_schemas(connection: ResourceConnection, *, project: str, p
 
 
 def _listed(query: Select[Any], project: str, page: Page) -> Select[Any]:
-    """Of the schemas of a project from a page on, by name, each at its newest revision."""
+    """Restricts a query to the schemas of a project, from a page on, by name, each at its newest revision."""
     within = and_(_SCHEMAS.name > max(page.after, f"{project}/schemas/"), _SCHEMAS.name < f"{project}/schemas0")
     return query.where(within, _REVISIONS.number == _NEWEST).order_by(_SCHEMAS.name)
 

@@ -102,7 +102,10 @@ def check_definition(schema: Schema) -> None:
 
 
 def within(settings: SchemaSettings, revisions: Sequence[Schema]) -> Sequence[Schema]:
-    """Those of a schema's revisions, the newest first, that a topic takes.  Raises NotFound, InvalidArgument."""
+    """Returns those of a schema's revisions, the newest first, that a topic accepts.
+
+    Raises NotFound, InvalidArgument.
+    """
     numbers = {revision.revision_id: revision.number for revision in revisions}
     for bound in (settings.first_revision_id, settings.last_revision_id):
         if bound and bound not in numbers:

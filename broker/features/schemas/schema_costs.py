@@ -18,7 +18,7 @@ K = TypeVar("K")
 
 
 class SchemaCosts:
-    """What is known of schemas in one process.  Times are seconds of any one clock."""
+    """The costs of schemas, as one process knows them.  Times are seconds of any one clock."""
 
     def __init__(self) -> None:
         self._schemas = _Times[tuple[str, int]]()  # by project and revision number: slow until then, or _PROVEN

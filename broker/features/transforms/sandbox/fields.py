@@ -90,7 +90,10 @@ _Tree = dict[str, "_Tree | None"]
 
 
 def _tree(paths: Sequence[tuple[str, ...]]) -> _Tree:
-    """Of the keys to keep; None: with all that is below.  A path to more than another one counts alone."""
+    """Builds the tree of the keys to keep; None: with all that is below.
+
+    A path to more than another one counts alone.
+    """
     tree: _Tree = {}
     for *parents, last in sorted(paths, key=len, reverse=True):
         below = tree
