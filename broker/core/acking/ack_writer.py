@@ -45,7 +45,7 @@ _MAX_SPLIT_ATTEMPTS = 10_000  # whose changes are counted
 
 
 class AckWriter:
-    """All that it does may be repeated without harm."""
+    """The writer of acks and new deadlines.  All that it does may be repeated without harm."""
 
     def __init__(
         self,
@@ -87,7 +87,10 @@ class AckWriter:
     def _written_down(
         self, connection: HotConnection, shard_id: int, attempts: Iterable[AttemptName], *, journaled: bool
     ) -> AbstractAsyncContextManager[Ledger | None]:
-        """If any of them is `journaled`, their change and the ledger's writes are one transaction."""
+        """Returns a ledger for the attempts.
+
+        If they are `journaled`, their change and its writes are one transaction.
+        """
         names = list(attempts) if journaled else []
         return written_down(
             connection, shard_id=shard_id, attempts=names, journaled=journaled, clock=self._clock.now
@@ -268,7 +271,7 @@ class AckWriter:
 
 
 def _statements(items: Iterable[V]) -> Iterator[Sequence[V]]:
-    """In parts that one statement may have."""
+    """Yields the items in parts that fit into one statement."""
     rest = iter(items)
     while part := list(islice(rest, MAX_STATEMENT_ATTEMPTS)):
         yield part

@@ -58,7 +58,10 @@ class DeliveryCounts:
         again: Iterable[AttemptName],
         now: datetime,
     ) -> None:
-        """As `acked`, of those that hold an ordering key; `tries`: what became of them, then of some `again`."""
+        """Counts messages of attempts that hold an ordering key, as `acked` does.
+
+        `tries`: the outcome for all of them, then that for some, which were tried `again`.
+        """
         missing = dict(tries[0].stale)
         for attempt in again:
             missing[attempt] = tries[1].stale.get(attempt, set())

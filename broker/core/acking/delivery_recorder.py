@@ -95,7 +95,7 @@ class DeliveryRecords:
     """The record of deliveries, as one process writes it."""
 
     def __init__(self, core: Core, *, on: bool = True) -> None:
-        """Unless it is `on` nothing is recorded."""
+        """Creates the record.  Unless it is `on`, nothing is recorded."""
         self.on = on
         self._database = core.database
         self._clock = core.clock

@@ -62,11 +62,10 @@ class AcknowledgeService:
     async def acknowledge_on_stream(
         self, subscription_name: str, ack_ids: Sequence[str], author: Author = NOBODY
     ) -> Confirmation | None:
-        """As `acknowledge`, for who hears later what became of it, and only with exactly-once delivery.  Here and
-        below, `author` is whom the journal names.
+        """Acknowledges messages of a stream, and reports the outcome only with exactly-once delivery.
 
-        Raises NotFound, InvalidArgument for an id that this subscription never had, and without exactly-once
-        delivery Unavailable.
+        Here and below, the journal names `author`.  Raises NotFound, InvalidArgument for an id that this
+        subscription never had, and without exactly-once delivery Unavailable.
         """
         subscription = await self._resources.subscription(subscription_name)
         try:
@@ -116,9 +115,9 @@ class AcknowledgeService:
         ack_deadlines: Sequence[int],
         author: Author = NOBODY,
     ) -> Confirmation | None:
-        """As `modify_ack_deadline`, each id to a deadline of its own; confirmed as `acknowledge_on_stream`.
+        """Modifies deadlines as `modify_ack_deadline` does, each message's to its own.
 
-        Raises as that does.
+        Reports and raises as `acknowledge_on_stream` does.
         """
         subscription = await self._resources.subscription(subscription_name)
         by_seconds: dict[int, list[str]] = {}

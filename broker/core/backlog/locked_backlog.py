@@ -327,7 +327,10 @@ class LockedBacklog:
         )
 
     def _stop_waiting(self, messages: Sequence[Any]) -> Iterator[Bound]:
-        """Also without ordering: such rows may come from a snapshot of an ordered subscription."""
+        """Yields statements that remove messages from those that wait for their ordering key.
+
+        They are needed without ordering too: such rows may come from a snapshot of an ordered subscription.
+        """
         keys: dict[str, list[int]] = {}
         for message in messages:
             key_row = self._keys.get(message.ordering_key)

@@ -86,8 +86,9 @@ async def resume_pushes(connection: ResourceConnection, *, subscription_id: int,
 
 
 async def pause_claims(connection: ResourceConnection, *, subscription_id: int) -> None:
-    """Once this is committed nothing is claimed by any process, until `resume_pushes`; it waits for claims under
-    way.
+    """Stops the claims for a subscription in all processes, from the commit until `resume_pushes`.
+
+    Waits for claims under way.
     """
     await _let_claims(connection, subscription_id, paused=True)
 

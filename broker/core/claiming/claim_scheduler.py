@@ -236,7 +236,7 @@ class ScheduledConsumer:
     urgent: bool = False  # when `shards` was made
 
     def in_turn(self) -> Sequence[ShardSubscription]:
-        """All its shards, the most urgent first, then the longest unclaimed.
+        """Returns its shards in the order of claims: the most urgent first, then the longest unclaimed.
 
         Shards that were never claimed for come in random order: a pull that does not wait makes a new consumer, and
         the first shard with a backlog would get all of its claims.

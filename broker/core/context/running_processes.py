@@ -125,7 +125,7 @@ class RunningProcesses:
         )
 
     async def leave(self) -> None:
-        """This process ends: the others need not wait until it is missed."""
+        """Removes this process, which ends, so that the others need not wait until they miss it."""
         async with self._database.transaction() as connection:
             await remove_process(connection, process_id=self._process_id)
 

@@ -39,7 +39,7 @@ class DiskSpace:
 
     @property
     def measured(self) -> str:
-        """For the operator, who may know where the data is."""
+        """The measurement in words, for the operator, who may know where the data is."""
         return f"{format_size(self.free)} are free on the file system of {self.directory}"
 
     @property
@@ -76,7 +76,7 @@ class TableSize:
 
     @property
     def measured(self) -> str:
-        """For people."""
+        """The measurement in words."""
         return f"the broker's tables take {format_size(self.size)}"
 
     @property

@@ -51,7 +51,10 @@ class StorageAlarm:
         return [each for each in (self.disk, self.tables) if each is not None and each.is_low]
 
     def warnings(self) -> list[str]:
-        """For readiness: publishing is paused and everything else goes on, so the broker stays ready."""
+        """Returns warnings for readiness.
+
+        Publishing is paused and everything else goes on, so the broker stays ready.
+        """
         return [low.refusal().message for low in self.lows]
 
     def refusal(self) -> BrokerError | None:

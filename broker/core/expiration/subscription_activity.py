@@ -29,7 +29,7 @@ class SubscriptionActivity:
         self._used: set[int] = set()
 
     def used(self, subscription_id: int) -> None:
-        """Somebody uses the subscription: a pull, an ack, a successful push, …"""
+        """Records a use of the subscription: a pull, an ack, a successful push, …"""
         self._used.add(subscription_id)
 
     async def record(self) -> int:

@@ -38,7 +38,7 @@ def values_at(roots: Sequence[Any], path: FieldPath) -> list[Any]:
 
 
 def elements_at(roots: Sequence[Any], path: FieldPath) -> list[Any]:
-    """As `values_at`; an array there stands for its elements."""
+    """Returns the values as `values_at` does; an array among them stands for its elements."""
     return list(_elements(values_at(roots, path)))
 
 

@@ -19,7 +19,7 @@ class CopyOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOptions:
-    """As it was asked for; times None: any."""
+    """The options of a copy, as they were requested; times None: any."""
 
     target: str
     filter: str = ""
@@ -63,7 +63,7 @@ def check_span(start: datetime | None, end: datetime | None) -> None:
 
 
 def meant_json(meant: Meant) -> dict[str, Any]:
-    """As it is stored with its operation."""
+    """Encodes a copy as it is stored with its operation."""
     texts = {"since": meant.since.isoformat(), "until": meant.until.isoformat()}
     return asdict(meant) | texts | {"ends": {str(shard_id): end for shard_id, end in meant.ends.items()}}
 
@@ -75,7 +75,7 @@ def meant_from(stored: Mapping[str, Any]) -> Meant:
 
 
 def next_position(meant: Meant, progress: Mapping[str, Any], shard_ids: tuple[int, ...]) -> LogPosition | None:
-    """Behind which message to go on, of the shards that the topic still has; None: nothing is left."""
+    """Returns the position to go on from, in the shards that the topic still has; None: nothing is left."""
     later = [id_ for id_ in sorted(meant.ends) if id_ >= progress.get("shard", 0) and id_ in shard_ids]
     if not later:
         return None

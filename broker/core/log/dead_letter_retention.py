@@ -42,7 +42,7 @@ Lost = Mapping[str, int]  # dead letters, by the subscription that dead-lettered
 
 
 async def read_kept_since(connection: Connection, *, now: datetime) -> datetime:
-    """No dead letter that is older is kept unless a subscription of its topic has it."""
+    """Reads the publish time from which dead letters are kept although no subscription of their topic has them."""
     row = await (await connection.execute(_READ_LONGEST)).fetchone()
     assert row is not None
     return kept_since(row[0], now)

@@ -39,7 +39,7 @@ class KnownHeads:
         return before, known.publish_time
 
     def moved(self, shard_id: int, count: int, head: int, publish_time: datetime) -> None:
-        """By a flush that asked, and has the shard's row until it ends."""
+        """Records the head after a flush that read it, and has locked the shard's row until it ends."""
         known = self._heads.get(shard_id)
         if known is None:
             if len(self._heads) >= _MOST_SHARDS:
@@ -50,7 +50,7 @@ class KnownHeads:
         known.head, known.publish_time = head, publish_time
 
     def mistaken(self, shard_id: int) -> None:
-        """Somebody else publishes there."""
+        """Records that another process publishes to the shard."""
         if (known := self._heads.get(shard_id)) is not None and known.alone:
             known.alone, known.needed = 0, min(4 * known.needed, _MOST_NEEDED)
 

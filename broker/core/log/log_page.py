@@ -20,9 +20,9 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """At most so many messages, from `before` on (None: from the newest message of the first shard on).
+    """The parameters of a page: at most `size` messages, from `before` on.
 
-    `with_data`: whether their data is wanted as well.
+    `before` None: from the newest message of the first shard on.  `with_data`: whether their data is read as well.
     """
 
     size: int

@@ -234,7 +234,10 @@ def encode_with_gaps(
 
 
 def _size(message: NewMessage, length: int, attributes: bytes) -> int:
-    """With the attributes as PostgreSQL prints them: it has a space after each comma and colon."""
+    """Returns the size of a message, with its attributes as PostgreSQL prints them.
+
+    It prints a space after each comma and colon.
+    """
     return length + (len(attributes) + 2 * len(message.attributes) - 1 if attributes else 0)
 
 

@@ -37,7 +37,7 @@ WHERE i.inhparent = %s::regclass
 
 
 class PartitionMissing(Exception):
-    """No partition covers the time of what is written; nothing was written."""
+    """A partition for the time of a write does not exist; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)

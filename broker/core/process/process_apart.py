@@ -98,7 +98,10 @@ class ProcessApart:
 
 
 async def _ended_by_itself(process: Process) -> None:
-    """Its pipe is closed, so it ends.  Whoever kills it before that is known takes its code from whoever waits."""
+    """Waits until a process ends whose pipe is closed.
+
+    If it is killed before that is known, the killer learns its exit code from whichever call waits for it.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(ENDING_SECONDS):
             await process.wait()

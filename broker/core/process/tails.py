@@ -29,7 +29,7 @@ class Tail:
         self.arrived = asyncio.Event()
 
     async def wait(self, seconds: float) -> bool:
-        """Until something may have been published or changed; False: nothing was."""
+        """Waits until something may have been published or changed; False: nothing was."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.arrived.wait()

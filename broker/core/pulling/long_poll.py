@@ -176,7 +176,7 @@ class LongPoll:
 
     @property
     def is_stopping(self) -> bool:
-        """No pull waits any more."""
+        """Whether no pull waits any more."""
         return self._stopping
 
     def waited_for(self) -> Collection[int]:
@@ -230,14 +230,17 @@ class LongPoll:
         return pull.answer.result()
 
     async def _release_answer(self, subscription: Subscription, pull: WaitingPull) -> None:
-        """For a caller that was cancelled: why a claim has failed is nothing to him any more."""
+        """Releases the answer of a cancelled call.
+
+        The reason of a failed claim no longer matters to its caller.
+        """
         await asyncio.wait((pull.answer,))
         if pull.answer.exception() is None and (deliveries := pull.answer.result()):
             await self.release(subscription, deliveries)
 
 
 def _too_many(over: Over, *, wait: bool) -> Unavailable:
-    """Without numbers: the log tells of what differs one by one."""
+    """Returns the error for too many pulls.  It has no numbers: the log counts different errors one by one."""
     what = "wait in this process" if wait else "that do not wait are under way in this process"
     if not over.path:
         return Unavailable(f"Too many pulls {what}; try again.")

@@ -39,7 +39,7 @@ class Window:
 
     @property
     def owner(self) -> Hashable:
-        """Whose ordering keys the stream's are."""
+        """The owner of the stream's ordering keys."""
         return self.client_id or self
 
     @property
@@ -80,7 +80,7 @@ class Window:
         self.sizes, self.messages, self.bytes = other.sizes, other.messages, other.bytes
 
     def notify(self) -> None:
-        """Something may be different: whoever waits for room is to see for himself."""
+        """Wakes the stream, to check again whether there is room."""
         self._changed.set()
 
     async def wait_for_change(self) -> bool:

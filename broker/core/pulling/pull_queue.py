@@ -66,7 +66,7 @@ class WaitingPull:
     left: bool = False
 
     def fail(self, error: BaseException) -> None:
-        """Unless it is answered already."""
+        """Fails the pull, unless it is answered already."""
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()  # its caller may be gone
@@ -95,7 +95,7 @@ class Line:
         self._pulls[pull] = None
 
     def put_back(self, pulls: Sequence[WaitingPull]) -> None:
-        """Before all others, in this order."""
+        """Puts pulls back before all others, in this order."""
         for pull in reversed(pulls):
             self._pulls[pull] = None
             self._pulls.move_to_end(pull, last=False)
@@ -151,7 +151,7 @@ class PullQueue:
         return False
 
     def leave(self, pull: WaitingPull) -> bool:
-        """As `give_up`; a pull that is claimed for waits for no other claim."""
+        """Gives a pull up as `give_up` does; a pull that is being claimed for waits for no other claim."""
         pull.left = True
         return self.give_up(pull)
 
@@ -175,7 +175,10 @@ class PullQueue:
         return bool(self.pulls) and not self.serving and self.subscription.pause is None
 
     def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
-        """For as many as one claim serves.  Redeliveries are looked for always: they may be another process's."""
+        """Begins a claim for as many pulls as one claim serves.
+
+        It always includes redeliveries: another process may have delivered them.
+        """
         if not self.wants():
             return None
         self._claims += 1
@@ -234,7 +237,10 @@ class PullQueue:
     # --- those who got nothing -------------------------------------------------------------------------------
 
     def _put_back(self, hungry: Sequence[WaitingPull], answer: Answer) -> None:
-        """In front.  That nothing is left counts for those behind, too, if they joined before the claim."""
+        """Puts pulls back in front.
+
+        If nothing is left, pulls behind them that joined before the claim leave too.
+        """
         seen = isinstance(answer.claimed.rest, Quiet)
         behind: list[WaitingPull] = []
         for pull in reversed(self.pulls) if seen else ():

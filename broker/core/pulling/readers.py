@@ -72,7 +72,7 @@ class Reading:
         self.history: deque[tuple[float, int]] = deque([(now, 0)], maxlen=_PASSES + 1)
 
     def is_over(self, now: float) -> bool:
-        """Nothing more can be told of it."""
+        """Returns whether the reader need not be shown any more."""
         if self.outstanding:
             return False
         if self.kind == "STREAMING_PULL":
@@ -91,7 +91,7 @@ class _Attempt(msgspec.Struct, gc=False):
     left: int
 
     def settle(self, count: int) -> None:
-        """So many of them are out no more."""
+        """Counts messages that are no longer outstanding."""
         count = min(count, self.left)
         self.left -= count
         self.reading.outstanding -= count
@@ -114,7 +114,7 @@ class Readers:
         self._has_written = False
 
     def pulls(self, subscription_id: int, principal: str, address: str) -> Reading:
-        """Somebody pulls."""
+        """Records a pull.  Returns its reader."""
         now, key = self._ticks(), (subscription_id, principal, address)
         found = self._pulls.get(key)
         if found is None:
@@ -126,7 +126,7 @@ class Readers:
         return found
 
     def opens(self, subscription_id: int, *, client_id: str, principal: str, address: str) -> Reading:
-        """Somebody opens a stream; `closes` when it ends."""
+        """Records an open stream.  Returns its reader; call `closes` when the stream ends."""
         opened = Reading(
             subscription_id,
             "STREAMING_PULL",
@@ -194,7 +194,7 @@ class Readers:
         return len(readers)
 
     async def leave(self) -> None:
-        """This process ends."""
+        """Removes the readers of this process, which ends."""
         if self._has_written:
             async with self._database.transaction() as connection:
                 await remove_readers(connection, key=self._key)

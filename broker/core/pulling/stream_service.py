@@ -150,13 +150,13 @@ class MessageStream:
 
     @property
     def acking_author(self) -> Author:
-        """Whom the record of deliveries names."""
+        """The author that the record of deliveries names."""
         reading = self._reading
         return Author(reading.principal, f"StreamingPull client {reading.client_id or reading.address}")
 
     @property
     def author(self) -> Author:
-        """Whom the journal names."""
+        """The author that the journal names."""
         if self.subscription.journal is None:
             return NOBODY
         return Author(self._reading.principal, self._reading.client_id)
@@ -182,7 +182,7 @@ class MessageStream:
         self.touch()
 
     def set_ack_deadline(self, ack_deadline: timedelta) -> None:
-        """For the messages that are handed out from now on."""
+        """Sets the ack deadline of messages that are delivered from now on."""
         self._terms.ack_deadline = ack_deadline
 
     def touch(self) -> None:

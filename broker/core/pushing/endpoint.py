@@ -41,7 +41,7 @@ class Memory:
     bytes_held: int = 0
 
     def hold(self, size: int) -> None:
-        """So many bytes more; less, if it is negative."""
+        """Adds `size` bytes to those that are held; less than 0: removes them."""
         self.bytes_held += size
         if self.of_all is not None:
             self.of_all.bytes_held += size
@@ -63,7 +63,7 @@ class Item:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Which message it is, whatever the attempt."""
+        """The key of the message, whatever the attempt."""
         return self.name.shard_id, self.message.seq
 
 
@@ -78,7 +78,7 @@ class PushBatch:
 
 
 class Slot(NamedTuple):
-    """For a request: what it was taken from, by which paths (slots.py), and when."""
+    """A slot for a request: the capacity that it was taken from, by which paths (slots.py), and when."""
 
     shared_capacity: SharedCapacity
     paths: tuple[Path, ...]
@@ -251,7 +251,7 @@ class Endpoint:
                 self.late.pop(item.key, None)
 
     def take_buffer(self) -> Sequence[PushBatch]:
-        """All that is claimed and not sent, to be given back."""
+        """Takes all batches that are claimed and not sent, to release them."""
         push_batches = list(self.buffer)
         self.buffer.clear()
         for push_batch in push_batches:

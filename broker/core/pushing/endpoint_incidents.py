@@ -116,7 +116,7 @@ class EndpointIncidents:
             self._states.ends(_CLAIMS, name, f"messages of {name} are taken from the log again")
 
     def waits_for_slots(self, endpoint: Endpoint, seconds: float) -> None:
-        """Others have the slots that its requests need, for so long."""
+        """Begins the condition that others have had the slots that its requests need, for so many seconds."""
         name, over = endpoint.subscription.name, endpoint.waits_because
         assert over is not None
         why = f"{waits_for(endpoint, over)}; endpoints that hang or are slow hold them"
@@ -139,7 +139,7 @@ class EndpointIncidents:
         self.messages_given_up(endpoint, (message.message_id for message in endpoint.failing.failing_messages))
 
     def read(self, subscription: Subscription) -> None:
-        """This is how it is now."""
+        """Records the present state of a subscription, and logs a change of its pause."""
         name, pause = subscription.name, subscription.pause
         self._resources.report_read(subscription)
         if pause is not None:
@@ -151,7 +151,7 @@ class EndpointIncidents:
             self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")
 
     def held(self, subscription: Subscription, why: str) -> None:
-        """Its requests cannot be signed, and why; "": they can."""
+        """Logs that requests of a subscription cannot be signed, and why; "": they can."""
         name = subscription.name
         if why:
             self._held.add(name)
@@ -171,7 +171,7 @@ class EndpointIncidents:
             self._resources.report_gone(name)
 
     def all_of_ours(self, names: Container[str]) -> None:
-        """There are no others than these."""
+        """Forgets all other subscriptions: these are all of this process."""
         for name in [name for name in self._paused | self._held if name not in names]:
             self.not_ours(name)
 

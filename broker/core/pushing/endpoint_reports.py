@@ -119,7 +119,7 @@ class EndpointReports:
                 self.report(endpoint)
 
     def taken_over(self, endpoint: Endpoint) -> None:
-        """This process delivers to the endpoint from now on: log what is known to fail."""
+        """Logs known failures of an endpoint that this process delivers to from now on."""
         self._log_failures(endpoint, self._clock.now())
 
     def _report_due(self, endpoint: Endpoint, now: datetime) -> None:

@@ -77,7 +77,7 @@ class Endpoints:
         return self._endpoints.get(subscription_id)
 
     def all(self) -> Iterable[Endpoint]:
-        """All endpoints that this process delivers to."""
+        """Returns all endpoints that this process delivers to."""
         return self._endpoints.values()
 
     def resource_changed(self, name: str | None) -> None:

@@ -22,7 +22,7 @@ class Trouble:
 
 
 class KnownOrigins:
-    """By project and origin; what does well is not kept.  No clock: times are given, in seconds."""
+    """The origins in trouble, by project.  It has no clock: times are passed in, in seconds."""
 
     def __init__(self) -> None:
         self._troubles: dict[tuple[str, Origin], Trouble] = {}  # the one with the newest sign at the end
@@ -36,7 +36,7 @@ class KnownOrigins:
         self._note(project, origin, now)
 
     def answered(self, project: str, origin: Origin) -> None:
-        """Whatever the answer was."""
+        """Records an answer, whatever it was."""
         if self._troubles:
             self._troubles.pop((project, origin), None)
 

@@ -41,7 +41,7 @@ class PushPauses:
             self._tasks.start(pause, name=f"pause {endpoint.subscription.name}")
 
     async def _pause(self, endpoint: Endpoint, reason: str, *, unless_paused: bool) -> None:
-        """Unless the subscription is pushed elsewhere by now."""
+        """Pauses a subscription, unless it is pushed elsewhere by now."""
         try:
             async with self._database.transaction() as connection:
                 await pause_pushes(

@@ -37,7 +37,7 @@ class PushPlanner:
         self.sender.pump(endpoint)  # what waited while it was being read
 
     def remove(self, endpoint: Endpoint) -> None:
-        """Nothing is claimed for an endpoint any more; what was not sent is given back."""
+        """Ends the claims for an endpoint, and releases what was not sent."""
         self._scheduler.remove(self._consumers.pop(endpoint))
         self.sender.give_back(endpoint)
 

@@ -82,7 +82,7 @@ class PushLog:
             return await record_push_failures(connection, failures=failures)
 
     def _take_back(self, states: Iterable[PushState], failures: Sequence[PushFailure]) -> None:
-        """Before what has come meanwhile."""
+        """Puts states and failures back before newer ones."""
         if failures:
             newer = [failure for own in self._failures.values() for failure in own]
             self._failures, self._failure_count = {}, 0

@@ -101,7 +101,7 @@ class Pusher:
         self._planner.add(endpoint)
 
     def start(self) -> None:
-        """Before the workers; the signer has its keys."""
+        """Creates the sender and the tester.  Call this before the workers start, when the signer has its keys."""
         self._client = self._make_client()
         self._planner.sender = self._sender = PushSender(
             client=self._client,
@@ -138,7 +138,7 @@ class Pusher:
         self._endpoints.resource_changed(name)
 
     async def stop(self) -> None:
-        """After the claims and the workers: end what is out, and write down what came of it.
+        """Ends open requests and writes their outcomes.  Call this after the claims and the workers have ended.
 
         Raises a BrokerError.
         """

@@ -270,7 +270,10 @@ class PushSender:
         return [item for item in flight.push_batch.items if item not in refused]
 
     def _overdue(self, endpoint: Endpoint, flight: Flight) -> None:
-        """No answer within the ack deadline: a failure, but the call stays open for a while."""
+        """Records a failure of a request that has no answer within the ack deadline.
+
+        The call stays open for a while.
+        """
         loop = asyncio.get_running_loop()
         assert flight.task is not None
         deadline = endpoint.subscription.ack_deadline_seconds
@@ -317,7 +320,10 @@ class PushSender:
         self._reports.succeeded(endpoint, flight.push_batch.items)
 
     def _wait_for_capacity(self, endpoint: Endpoint, now: float) -> None:
-        """Until an answer comes or there is room without one; what is claimed does not wait for long."""
+        """Sets an alarm for the time at which there is room without an answer.
+
+        Claimed messages are released if that takes long.
+        """
         opens_at = endpoint.health.opens_at(now)
         if opens_at is not None:
             if opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
@@ -328,8 +334,10 @@ class PushSender:
 
 
 def _answer(endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> str:
-    """As the journal tells it: "204 in 12 ms", in two digits, so that those of a flush are often alike; the record
-    of deliveries has the time by itself.
+    """Describes an answer for the journal: "204 in 12 ms".
+
+    The time has two digits, so that the answers of a flush are often alike; the record of deliveries has the time
+    by itself.
     """
     if endpoint.subscription.journal is None:
         return str(answer.status)
@@ -337,7 +345,7 @@ def _answer(endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> s
 
 
 def _keep_open(flight: Flight, calls: dict[Flight, None], most: int) -> None:
-    """With the others that are open though they have no slot; the oldest is ended if there are too many."""
+    """Keeps a call open that has no slot.  The oldest of such calls is ended if there are too many."""
     calls[flight] = None
     if len(calls) > most:
         oldest = next(iter(calls))

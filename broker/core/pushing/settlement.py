@@ -144,7 +144,7 @@ class Settlement:
     def _take_back(
         self, project: str, kept: dict[AttemptName, set[int]], acks: dict[AttemptName, set[int]]
     ) -> None:
-        """As many as there is room for, which projects share (fairness/shared_capacity.py)."""
+        """Keeps as many acks as there is room for, which projects share (fairness/shared_capacity.py)."""
         held = [(project, sum(map(len, each.acks.values()))) for (project, _), each in self._outcomes.items()]
         own = sum(number for of_project, number in held if of_project == project)
         free = _MAX_KEPT - sum(number for _, number in held)

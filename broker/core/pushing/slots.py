@@ -31,7 +31,7 @@ class PushSlots:
 
     @property
     def taken(self) -> int:
-        """By all."""
+        """The number of slots that are taken."""
         return self._shared_capacity.total + self._reserve.total
 
     @property

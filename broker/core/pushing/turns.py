@@ -122,7 +122,10 @@ class Turns:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._let_in)
 
     def _let_in(self) -> None:
-        """As many of those that wait as there are slots, at the most; and what they hold too long is given back."""
+        """Gives slots to endpoints that wait, as far as there are any.
+
+        Releases messages that were held too long.
+        """
         self._timer = None
         now = asyncio.get_running_loop().time()
         free = self._slots.free

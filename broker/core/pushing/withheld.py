@@ -35,7 +35,7 @@ class WithheldPushes:
         self._check_at: dict[str, float] = {}  # by name
 
     def read(self, subscription: Subscription) -> None:
-        """This is how it is now."""
+        """Records the present state of a subscription."""
         if subscription.pause is None or not is_withheld(subscription.pause.reason):
             self.forget(subscription.name)
             return
@@ -49,7 +49,7 @@ class WithheldPushes:
         self._check_at.pop(name, None)
 
     def all_of_ours(self, names: Container[str]) -> None:
-        """There are no others than these."""
+        """Forgets all other subscriptions: these are all of this process."""
         for name in [name for name in self._withheld if name not in names]:
             self.forget(name)
 
@@ -77,7 +77,7 @@ class WithheldPushes:
         return [subscription for subscription, why in zip(withheld, reasons, strict=True) if why is None]
 
     async def _resume(self, subscription: Subscription) -> None:
-        """Unless it is paused for another reason by now."""
+        """Resumes a subscription, unless it is paused for another reason by now."""
         assert subscription.pause is not None
         async with self._database.transaction() as connection:
             await resume_pushes(

@@ -118,7 +118,7 @@ class RecordRows:
         row.size += len(entry)
 
     def rows(self) -> list[RecordRow]:
-        """All that was added."""
+        """Returns all rows that were added."""
         return self._full + [RecordRow(*key, b"".join(row.entries)) for key, row in self._open.items()]
 
 

@@ -46,7 +46,7 @@ async def cleaning_up(database: Database) -> AsyncIterator[bool]:
 
 @asynccontextmanager
 async def _dropping(connection: Connection, database: Database) -> AsyncIterator[Held | None]:
-    """For the block nobody makes rows of messages that nothing refers to just now (HOLD_RETENTION).
+    """Prevents rows of messages that nothing refers to just now from being made within the block (HOLD_RETENTION).
 
     None: such rows may have been made before and not be visible yet, as on nodes that have not heard of a commit.
     """

@@ -70,7 +70,7 @@ class ShardSeek:
         return {"shard_id": self.shard_id, "subscription_id": self.subscription_id}
 
     def where_many(self, count: int) -> dict[str, int | list[int]]:
-        """For statements that take so many rows, each with its subscription."""
+        """Returns the parameters of statements that take so many rows, each with its subscription."""
         return {"shard_id": self.shard_id, "subscription_ids": [self.subscription_id] * count}
 
 

@@ -8,7 +8,7 @@ MAX_PREVIEWED = 10_000  # messages of a shard that are looked at; beyond, what i
 
 @dataclass(slots=True)
 class Amount:
-    """So many messages, of so many bytes."""
+    """An amount of messages, and their size in bytes."""
 
     messages: int = 0
     size: int = 0

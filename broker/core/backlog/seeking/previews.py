@@ -132,7 +132,10 @@ async def _gone(
 
 @dataclass(slots=True)
 class _Counting:
-    """Each message once.  `region`: between where the cursor is, was, and was asked to be."""
+    """The counts of a preview, with each message once.
+
+    `region`: between the positions of the cursor before and after the seek, and the time that was sought.
+    """
 
     seek: ShardSeek
     before: Holding

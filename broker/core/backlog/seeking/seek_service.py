@@ -95,12 +95,13 @@ class SeekService:
 
     @_again
     async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False, by: str = "") -> Replay:
-        """To a time: ack what was published before it and un-ack what was published from then on; acked messages
-        come back as far as retainAckedMessages or the topic's retention reach.  To a snapshot: make outstanding
-        exactly what that holds.  Ack ids from before the seek name nothing any more.
+        """Seeks to a time or a snapshot.
 
-        `undoable`: for UNDO_FOR `undo` goes back to where it was.  Raises InvalidArgument, NotFound,
-        FailedPrecondition (detached; a snapshot of another topic), ResourceExhausted (a quota).
+        To a time: acks messages published before it and un-acks those published from then on; acked messages are
+        delivered again as far as retainAckedMessages or the topic's retention reach.  To a snapshot: makes
+        outstanding exactly what that holds.  Ack ids from before the seek are invalid afterwards.  `undoable`: for
+        UNDO_FOR `undo` returns to the position before.  Raises InvalidArgument, NotFound, FailedPrecondition
+        (detached; a snapshot of another topic), ResourceExhausted (a quota).
         """
         target.check()
         async with self._database.transaction() as connection:
@@ -134,10 +135,10 @@ class SeekService:
 
     @_again
     async def undo(self, subscription_name: str, *, by: str = "") -> Replay:
-        """Back to where the subscription was before the last seek that could be undone and was not: what was not
-        acked then is not acked again.
+        """Returns to the position before the last undoable seek that was not undone.
 
-        Raises NotFound, FailedPrecondition (detached; there is none, of the last hour).
+        Messages that were not acked then are not acked again.  Raises NotFound, FailedPrecondition (detached; there
+        is no such seek within the last hour).
         """
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)

@@ -80,12 +80,12 @@ class OrderedRun:
 
     @property
     def next_number(self) -> int:
-        """Which attempt it is for what goes out next."""
+        """The attempt number of the next messages."""
         return self.numbers[0] + 1 if self.left else 1
 
     @property
     def is_left(self) -> bool:
-        """There is something to do for the next claim, at once."""
+        """Whether the run leaves work for the next claim, which can begin at once."""
         return self.phase in (Phase.READY, Phase.LOST)
 
     @property
@@ -126,7 +126,7 @@ class OrderedRun:
     def begin(
         self, *, now: datetime, retry_policy: RetryPolicy | None, jitter: float, max_attempts: int | None
     ) -> None:
-        """Its time has come: it may be exhausted by now, or its retry delay begin."""
+        """Begins a due run: it may be exhausted by now, or its retry delay begins."""
         if self.left and self.status == "delivering":
             self.were_out = sum(1 for _ in takewhile(self.numbers[0].__eq__, self.numbers))
         if self.left and max_attempts is not None and self.numbers[0] >= max_attempts:
@@ -139,7 +139,10 @@ class OrderedRun:
                 self.phase = Phase.DELAYED
 
     def ask(self, most: int, *, alone: bool) -> int:
-        """For up to `most` messages; `alone`: one that failed before goes by itself.  Returns for how many."""
+        """Chooses up to `most` messages to ask for; `alone`: one that failed before is delivered alone.
+
+        Returns how many.
+        """
         if not self.left:
             return most
         same = sum(1 for _ in takewhile(self.numbers[0].__eq__, self.numbers))

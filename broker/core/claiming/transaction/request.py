@@ -135,19 +135,18 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Another transaction has locked the cursor: claim again in a moment."""
+    """The claim has to be repeated in a moment: another transaction has locked the cursor."""
 
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """More messages than were handed out, fresh or due, may be claimed at once."""
+    """The claim can be repeated at once: there are more messages, fresh or due, than were delivered."""
 
 
 class Quiet(msgspec.Struct, frozen=True):
-    """There is nothing to claim before a message is published or nacked, or before `until` (None: no time is
-    known).
+    """The claim has left nothing to claim until a message is published or nacked, or until a time.
 
-    The messages that this claim has handed out do not count.
+    `until` None: no time is known.  Messages that this claim has delivered do not count.
     """
 
     until: datetime | None = None

@@ -46,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """There was no answer.  `reason` is one line for people.  `connected`: but there was a connection."""
+    """A request had no answer.  `reason` is one line for people.  `connected`: there was a connection."""
 
     reason: str
     connected: bool = True
@@ -54,9 +54,9 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Nothing was sent, for the broker may not.  `reason` is one line for people.
+    """A request was not sent, because the broker may not.  `reason` is one line for people.
 
-    What address a name has within the broker's network is not in it: that is not for every caller to know.
+    It does not have the address of a name within the broker's network, which not every caller may know.
     """
 
     reason: str
@@ -66,7 +66,7 @@ Outcome = Answer | Unreachable | Denied
 
 
 class _AddressDenied(OSError):
-    """By the policy, each address that there is."""
+    """The policy denies all addresses of an endpoint."""
 
 
 class PushClient:
@@ -217,7 +217,7 @@ class PushClient:
         raise _AddressDenied(f"the address of {origin.host} is {kind}; the address policy of this broker denies it")
 
     async def _connect_to_one(self, origin: Origin, addresses: list[str]) -> Connection:
-        """To the first address that can be connected to."""
+        """Connects to the first address that accepts a connection."""
         failure: OSError = OSError("there is no address")
         for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:

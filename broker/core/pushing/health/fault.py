@@ -25,7 +25,7 @@ _UNAUTHORIZED = frozenset((401, 403))
 
 
 class Fault(Enum):
-    """Whom a failure counts for."""
+    """The fault of a failed push, and whether it counts for the endpoint or the message."""
 
     OVERLOADED = "overloaded"
     """The endpoint: it is unreachable, does not answer in time, or asks for fewer requests."""

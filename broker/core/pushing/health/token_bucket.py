@@ -25,7 +25,7 @@ class TokenBucket:
 
     @property
     def open_at(self) -> float:
-        """From this time on there is enough for one message."""
+        """The time from which on there is enough for one message."""
         return self._full_at - (self._capacity - 1.0) / self._rate
 
     def messages(self, now: float) -> int:
@@ -53,5 +53,5 @@ class TokenBucket:
 
 
 def token_bucket(rate: float | None, *, now: float) -> TokenBucket | None:
-    """For so many messages a second; None: no limit."""
+    """Returns a bucket for so many messages a second; None: no limit."""
     return None if rate is None else TokenBucket(rate, now=now)
