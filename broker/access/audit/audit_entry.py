@@ -83,7 +83,7 @@ class AuditEntry:
     is_change: bool = False
 
     def as_json(self) -> Mapping[str, Any]:
-        """As a LogEntry with an AuditLog in it; empty parts are left out."""
+        """Encodes the entry as a LogEntry with an AuditLog in it; empty parts are left out."""
         what = self.what
         service, _, _ = what.method.rpartition(".")[0].rpartition(".")
         caller = {"principalEmail": what.principal.partition(":")[2], "principalSubject": what.principal}

@@ -62,9 +62,9 @@ class AuditTrail:
         self._calls.add(what, self._now())
 
     async def record(self, what: Audited) -> None:
-        """Somebody has changed something: returns once that is written, or cannot be just now.
+        """Records a change.  Returns once the entry is written, or cannot be just now.
 
-        The change has been made by then, so nothing is raised: what could not be written is tried again.
+        The change has been made by then, so nothing is raised: an entry that could not be written is tried again.
         """
         entry = _Waiting(AuditEntry(what, self._now(), is_change=True), asyncio.get_running_loop().create_future())
         if len(self._waiting) >= MAX_WAITING:
@@ -147,7 +147,7 @@ class AuditTrail:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """All lines in one piece: other processes write to the file too."""
+    """Appends all lines in one piece: other processes write to the file too."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     try:
         os.write(file, lines)

@@ -51,7 +51,7 @@ async def find_service_account(
 async def list_service_accounts(
     connection: ResourceConnection, *, project: str, page: Page
 ) -> list[ServiceAccount]:
-    """Up to one more than a page of a project's accounts, by name."""
+    """Lists a page of a project's accounts, by name, and one more."""
     after = page.after.removeprefix(f"{project}/serviceAccounts/")
     query = _ACCOUNT.where(service_accounts.c.project == project, service_accounts.c.email > after)
     rows = await connection.execute(query.order_by(service_accounts.c.email).limit(page.size + 1))
@@ -65,7 +65,7 @@ async def set_disabled(connection: ResourceConnection, *, email: str, disabled: 
 
 
 async def delete_service_account(connection: ResourceConnection, *, email: str) -> None:
-    """With its keys."""
+    """Deletes an account with its keys."""
     await connection.execute(delete(service_accounts).where(service_accounts.c.email == email))
 
 

@@ -112,7 +112,7 @@ class Authenticator:
         return True
 
     def seconds_left(self, caller: Caller) -> float | None:
-        """Until its credential ends; None: it does not, by itself."""
+        """Returns the seconds until the caller's credential ends; None: it does not, by itself."""
         return None if caller.until is None else self._left(caller.until)
 
     def _left(self, until: datetime) -> float:

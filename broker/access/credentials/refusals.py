@@ -21,7 +21,7 @@ def refusal(reason: str, why: str) -> Unauthenticated:
 
 
 def missing() -> Unauthenticated:
-    """Nothing was shown, and that is not enough."""
+    """Returns the error for a call without a credential that needs one."""
     return refusal(
         "CREDENTIALS_MISSING",
         f"Request is missing required authentication credential. {_EXPECTED}",
@@ -65,7 +65,10 @@ def revoked() -> Unauthenticated:
 
 
 def certificate(why: str) -> Unauthenticated:
-    """Nothing but a client's certificate was shown; `why` completes the sentence "the client's certificate …"."""
+    """Returns the error for a call with no credential but a client's certificate.
+
+    `why` completes the sentence "the client's certificate …".
+    """
     return refusal(
         "CREDENTIALS_MISSING",
         f"Request is missing required authentication credential: the client's certificate {why}. {_EXPECTED}",

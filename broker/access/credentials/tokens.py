@@ -91,7 +91,7 @@ def check_times(claims: Mapping[str, Any], *, now: datetime, longest: timedelta 
 
 
 def audiences_of(claims: Mapping[str, Any]) -> list[str]:
-    """Whom it is meant for; of a list what is text."""
+    """Returns the audiences of a token; of a list, those that are texts."""
     audience = claims.get("aud")
     if isinstance(audience, str):
         return [audience]

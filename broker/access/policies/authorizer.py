@@ -154,7 +154,7 @@ class Authorizer:
         return account.name + slash + key
 
     async def _read_policies(self, chain: Sequence[str]) -> dict[str, Policy]:
-        """All of them as they were at one moment."""
+        """Reads the policies of all resources in the chain, as they were at one moment."""
         kept = {name: self._policies.get(name) for name in chain}
         known = {name: each[0] for name, each in kept.items() if each is not None and each[1].holds}
         if len(known) == len(chain):

@@ -45,7 +45,7 @@ async def count_roles(connection: ResourceConnection, *, project: str) -> int:
 
 
 async def list_roles(connection: ResourceConnection, *, project: str, page: Page, deleted: bool) -> list[Role]:
-    """Up to one more than a page of a project's roles, by name; `deleted`: with those."""
+    """Lists a page of a project's roles, by name, and one more; `deleted`: with deleted ones."""
     of_project = custom_roles.c.name.startswith(f"{project}/roles/", autoescape=True)
     query = select(custom_roles).where(of_project, custom_roles.c.name > page.after)
     if not deleted:

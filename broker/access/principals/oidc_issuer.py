@@ -28,7 +28,7 @@ class OidcIssuer:
 
     @property
     def authority(self) -> str:
-        """As members name it: the issuer without its scheme."""
+        """The issuer as members name it: without its scheme."""
         return self.issuer.partition("://")[2].rstrip("/")
 
 

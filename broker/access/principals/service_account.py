@@ -45,7 +45,7 @@ class ServiceAccount:
 
     @property
     def member(self) -> str:
-        """As policies name it."""
+        """The member as policies name the account."""
         return f"serviceAccount:{self.email}"
 
 

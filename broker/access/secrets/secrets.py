@@ -89,7 +89,7 @@ class Secrets:
             self._stamp = stamp
 
     def seal(self, clear: bytes, cell: Cell) -> bytes:
-        """As it is to be stored there."""
+        """Encrypts a secret as it is stored in the cell.  Without a key it stays in clear text."""
         if not self.is_sealing:
             return clear
         key = self._keys[self.key_id]

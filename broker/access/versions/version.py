@@ -84,7 +84,7 @@ class AccessVersion:
         return found
 
     def changed(self) -> None:
-        """Somebody says that there is a new version."""
+        """Notes that there may be a new version."""
         self._hint.set()
 
     @property
