@@ -173,7 +173,7 @@ class Gate:
                 call.end(refusals.withdrawn_meanwhile())
 
     def _is_in(self, call: OpenCall, projects: Collection[str]) -> bool:
-        """Also true of a caller whose account is gone."""
+        """Returns whether a call is in the projects.  It also is if the account of its caller is gone."""
         caller, of_caller = call.caller, self._authenticator.project_of(call.caller)
         is_gone = of_caller == ABOVE_PROJECTS and not self._authenticator.still_holds(caller)
         return is_gone or of_caller in projects or self._authorizer.are_in(call.required, projects)

@@ -46,7 +46,10 @@ class Need(NamedTuple):
 
 
 class Needs:
-    """All that a call needs.  Compared by identity, so that the gate finds what has passed by a cheap hash."""
+    """All permissions that a call needs.
+
+    Compared by identity, so that the gate finds what has passed by a cheap hash.
+    """
 
     __slots__ = ("all", "are_of_path", "is_open", "named_in", "to_update")
 

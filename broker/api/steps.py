@@ -69,7 +69,7 @@ def cut(deliveries: Sequence[Delivery]) -> Iterator[tuple[int, Slice]]:
 
 
 def _pieces(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, int, int]]:
-    """From, to, and what it costs: all messages, some, or one that is large."""
+    """Yields the pieces of messages: from, to, and the cost of all messages, some, or a large one."""
     cost = MESSAGE_COST * len(messages) + sum(map(len, map(_data, messages)))
     if cost <= STEP_COST:
         yield 0, len(messages), cost

@@ -159,7 +159,7 @@ class ArrivingCall(Holder):
         return name or ""
 
     def _came(self, size: int) -> None:
-        """So much more of the body has come, and been taken."""
+        """Counts bytes of the body that have arrived and were taken."""
         self._unreturned += size
         if self._admitted or self._reads_through:
             self._return_window()

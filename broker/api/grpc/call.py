@@ -100,14 +100,14 @@ async def in_steps(call: "UnaryCall | StreamingCall", name: str, steps: Steps[R]
 
 
 async def turn_to_read(call: UnaryCall, name: str, body: bytes) -> None:
-    """Before a long request about `name` is read, if anybody has to be waited for."""
+    """Waits for a turn before a long request about `name` is read, if other projects wait."""
     turns, project = call.loop_turns, project_within(name)
     if not turns.begin(project, len(body)):
         await turns.wait(project, len(body))
 
 
 class StreamingCall(Protocol):
-    """Any number of requests and answers.
+    """A call with any number of requests and answers.
 
     A handler ends the call by returning (OK) or by raising a BrokerError.  It is cancelled when the caller cancels
     the call, loses the connection or lets its deadline pass, and when the broker stops (UNAVAILABLE then).

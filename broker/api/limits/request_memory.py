@@ -82,7 +82,7 @@ class RequestMemory:
         return _take(self._shared_capacity(admitted), sender, size, own)
 
     def arrived(self, sender: Path, size: int, *, admitted: bool = True) -> None:
-        """So much is of no incomplete request any more, or was counted as not admitted."""
+        """Counts bytes as arrived: their request is complete, or they were counted as not admitted."""
         self._shared_capacity(admitted).give_back(sender, amount=size)
 
     def unpack(self, caller: Path, size: int, *, own: int) -> bool:

@@ -275,7 +275,7 @@ def _targets(
     hot_calls: HotCalls,
     auditor: Auditor | None,
 ) -> dict[tuple[str, str], _Target]:
-    """By method and path."""
+    """Returns the targets by method and path."""
 
     return {
         (route.method, route.path): _Target(

@@ -51,7 +51,7 @@ class Call:
         return await self.loop_turns.run(project_within(self.name), steps)
 
     async def turn_to_read(self) -> None:
-        """Before a long body is read, if anybody has to be waited for."""
+        """Waits for a turn before a long body is read, if other projects wait."""
         turns, project, size = self.loop_turns, project_within(self.name), len(self.body)
         if not turns.begin(project, size):
             await turns.wait(project, size)

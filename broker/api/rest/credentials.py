@@ -20,7 +20,7 @@ def authorization_of(head: Head) -> bytes:
 
 
 def shown_by(head: Head, certificate: ClientCertificate | None) -> Shown:
-    """By a request of the API."""
+    """Returns the credentials of a request of the API."""
     return shown_in(head.headers, head.query, certificate)
 
 

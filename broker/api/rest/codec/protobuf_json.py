@@ -117,7 +117,7 @@ def fill(message: Any, value: Any, where: str = "") -> Mapping[str, Any]:
 
 @cache
 def _fields(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
-    """By either spelling."""
+    """Returns the fields of a message by either spelling."""
     return {name: field for field in descriptor.fields for name in (field.name, field.json_name)}
 
 
