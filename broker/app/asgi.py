@@ -52,7 +52,7 @@ def create_app(
 def serve_broker(
     broker: Broker, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
 ) -> ASGIApp:
-    """As create_app, for a broker that the caller has built and keeps hold of."""
+    """Creates the app as create_app does, for a broker that the caller has built and keeps a reference to."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:

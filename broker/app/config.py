@@ -114,5 +114,5 @@ class AppConfig:
 
     @property
     def audiences(self) -> list[str]:
-        """Other URLs that it is addressed by."""
+        """The other URLs that the broker is addressed by."""
         return split_list(self.auth_audiences)

@@ -63,9 +63,12 @@ class Reactions:
         await self._claiming.heads.run_once()
 
     def processes_changed(self) -> None:
-        """Another process has joined or left, so that push subscriptions move."""
+        """Assigns push subscriptions anew after another process has joined or left."""
         self._pusher.resource_changed(None)
 
     def joining(self) -> None:
-        """Other processes may not know of this one yet, and have not told it of messages."""
+        """Claims in all shards, as this process has just joined.
+
+        Other processes may not know it yet, and have not notified it of messages.
+        """
         self._claiming.wake(None, None)

@@ -124,7 +124,10 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text but an empty one, unless `may_be_empty`; `check` raises ValueError for one that will not do."""
+    """A text that is not empty, unless it `may_be_empty`.
+
+    `check` raises ValueError for a text that is not allowed.
+    """
 
     allowed: str
     placeholder: str
@@ -146,7 +149,7 @@ class Several(Text):
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """On or off; the option alone means on."""
+    """A switch, on or off; the option alone means on."""
 
     placeholder: str = "true|false"
     allowed: str = "true or false"
