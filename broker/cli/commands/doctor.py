@@ -272,7 +272,7 @@ def _lagging(lags: list[Json], total: int) -> Iterator[Finding]:
 
 
 def _clock(lags: list[Json], before: datetime, after: datetime) -> Iterator[Finding]:
-    """By an age and the time that it counts from: answers have no other time of now.
+    """Checks the clock by an age and the time that it counts from: answers have no other present time.
 
     The answer was made between `before` and `after`, so an answer that took long is not taken for a skew.
     """

@@ -126,7 +126,7 @@ def _checks(later: Json, ttl: str | None, urgency: Json) -> list[Callable[[Sessi
 
 @dataclass(slots=True)
 class _Pace:
-    """So many a second, from the first one on."""
+    """The pace of publishes: so many messages a second, from the first one on."""
 
     rate: float | None
     began: float = 0.0

@@ -88,7 +88,7 @@ class Children:
         self._send(Renew(tls))
 
     def report_disk(self, space: DiskSpace) -> None:
-        """To the workers that run, and to those that will."""
+        """Sends the disk space to the running workers, and to later ones when they start."""
         self._disk = Disk(space)
         self._send(self._disk)
 
@@ -230,7 +230,10 @@ class Children:
 
 
 def restart_delay(short_lives: int) -> float:
-    """Nobody waits for a child that was killed: the first is started at once."""
+    """Returns the seconds before a restart.
+
+    The first is at once: nobody should wait for a child that was killed.
+    """
     if short_lives < 2:
         return 0.0
     return min(_FIRST_DELAY_SECONDS * 2.0 ** min(short_lives - 2, 10), _MAX_DELAY_SECONDS)

@@ -124,7 +124,7 @@ def _warn_of_strangers(settings: Settings, ports: Ports) -> None:
 
 
 def _key_file(settings: Settings) -> str:
-    """With the keys of secrets; "": there is none.  Raises Stop."""
+    """Returns the file with the keys of secrets; "": there is none.  Raises Stop."""
     if settings.secrets_key_file:
         return settings.secrets_key_file
     if settings.database_url:
@@ -148,7 +148,7 @@ def _stop_signals() -> list[signal.Signals]:
 
 
 def _ignore_signals() -> None:
-    """From here on the broker stops; a second Ctrl-C must not leave anything running."""
+    """Ignores further signals: the broker stops, and a second Ctrl-C must not leave anything running."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 

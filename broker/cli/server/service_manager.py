@@ -41,7 +41,7 @@ class ServiceManager:
 
 
 def service_manager(variables: Mapping[str, str], *, first: int = FIRST) -> ServiceManager:
-    """By the variables that it sets.  Raises CannotListen for a socket that the broker cannot serve."""
+    """Reads the variables of a service manager.  Raises CannotListen for a socket that the broker cannot serve."""
     sockets: dict[str, socket.socket] = {}
     if variables.get("LISTEN_PID") == str(os.getpid()):  # else they are somebody else's
         count = int(variables.get("LISTEN_FDS") or 0)

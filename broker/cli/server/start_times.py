@@ -37,7 +37,7 @@ class StartTimes:
 
 
 def _age() -> float:
-    """For how many seconds this process has run; 0.0 where the system does not say."""
+    """Returns for how many seconds this process has run; 0.0 if the system does not say."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         began = int(fields[19]) / os.sysconf("SC_CLK_TCK")

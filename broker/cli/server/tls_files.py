@@ -110,7 +110,7 @@ class Renewal:
         self._reported: tuple[ValidityState, datetime] | None = None  # what was said of the expiry, and when
 
     async def run(self) -> None:
-        """For ever."""
+        """Checks the files for ever."""
         while True:
             self.report_expiry(datetime.now(UTC))
             await asyncio.sleep(CHECK_SECONDS)

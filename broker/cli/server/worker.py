@@ -138,7 +138,7 @@ def _tracing() -> "Tracing | None":
 
 
 def _raise_file_limit() -> int:
-    """As far as the operator's hard limit allows.  Returns how many files may be open."""
+    """Raises the limit on open files as far as the hard limit allows.  Returns how many may be open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
