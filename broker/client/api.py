@@ -46,7 +46,7 @@ class Refused(Stop):
 
 
 class NotReached(Stop):
-    """There was no answer; `seen` is what there was, `remedy` what to do ("": nothing is known)."""
+    """A call had no answer; `seen` is what was seen, `remedy` what to do ("": nothing is known)."""
 
     exit_code = NOT_REACHED
 

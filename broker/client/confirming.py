@@ -49,7 +49,7 @@ def confirm_loss(question: str, losses: Sequence[Loss], *, yes: bool) -> None:
 
 
 def determine_losses(losses: Sequence[Loss]) -> Iterator[str]:
-    """Nothing is lost with what is not there."""
+    """Yields the losses that there would be.  A resource that does not exist loses nothing."""
     for loss in losses:
         try:
             found = loss.find()

@@ -116,7 +116,7 @@ class Output:
         self._print(Text(terminal.printable(text), style=_STYLES.get(state, "")))
 
     def note(self, text: str) -> None:
-        """For people only: on standard error, so that it is not in the way of what was asked for."""
+        """Prints a note for people: on standard error, so that it does not mix with the result."""
         if self.as_json:
             return
         wraps = self.is_terminal and len(text) > self.console.width
@@ -125,7 +125,10 @@ class Output:
             terminal.write_line(line, error=True)
 
     def _print_table(self, shown: Shown) -> None:
-        """As wide as the terminal, or wider where its columns need that.  What is left out is said."""
+        """Prints a table as wide as the terminal, or wider where its columns need that.
+
+        A note names the columns that are left out.
+        """
         width = self.console.width
         table, layout = _table(shown, width)
         self.console.width = max(width, layout.width)

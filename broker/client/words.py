@@ -89,7 +89,7 @@ def short_time(text: str | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """In its two largest units: "3d4h", "12s"."""
+    """Formats an age in its two largest units: "3d4h", "12s"."""
     if seconds is None:
         return ""
     return format_units(timedelta(seconds=seconds), most=2)
