@@ -28,7 +28,7 @@ class ReplicaLag:
         self._replayed = -1
 
     def seconds(self, now: float) -> float:
-        """So far it is behind, at the most; it grows while nothing is heard of the replica."""
+        """Returns the upper bound of the lag, in seconds; it grows while nothing is heard of the replica."""
         return now - self._as_of
 
     def primary_is_at(self, lsn: int, now: float) -> bool:

@@ -190,7 +190,7 @@ class Database:
             return await groups_of_shards(connection, shard_ids)
 
     async def _node_connection(self, parameters: Mapping[str, Any]) -> HotConnection:
-        """To one of those that are named."""
+        """Connects to one of the nodes that are named."""
         connection = await self._hot_connection(parameters, gives_numbers=False)
         if not connection.is_distributed:
             await connection.close()
@@ -332,14 +332,17 @@ class Database:
 
 
 async def driver_of(connection: ResourceConnection) -> Connection:
-    """For statements of its transaction that are not SQLAlchemy's."""
+    """Returns the driver's connection, for statements of the transaction that are not SQLAlchemy's."""
     driver = (await connection.get_raw_connection()).driver_connection
     assert isinstance(driver, psycopg.AsyncConnection)
     return driver
 
 
 def _check(connection: AdaptedConnection, *_: object) -> None:
-    """Before the engine hands a connection out; when one is lost, the other idle ones are taken to be lost too."""
+    """Checks a connection before the engine hands it out.
+
+    If it is lost, the other idle ones are taken to be lost too.
+    """
     try:
         connection.run_async(PatientConnection.check)
     except psycopg.Error as error:

@@ -295,7 +295,7 @@ class HotConnection:
             batch.answered.set_result(error)
 
     def _lose(self, error: psycopg.Error) -> None:
-        """No answer comes any more."""
+        """Fails all statements in flight: their connection is lost."""
         self.failed = True
         if self._registered:
             self._registered = False
@@ -308,7 +308,7 @@ class HotConnection:
                 answered.set_exception(error)
 
     def _rows(self, result: pq.abc.PGresult, statement: Statement) -> list[Any]:
-        """There is one at least."""
+        """Decodes the rows of a result, which has at least one."""
         bodies = self._bodies.get(statement)
         if bodies is None:
             _check_columns(result, statement)

@@ -19,7 +19,7 @@ _FULL_SECONDS = 10.0  # for which a server that has no connection left is not as
 
 
 class HotPool:
-    """At most `size` connections, made when they are needed; the one that was used last is handed out first.
+    """A pool of at most `size` connections, made when they are needed; the one used last is the first to be used.
 
     One that has become large is closed when it is given back.
 
@@ -55,7 +55,7 @@ class HotPool:
 
     @property
     def away(self) -> bool:
-        """No connection can be made, or the server does not answer."""
+        """Whether no connection can be made, or the server does not answer."""
         return self._probe is not None
 
     async def acquire(self, following: HotConnection | None = None) -> HotConnection:
@@ -80,7 +80,7 @@ class HotPool:
         return following
 
     async def release(self, connection: HotConnection) -> None:
-        """This task does not use it any more; one that broke is not used again."""
+        """Gives a connection back; one that is broken is not used again."""
         connection.users -= 1
         if not connection.users:
             self._leave()

@@ -31,7 +31,10 @@ async def is_nothing_in_doubt(connection: Connection) -> bool:
 
 
 async def _prepared(connection: Connection) -> set[tuple[str, str]]:
-    """By node, with its name there; what a node that is away has is not known, and counts as one."""
+    """Returns the prepared transactions by node, with their names there.
+
+    The transactions of a node that does not answer are not known, and count as one.
+    """
     found: set[tuple[str, str]] = set()
     for node, answers, prepared in await (await connection.execute(READ_PREPARED)).fetchall():
         found |= {(node, gid) for gid, _ in prepared} if answers else {(node, "")}
@@ -39,11 +42,12 @@ async def _prepared(connection: Connection) -> set[tuple[str, str]]:
 
 
 async def wait_until_heard(connection: Connection) -> None:
-    """Behind the lock of a row of the catalog: nodes have all that was committed together with it before.
+    """Waits until the nodes have all commits that were made together with a locked row of the catalog.
 
-    The coordinator's commit is seen a moment before theirs, or a minute where one was killed in between.  Whoever
-    goes on from such a row to its shards would not find them, or not all of their cursors, and leave them out for
-    ever.  A node that is away is not waited for: whoever needs it fails by himself.  Raises Unavailable.
+    Call it with that lock.  The coordinator's commit is seen a moment before theirs, or a minute where one was
+    killed in between.  A transaction that goes on from such a row to its shards would not find them, or not all of
+    their cursors, and leave them out for ever.  A node that is away is not waited for: a statement that needs it
+    fails by itself.  Raises Unavailable.
     """
     if not (await find_engine(connection)).is_distributed:
         return

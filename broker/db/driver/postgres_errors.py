@@ -18,7 +18,7 @@ from broker.model.errors import Aborted, BrokerError, Internal, InvalidArgument,
 
 
 class PoolExhausted(psycopg.OperationalError):
-    """All connections of a pool were in use for too long."""
+    """No connection of a pool came free in time."""
 
 
 ALL_IN_USE = "All connections of this broker to the database are in use; try again."

@@ -37,7 +37,7 @@ async def replayed(connection: HotConnection) -> WalPoint:
 
 
 class Replica:
-    """At most `size` connections, which only read.  Close it after use."""
+    """The connections to a replica, at most `size`, which only read.  Close it after use."""
 
     def __init__(self, url: str, *, schema: str, size: int) -> None:
         """Raises ValueError for a URL that cannot be used."""

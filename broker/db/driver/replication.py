@@ -14,5 +14,5 @@ def is_unreplicated(notice: Diagnostic) -> bool:
 
 
 def unreplicated() -> OperationalError:
-    """Its outcome is unknown: it stands unless the standby takes over."""
+    """Returns the error for a commit whose outcome is unknown: it holds unless the standby takes over."""
     return OperationalError("the wait for the standby was cancelled: what was committed may not be there")

@@ -115,7 +115,7 @@ class Text(str):
 
 @cache
 def _files() -> Mapping[str, Traversable | str]:
-    """By name, which only one has: texts, and the names of modules that have second forms."""
+    """Returns the statements by name, which is unique: texts, and the names of modules that have second forms."""
     found: dict[str, Traversable | str] = {}
     folders = [("broker", files("broker"))]
     while folders:

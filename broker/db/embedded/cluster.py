@@ -118,7 +118,7 @@ class ClusterError(Exception):
 
 
 class ClusterInUse(ClusterError):
-    """Another broker runs on the data directory."""
+    """The data directory is in use by another broker."""
 
 
 class Cluster:

@@ -60,7 +60,10 @@ class Gap:
 
 
 def go_on_after_restore(database_url: str, *, schema: str) -> Gap:
-    """In one transaction.  Raises BrokersAtWork, MigrationUnderWay, IdsUsedUp, DatabaseUnreachable."""
+    """Continues after a restore, in one transaction.
+
+    Raises BrokersAtWork, MigrationUnderWay, IdsUsedUp, DatabaseUnreachable.
+    """
     try:
         return _go_on(database_url, schema)
     except psycopg.OperationalError as error:

@@ -37,7 +37,10 @@ _PARTITIONS_WITHOUT = """
 
 
 def build_index_online(name: str, table: str, definition: str) -> None:
-    """Within a revision: an index of `table`; `definition` is what follows the table's name in CREATE INDEX."""
+    """Builds an index of `table` within a revision.
+
+    `definition` is what follows the table's name in CREATE INDEX.
+    """
     with op.get_context().autocommit_block():
         connection = op.get_bind().connection.driver_connection
         assert isinstance(connection, psycopg.Connection)
