@@ -273,7 +273,7 @@ class FairTurns(Generic[A]):
         _forget_idle(parent)
 
     def _enter(self, heap: "list[tuple[float, int, _Tenant[A]]]", tenant: _Tenant[A]) -> None:
-        """Any entry that it had before is void, and goes when it comes to the top."""
+        """Adds an entry for a tenant.  An earlier one is void, and is removed when it comes to the top."""
         tenant.entry = next(self._entries)
         heapq.heappush(heap, (tenant.used, tenant.entry, tenant))
 

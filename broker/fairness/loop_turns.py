@@ -26,7 +26,10 @@ R = TypeVar("R")
 
 
 class SpacedSteps(Generic[T]):
-    """Whose step is next, and when: one at a time, with turns of the loop between them.  No clock, no tasks."""
+    """The order and times of steps: one at a time, with turns of the loop between them.
+
+    It has no clock and no tasks.
+    """
 
     def __init__(self) -> None:
         self._turns: FairTurns[TurnFor[tuple[T, int]]] = FairTurns(1, long=inf)
@@ -40,7 +43,7 @@ class SpacedSteps(Generic[T]):
         return self._turn is not None
 
     def ask(self, who: Hashable, cost: int, item: T) -> T | None:
-        """For a step of `who`, behind his others.  Returns the item if the step may be done at once."""
+        """Adds a step of `who`, behind its others.  Returns the item if the step may be done at once."""
         self._turns.ask(TurnFor((who,), item=(item, cost)))
         return self._begin() if self._turn is None else None
 
@@ -105,7 +108,7 @@ class LoopTurns:
             await self.wait(who, cost)
 
     async def wait(self, who: Hashable, cost: int) -> None:
-        """Until the step may be done, which is now then."""
+        """Waits until the step may be done, which is then at once."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def report() -> None:

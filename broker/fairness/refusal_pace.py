@@ -33,7 +33,7 @@ class RefusalPace:
         self._next: dict[str, float] = {}  # when a refusal of a project would be in time
 
     async def wait(self, project: str) -> None:
-        """Until a refusal may be told."""
+        """Waits until a refusal may be answered."""
         if seconds := self.delay(project):
             await asyncio.sleep(seconds)
 
