@@ -35,9 +35,9 @@ _ORDINALS = {suffix: ordinal for ordinal, suffix in enumerate(_SUFFIXES)}
 
 
 class AttemptName(msgspec.Struct, frozen=True, gc=False):
-    """Which delivery attempt an ack id belongs to.
+    """The name of a delivery attempt, as ack ids have it.
 
-    `count` is the number of messages that its row has a bit for: those handed out, and if it is `ordered` (holds an
+    `count` is the number of messages that its row has a bit for: delivered ones, and if it is `ordered` (holds an
     ordering key) those that came back and wait.
     """
 

@@ -55,7 +55,7 @@ class DueAttempt:
 
     @property
     def stays(self) -> bool:
-        """Something of it waits for its time."""
+        """Whether messages of the row wait for its time."""
         return bool(self.open) and self.status != "exhausted"
 
     @property
@@ -66,7 +66,7 @@ class DueAttempt:
     def begin(
         self, *, now: datetime, retry_policy: RetryPolicy | None, jitter: float, max_attempts: int | None
     ) -> None:
-        """Its time has come.
+        """Begins a row whose time has come.
 
         Delivered `max_attempts` times it becomes exhausted (A5); one whose ack deadline has just passed begins its
         retry delay (A4).
@@ -81,7 +81,7 @@ class DueAttempt:
         self.ready = self.next_delivery_at <= now
 
     def ask(self, quota: int) -> int:
-        """For up to `quota` of its messages; returns for how many."""
+        """Chooses up to `quota` of its messages to ask for.  Returns how many."""
         self.asked = list(self.open)[:quota]
         self.changed = self.changed or not self.open  # a row without bits only waits to be deleted
         return len(self.asked)
@@ -96,7 +96,7 @@ class DueAttempt:
 def due_attempt(
     row: Any, *, failure: str | None = None, redriven: bool = False, is_just_retried: bool = False
 ) -> DueAttempt:
-    """From a named row with the columns of `delivery_attempts`.
+    """Converts a named row with the columns of `delivery_attempts`.
 
     One that holds a key counts the attempts of its first open message.
     """
@@ -122,7 +122,7 @@ def due_attempt(
 
 
 def attempt_numbers(text: str) -> list[int]:
-    """From the text of an integer array."""
+    """Parses the text of an integer array."""
     return [int(number) for number in text.strip("{}").split(",") if number]
 
 

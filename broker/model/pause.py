@@ -21,7 +21,7 @@ class Pause:
 
     @property
     def why(self) -> str:
-        """For people, without a full stop."""
+        """The reason for people, without a full stop."""
         return self.reason.rstrip(".") + (f" (by {self.by})" if self.by else "")
 
 

@@ -129,9 +129,9 @@ class PushTest:
 
 @dataclass(frozen=True, slots=True)
 class PushFailurePage:
-    """At most so many failures, newest first, from before this one on (None: from the newest on).
+    """The parameters of a page: at most `size` failures, newest first, from before this one on.
 
-    `message_id`: of this message alone ("": of all).
+    `before` None: from the newest on.  `message_id`: of this message alone ("": of all).
     """
 
     size: int

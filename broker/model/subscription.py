@@ -274,7 +274,7 @@ class Subscription:
         return retained if self.created_at is None else max(retained, whole_milliseconds(self.created_at))
 
     def updated(self, wanted: "Subscription", fields: Collection[str]) -> "Subscription":
-        """This subscription with these fields of `wanted`, as a mask names them."""
+        """Returns this subscription with the given fields of `wanted`, as a mask names them."""
         attributes = [_ATTRIBUTES[field] for field in fields if field in _ATTRIBUTES]
         changed = {attribute: getattr(wanted, attribute) for attribute in attributes}
         if "extensions" in changed:

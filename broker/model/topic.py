@@ -103,7 +103,10 @@ class Topic:
         return next((shard_id for shard_id, of_shard in self.levels.items() if of_shard == level), None)
 
     def updated(self, wanted: "Topic", fields: Collection[str]) -> "Topic":
-        """This topic with these fields of `wanted` (as a mask names them); one that is absent there is cleared."""
+        """Returns this topic with the given fields of `wanted`, as a mask names them.
+
+        A field that is absent there is cleared.
+        """
         return replace(
             self,
             labels=wanted.labels if "labels" in fields else self.labels,
