@@ -54,7 +54,7 @@ def _why_not(host: str, port: int, error: OSError, prefix: str = "") -> str:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """As it stands in a URL."""
+    """Formats host and port for a URL."""
     return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 

@@ -327,7 +327,7 @@ class Http1Connection(asyncio.Protocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Nobody is being answered: on to the next request, or to the end."""
+        """Continues after an answer with the next request, or the end."""
         if self._ending:
             return
         if self._waiting:

@@ -165,7 +165,7 @@ class Exchange:
             self._write(b"%x\r\n%b\r\n" % (len(part), part) if self._chunked else part)
 
     def end(self) -> None:
-        """All of the body was sent."""
+        """Ends an answer whose body was sent."""
         if self._chunked and not (self.gone or self._is_bodiless):
             self._write(b"0\r\n\r\n")
         self._finish(last=self._last)
@@ -186,7 +186,7 @@ class Exchange:
         self._connection.write(data)
 
     def _finish(self, *, last: bool) -> None:
-        """Everything was written; `last`: the connection ends with it."""
+        """Finishes an answer that was written; `last`: the connection ends with it."""
         if self.gone or self.answered:
             return
         self.begun = self.answered = True
@@ -221,7 +221,7 @@ class Exchange:
         self._wake()
 
     def leave(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Gives up a request whose answer nobody waits for."""
         if not self.answered:
             self.gone = True
             self._wake()

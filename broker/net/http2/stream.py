@@ -30,7 +30,7 @@ class Receiver(Protocol):
         """The peer has reset the stream or lost the connection; nothing more can be sent."""
 
     def tick(self) -> None:
-        """Some time has passed (connection.PING_SECONDS)."""
+        """Called regularly (connection.PING_SECONDS)."""
 
     def stop(self) -> None:
         """The process is about to stop: end what would not end soon by itself."""
@@ -152,7 +152,7 @@ class Stream:
             self._connection.end(self, self.trailers)
 
     def wake_drained(self) -> None:
-        """Nothing waits any more, or nothing is sent any more."""
+        """Wakes the task that waits until all is sent, or nothing more is sent."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)

@@ -22,5 +22,5 @@ def is_self_signed(pem: bytes) -> bool:
 
 
 def in_words(expiry: datetime) -> str:
-    """As the log says it."""
+    """Formats an expiration time for the log."""
     return f"{expiry.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

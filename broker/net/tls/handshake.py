@@ -105,7 +105,7 @@ class TlsHandshake(asyncio.Protocol):
         self._leave()
 
     def shutdown(self) -> None:
-        """Nobody waits for an answer yet."""
+        """Aborts the connection, on which no request can be open yet."""
         self._transport.abort()
 
     def _leave(self) -> None:
