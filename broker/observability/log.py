@@ -145,7 +145,7 @@ def _escaped(text: str) -> str:
 
 
 class _NewRecords(logging.Filter):
-    """Not what the broker says itself."""
+    """A filter that leaves out the records of the broker itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith(_NOTHING_NEW)

@@ -141,7 +141,7 @@ class StateChanges:
         request_id: bytes = b"",
         fields: Mapping[str, object] = _NO_FIELDS,
     ) -> None:
-        """Something has happened that neither lasts nor is a trouble."""
+        """Reports an event that neither lasts nor is a trouble."""
         if self._may_write(kind, self._ticks(), what):
             logger.log(level, "%s", what, extra=extra(_with_event(fields, kind), request_id))
 
@@ -232,7 +232,7 @@ def _with_event(
 
 
 def _moment(ago: float) -> str:
-    """So many seconds ago, by this machine's clock, as the log's own times are."""
+    """Formats the time so many seconds ago, by this machine's clock, as the log's own times are."""
     return f"{datetime.now(UTC) - timedelta(seconds=ago):%Y-%m-%dT%H:%M:%SZ}"
 
 

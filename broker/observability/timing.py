@@ -33,7 +33,7 @@ _NOTHING = nullcontext()
 
 
 def timed(kind: str) -> AbstractContextManager[None]:
-    """Within the block the time of the request goes for this (a field of Spent)."""
+    """Returns a block whose time counts as this part of the request (a field of Timing)."""
     timing = TIMING.get()
     return _NOTHING if timing is None else _note(timing, kind)
 

@@ -144,7 +144,7 @@ class Tracing:
         span.end()
 
     def _remember(self, subscription: str, attempt: tuple[int, int], contexts: dict[int, Context]) -> None:
-        """Also of what belongs to no trace: so nobody looks for that."""
+        """Remembers the contexts of an attempt, even if there are none, so that nobody searches for them."""
         self._out[attempt] = subscription, contexts
         if len(self._out) > MAX_OUT:
             self._out.popitem(last=False)
@@ -164,7 +164,10 @@ class Tracing:
 
 
 def start_tracing() -> Tracing:
-    """By the standard variables OTEL_…, which the SDK reads; the service is `pubsub-broker` unless they differ."""
+    """Starts tracing by the standard variables OTEL_…, which the SDK reads.
+
+    The service is `pubsub-broker` unless they name another.
+    """
     service = Resource({"service.name": "pubsub-broker"})
     provider = TracerProvider(resource=service.merge(_given()), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -113,7 +113,10 @@ class CounterBook:
             return entry
 
     def _is_full_without(self, kind: str, name: str, index: "_Index") -> bool:
-        """Without the lock: it costs a lone publish nothing that ten thousand others have no room."""
+        """Returns whether there is no room for a new name.
+
+        It takes no lock, so that a publish does not pay for ten thousand other names that have no room.
+        """
         if index.free or index.taken < self.capacity or name in index.entries:
             return False
         return _HEAD.unpack_from(self._map, self._names_at[kind]) == (index.taken, index.changed)
@@ -134,7 +137,7 @@ class CounterBook:
         index.taken = taken
 
     def names(self, kind: str) -> Iterator[tuple[str, int]]:
-        """All that are counted, with their entries."""
+        """Yields all counted names, with their entries."""
         for entry in range(self._entries):
             _, name = self._read_name(kind, entry)
             if name:
@@ -216,7 +219,7 @@ def project_of(name: str) -> str:
 
 
 def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, handle: Any) -> CounterBook:
-    """In a child."""
+    """Opens the book in a child process."""
     return CounterBook(layouts, processes=processes, capacity=capacity, _file=handle.detach())
 
 

@@ -67,11 +67,11 @@ class Counters:
             self._by_id[subscription_id] = name
 
     def name_of(self, subscription_id: int) -> str | None:
-        """As `know` was told."""
+        """Returns the name of a subscription, as `know` was given it."""
         return self._by_id.get(subscription_id)
 
     def of_id(self, subscription_id: int) -> memoryview:
-        """As `subscription`; those of OTHER if it is not known."""
+        """Returns the counters of a subscription by id; those of OTHER if it is not known."""
         name = self._by_id.get(subscription_id)
         return self.book.block("subscription", self._number, 0) if name is None else self.subscription(name)
 

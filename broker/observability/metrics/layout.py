@@ -61,7 +61,7 @@ class Histogram:
         return note
 
     def observe_all(self, block: memoryview, values: Sequence[int]) -> int:
-        """As `observe` for each, at the cost of a few.  Returns their sum."""
+        """Observes each value, at the cost of a few.  Returns their sum."""
         if len(values) < len(self.bounds):
             for value in values:
                 block[self.offset + bisect_left(self.bounds, value)] += 1
