@@ -115,7 +115,7 @@ def _do(session: Session, plan: list[Step], owner: str) -> None:
 
 
 def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
-    """As a diff."""
+    """Prints the plan as a diff."""
     for step in plan:
         if step.action == "none" and not step.problem:
             continue

@@ -13,7 +13,7 @@ from broker.features.declarations.state import read_policy, read_state
 
 
 class Unfinished(Stop):
-    """Some steps are done, and one failed."""
+    """A step failed after others were done."""
 
     def __init__(self, step: Step, error: Stop, done: int, of: int) -> None:
         super().__init__(

@@ -83,7 +83,10 @@ def make_plan(
     prune: bool,
     policy_of: Callable[[str], Json],
 ) -> list[Step]:
-    """In the order in which it is to be done.  `policy_of` reads the policy of what exists."""
+    """Returns the steps in the order in which to take them.
+
+    `policy_of` reads the policy of an existing resource.
+    """
     steps = []
     for collection in COLLECTIONS:
         there = state.resources[collection]
@@ -174,7 +177,7 @@ def is_marked(resource: Json, owner: str) -> bool:
 
 
 def _changes(held: Json, wanted: Json) -> list[Change]:
-    """By field; of a part with fields of its own by what is within it."""
+    """Returns the changes by field.  A part with fields of its own has the changes within it."""
     found = []
     for name in sorted({*held, *wanted}):
         before, after = held.get(name), wanted.get(name)

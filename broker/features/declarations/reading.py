@@ -18,7 +18,10 @@ COLLECTIONS = ("schemas", "topics", "subscriptions", "schedules")  # in the orde
 
 @dataclass(slots=True)
 class Declared:
-    """By collection and whole name; `policy` is the project's, None where nothing is said of it."""
+    """The declared resources, by collection and full name.
+
+    `policy` is the project's, None if it is not declared.
+    """
 
     resources: dict[str, dict[str, Json]] = field(default_factory=lambda: {name: {} for name in COLLECTIONS})
     policy: Json | None = None

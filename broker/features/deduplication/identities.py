@@ -167,10 +167,10 @@ def _id_seqs(request: _Request) -> list[int]:
 async def append_new(
     connection: HotConnection, *, shard_id: int, requests: Sequence[EncodedMessages], now: datetime
 ) -> list[Appended | Stored] | None:
-    """As append_messages, without messages of them that are repeats.  Returns what became of each request.
+    """Appends as append_messages does, without repeats.  Returns the outcome of each request.
 
-    A repeat is answered only once it is durable that there was a first one: a commit that locked a row waits for
-    the disk, and with it for all that was committed before.
+    A repeat is answered only once the first message is durable: a commit that locked a row waits for the disk, and
+    with it for all that was committed before.
     """
     flush = _Flush(requests)
     publish_time = now

@@ -16,7 +16,7 @@ _COUNT_SCHEDULED = statements.hot("count_scheduled")
 async def list_scheduled(
     connection: HotConnection, *, shard_ids: Sequence[int], page: SchedulePage
 ) -> list[ScheduledMessage]:
-    """Up to one message more than a page, the first due first, without data."""
+    """Lists a page of messages and one more, the first due first, without data."""
     asked = {
         "shard_ids": list(shard_ids),
         "after": page.after,

@@ -34,7 +34,7 @@ _NOT_YET = timedelta(milliseconds=20)  # until somebody else, who is at what is 
 
 
 class DueMessages:
-    """Every process has one; of a shard one of them takes what is due, while the others pass it by.
+    """The publisher of due messages in a process.  A shard is handled by one process, while the others skip it.
 
     Projects take turns, a batch of a shard each: thousands of topics with due messages delay no other project's.
     """
@@ -54,7 +54,7 @@ class DueMessages:
         self._projects: dict[int, str] = {}  # by shard
 
     async def run(self) -> None:
-        """Until an error, which is the supervisor's."""
+        """Publishes due messages until an error, which the supervisor handles."""
         while True:
             until = await self.run_once()
             await self._next_due.wait(until, self._clock.now())
@@ -159,7 +159,7 @@ class DueMessages:
 
 
 def _next_check(due_ats: list[datetime], now: datetime) -> datetime:
-    """At the time of the first message, rounded up: a publish time is never before it."""
+    """Returns the time of the first message, rounded up: a publish time is never before it."""
     first = min(due_ats, default=now + _RECOVERY_INTERVAL)
     if first <= now:
         return now + _NOT_YET

@@ -57,13 +57,13 @@ async def read_event_topic(connection: ResourceConnection, *, project: str) -> s
 
 
 async def read_event_topics(connection: ResourceConnection) -> dict[str, str]:
-    """By project, of those that want events."""
+    """Reads the event topics by project, of projects that want events."""
     rows = await connection.execute(select(project_settings.c.project, project_settings.c.event_topic))
     return {row.project: row.event_topic for row in rows if row.event_topic}
 
 
 async def write_event_topic(connection: ResourceConnection, *, project: str, topic: str, now: datetime) -> None:
-    """From now on; "": no events, and what was told of is forgotten."""
+    """Sets the event topic from now on; "": no events, and reported conditions are forgotten."""
     if not topic:
         for table in (project_settings, event_conditions, waiting_events):
             await connection.execute(delete(table).where(table.c.project == project))

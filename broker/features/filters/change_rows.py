@@ -123,7 +123,7 @@ async def begin_change(connection: ResourceConnection, subscription: Subscriptio
 
 
 async def _publish_no_earlier(connection: ResourceConnection, shard_ids: Sequence[int], since: datetime) -> None:
-    """Whatever the clock of the publishing process says."""
+    """Makes later publish times no earlier than `since`, whatever the clock of the publishing process."""
     for shard_id in shard_ids:
         moved = update(shards).where(shards.c.shard_id == shard_id).values(last_publish_time=since)
         await connection.execute(moved)

@@ -23,10 +23,10 @@ async def test_filter(
     retained_since: datetime,
     page: LogPage,
 ) -> FilterTest:
-    """Which messages published since `retained_since` a filter matches (None: all): a page, shard after shard.
+    """Returns a page of the messages published since `retained_since` that a filter matches, shard after shard.
 
-    A page ends when it is full, when MAX_SCANNED messages (fewer, if bodies are read) were looked at, or when there
-    are no more.
+    `filter_path` None: it matches all.  A page ends when it is full, when MAX_SCANNED messages (fewer, if bodies
+    are read) were checked, or when there are no more.
     """
     matched: list[MatchedMessage] = []
     most = most_compared(MAX_SCANNED, body_path)

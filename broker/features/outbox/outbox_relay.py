@@ -223,8 +223,9 @@ def _projects(found: Found) -> Iterator[tuple[str, int]]:
 
 
 def _relayed_to(found: Found, left: set[str]) -> int:
-    """Up to which number nothing is in the outbox that can be seen, but for what is kept: that bounds nobody
-    else.
+    """Returns the number up to which no visible row is left in the outbox, except rows that are kept.
+
+    Those hold up no other rows.
     """
     numbers = [(each.n, each.topic) for each in found.messages] + [
         (each.n, each.subscription) for each in found.acks

@@ -66,7 +66,7 @@ class Connections:
             del self._open[project]
 
     def count(self, project: str) -> int:
-        """Here and, if they are limited, in other processes, as of the last heartbeat."""
+        """Counts the connections here and, if they are limited, in other processes, as of the last heartbeat."""
         return self._open[project] + self._others[project]
 
     async def _wait_for_capacity(self, project: str, limit: int) -> None:

@@ -69,7 +69,7 @@ class ProjectQuotas:
     def changed(
         self, limits: Mapping[str, int | None], principal_limits: Mapping[str, int | None]
     ) -> "ProjectQuotas":
-        """With these limits instead; None: the default again.  Raises InvalidArgument."""
+        """Returns the quotas with these limits instead; None: the default again.  Raises InvalidArgument."""
         return ProjectQuotas(
             _changed(self.limits, limits, "limits", QUOTAS),
             _changed(self.principal_limits, principal_limits, "principalLimits", RATES),
@@ -138,7 +138,7 @@ def parse_limits(text: str) -> dict[str, int]:
 
 
 def parse_rates(text: str) -> dict[str, int]:
-    """As parse_limits, of rates alone.  Raises ValueError."""
+    """Parses limits as parse_limits does, of rates alone.  Raises ValueError."""
     limits = parse_limits(text)
     for name in limits:
         if name not in RATES:

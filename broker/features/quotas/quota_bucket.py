@@ -19,9 +19,11 @@ NEVER_SECONDS = 60.0  # when to try again what a limit of 0 refuses: somebody ma
 
 
 class QuotaBucket:
-    """This process's part of a bucket.  It may be taken from while it holds anything: what a request takes beyond
-    is paid back before the next, so that no request is too large, and over s seconds all processes together take
-    rate * (s + 1), and what their largest requests exceed it by.
+    """The part of a bucket that this process has.
+
+    It may be taken from while it holds anything: what a request takes beyond is paid back before the next, so that
+    no request is too large, and over s seconds all processes together take rate * (s + 1), and what their largest
+    requests exceed it by.
     """
 
     __slots__ = ("_at", "_level", "_pace", "_reported_at", "_reporting", "_unreported", "rate")
@@ -173,7 +175,7 @@ class QuotaGauge:
         return max((m.bucket.wait(now) for m in self._buckets if m.unit), default=0.0)
 
     def left(self, now: float, *, messages: int, size: int) -> tuple[int, int]:
-        """At most so many messages and bytes, as far as there are any left; one message at least."""
+        """Returns at most so many messages and bytes, as far as there are any left; one message at least."""
         left = [messages, size]
         for metered in self._buckets:
             if metered.unit:

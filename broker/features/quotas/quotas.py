@@ -82,9 +82,7 @@ class Quotas:
         return self._set.get(project, NO_QUOTAS)
 
     def changed(self, name: str | None) -> None:
-        """Somebody has changed the quotas of this name, or (None) perhaps any: they are read with the next
-        check.
-        """
+        """Reads the quotas again with the next check: those of this name were changed, or (None) perhaps any."""
         if name is None or name.endswith("/quotas"):
             self._read_at = None
             self._changes += 1

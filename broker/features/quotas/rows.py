@@ -117,7 +117,7 @@ def _fading(age: timedelta) -> float:
 
 
 async def lock_count(connection: ResourceConnection, *, project: str, counted: Counted) -> None:
-    """Until this transaction ends nobody else counts the same of the project."""
+    """Locks a count until this transaction ends: no other transaction counts the same resources of the project."""
     await lock_name(connection, f"{project}/{counted}")
 
 

@@ -42,9 +42,9 @@ class Resend:
 
 
 async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptIds) -> dict[Id, Outcome]:
-    """Within the caller's transaction, which has read nothing of the log yet.
+    """Resends messages within the caller's transaction, which has read nothing of the log yet.
 
-    Raises FailedPrecondition (no cursor: the subscription is gone or detached).
+    Raises FailedPrecondition (no cursor: the subscription is deleted or detached).
     """
     subscription_id = asked.subscription.subscription_id
     shard_ids = sorted({shard_id for shard_id, _ in asked.ids} & {*asked.subscription.shard_ids})

@@ -138,7 +138,7 @@ def decode_history_size(query: Mapping[str, str]) -> int:
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    """As it was put, and how it does."""
+    """Encodes a schedule, with its definition and its state."""
     definition = schedule.definition
     message: dict[str, Any] = {"data": definition.data} if definition.data else {}
     if definition.attributes:

@@ -152,7 +152,7 @@ async def write_schedule(connection: ResourceConnection, *, schedule: Schedule) 
 
 
 async def delete_schedule(connection: ResourceConnection, *, name: str) -> bool:
-    """With its history."""
+    """Deletes a schedule with its history."""
     found = (await connection.execute(delete(schedules).where(schedules.c.name == name))).rowcount
     await connection.execute(delete(schedule_ticks).where(schedule_ticks.c.schedule == name))
     return bool(found)

@@ -80,13 +80,13 @@ class SchedulesService:
         return cut_page(found, page.size, lambda schedule: schedule.name)
 
     async def delete_schedule(self, name: str) -> None:
-        """Nothing ticks after the answer.  Raises NotFound."""
+        """Deletes a schedule.  It makes no tick after the answer.  Raises NotFound."""
         async with self._database.transaction() as connection:
             if not await store.delete_schedule(connection, name=name):
                 raise _not_found(name)
 
     async def pause_schedule(self, name: str) -> Schedule:
-        """Nothing ticks after the answer, until it is resumed.  Raises NotFound."""
+        """Pauses a schedule.  It makes no tick after the answer, until it is resumed.  Raises NotFound."""
         async with self._database.transaction() as connection:
             schedule = await _found(connection, name, lock=True)
             paused = replace(schedule, paused=True, next_at=None, updated_at=self._clock.now())

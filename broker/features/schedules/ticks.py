@@ -44,7 +44,7 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Every so often from a moment on, whatever clocks on the wall show."""
+    """An interval between ticks from a moment on, whatever clocks on the wall show."""
 
     every: timedelta
     anchor: datetime

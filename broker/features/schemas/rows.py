@@ -89,7 +89,7 @@ async def find_schema(connection: ResourceConnection, *, name: str, revision_id:
 
 
 async def find_revisions(connection: ResourceConnection, *, schema_id: int) -> list[Schema]:
-    """All revisions of a schema, the newest first."""
+    """Finds all revisions of a schema, the newest first."""
     rows = await connection.execute(
         _SCHEMA.where(_SCHEMAS.schema_id == schema_id).order_by(_REVISIONS.number.desc())
     )
@@ -108,7 +108,7 @@ async def find_all_revisions(
 
 
 async def list_schemas(connection: ResourceConnection, *, project: str, page: Page) -> list[Schema]:
-    """Up to one schema more than a page of a project's, by name, each at its newest revision."""
+    """Lists a page of a project's schemas, by name, and one more, each at its newest revision."""
     rows = await connection.execute(_listed(_SCHEMA, project, page).limit(page.size + 1))
     return [_schema(row) for row in rows]
 

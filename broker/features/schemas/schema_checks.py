@@ -165,7 +165,7 @@ class SchemaChecks:
 
 
 async def _after_a_while(began: float) -> float:
-    """Others have their turn if it has been long since; returns since when this one's lasts."""
+    """Lets others run if the turn has lasted long; returns since when the present turn lasts."""
     if perf_counter() - began <= _AT_ONCE_SECONDS:
         return began
     await asyncio.sleep(0)
@@ -173,7 +173,7 @@ async def _after_a_while(began: float) -> float:
 
 
 def _attributes(revision: Schema, encoding: str) -> str:
-    """As Google calls them."""
+    """Returns the attributes by Google's names."""
     named = {
         "googclient_schemaencoding": encoding,
         "googclient_schemaname": revision.name,

@@ -44,7 +44,7 @@ class Step:
 
 
 class TransformService:
-    """Nothing is published, delivered or changed."""
+    """Trials of transforms.  They publish, deliver and change nothing."""
 
     def __init__(
         self, database: Database, clock: DatabaseClock, checks: TransformChecks, trials: TransformTrials
