@@ -80,13 +80,13 @@ class Gate:
         return found[0] if found is not None and found[1].holds else None
 
     async def allow(self, caller: Caller, needs: Needs, name: str) -> Sequence[Required]:
-        """Let a call pass as far as it is about the resource of this name; what it needed there.
+        """Checks the permissions of a call on the resource of this name.  Returns them.
 
-        The name is known before the rest of a request is read.  What a call needs on other resources, which its
-        request names, `allow_request` checks.
+        The name is known before the rest of a request is read.  `allow_request` checks what a call needs on other
+        resources, which its request names.
 
-        Raises PermissionDenied, Unauthenticated (of a caller who has shown nothing), InvalidArgument (nothing can
-        have that name), Unavailable.
+        Raises PermissionDenied, Unauthenticated (without a credential), InvalidArgument (nothing can have that
+        name), Unavailable.
         """
         required = await required_on(needs, name, self._finder(caller))
         validity = self._authorizer.validity(required)

@@ -159,7 +159,7 @@ _CHECKED = frozenset({"topics", "subscriptions", "snapshots", "schemas"})
 
 
 def _check(name: str, permission: str, on: On) -> None:
-    """Raises InvalidArgument for a name that nothing of that kind can have, before it is looked at further."""
+    """Raises InvalidArgument for a name that nothing of that kind can have, before it is used further."""
     parts = name.split("/")
     if permission.startswith("pubsub."):
         collection = parts[2] if on is On.PROJECT and len(parts) == 4 else permission.split(".")[1]

@@ -44,10 +44,10 @@ class Audit(Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class Rpc:
-    """A call.  No fact has a default: whoever adds a call decides each.
+    """A call.  No fact has a default: decide each when you add a call.
 
     `name`: Google's name with its service ("Publisher.CreateTopic"); an extension of Pub/Sub has no service.
-    `starts`: the operation that the call starts, if any; whoever may make the call may end such an operation.
+    `starts`: the operation that the call starts, if any; a caller who may make the call may end such an operation.
     """
 
     name: str

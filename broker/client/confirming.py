@@ -24,7 +24,7 @@ class Loss(NamedTuple):
 
 
 def is_asked(*, yes: bool) -> bool:
-    """Whether somebody can be asked, and has not answered by --yes."""
+    """Whether the user can be asked, and has not answered by --yes."""
     return not yes and sys.stdin.isatty()
 
 

@@ -59,7 +59,7 @@ def contexts_file() -> Path:
 
 
 def read_contexts() -> Contexts:
-    """Raises Misuse for a file that somebody has broken."""
+    """Reads the contexts.  Raises Misuse for a file that is malformed."""
     path = contexts_file()
     try:
         with path.open("rb") as opened:

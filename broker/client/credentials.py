@@ -45,7 +45,7 @@ class KeyFile:
         return self.fields.get("project_id") or None
 
     def signed(self, audience: str = AUDIENCE) -> str:
-        """A token that shows who calls.  Raises Misuse."""
+        """Returns a token that authenticates the caller.  Raises Misuse."""
         email, now = self.fields["client_email"], int(time.time())
         claims = {"iss": email, "sub": email, "aud": audience, "iat": now, "exp": now + _LIFETIME_SECONDS}
         try:

@@ -142,7 +142,7 @@ class FairTurns(Generic[A]):
         self._queue(turn)
 
     def begin(self) -> A | None:
-        """Begin the next turn; None if nobody waits, or nobody who waits may have a free slot."""
+        """Begins the next turn; None if no turn waits, or none that waits may have a free slot."""
         lone = self._lone
         if lone is None:
             return self._begin_next()
@@ -320,7 +320,7 @@ def _leave_if_idle(parent: _Tenant[A], urgent: _Tenant[A]) -> None:
 
 
 def _forget_idle(parent: _Tenant[A]) -> None:
-    """Forget tenants that do nothing and have used no more than those that are there; all, if nobody is there."""
+    """Forgets idle tenants that have used no more than those that are active; all, if none is active."""
     if not parent.active:
         parent.tenants.clear()
         parent.ready.clear()

@@ -39,7 +39,10 @@ class SpacedSteps(Generic[T]):
 
     @property
     def resting(self) -> bool:
-        """A step was done; who asks now waits, and `passed` is to be called after each turn of the loop."""
+        """Whether a step was done.
+
+        Then the next one waits, and `passed` has to be called after each turn of the loop.
+        """
         return self._turn is not None
 
     def ask(self, who: Hashable, cost: int, item: T) -> T | None:
@@ -96,7 +99,7 @@ class LoopTurns:
             return end.value  # type: ignore[no-any-return]
 
     def begin(self, who: Hashable, cost: int) -> bool:
-        """Whether the step may be done at once, since there is nobody to wait for; if so it counts."""
+        """Returns whether the step may be done at once, since no other waits; if so it counts."""
         if self._steps.resting or self._steps.ask(who, cost, _nothing) is None:
             return False
         self._check_after()

@@ -60,7 +60,10 @@ class SharedCapacity:
         return self._held.get(path, 0)
 
     def take(self, *paths: Path, amount: int = 1) -> Over | None:
-        """Hold so much more, and return None; or hold nothing more, and return who has no room for it."""
+        """Holds so much more, and returns None.
+
+        Otherwise holds nothing more, and returns the tenant that has no room for it.
+        """
         if not self._is_plenty(amount):
             for path in paths:
                 over = self._over(path, amount)
@@ -91,9 +94,9 @@ class SharedCapacity:
         return min(available for _, available in self._available_at_each_depth(path))
 
     def _is_plenty(self, amount: int) -> bool:
-        """Whether so much is free that anybody may take it: even who held all that is held, at every depth.
+        """Whether so much is free that any tenant may take it: even one that held all that is held, at every depth.
 
-        `_available_at_each_depth` of him falls with each depth, and never below this.
+        `_available_at_each_depth` of that tenant falls with each depth, and never below this.
         """
         free = self._capacity - self._total
         return self._alpha * amount <= free * (self._alpha - 1) - self._total

@@ -132,10 +132,10 @@ def group_ack_ids(ack_ids: Sequence[str], *, subscription_id: int) -> dict[Attem
 
 
 def _whole_response(ack_ids: Sequence[str]) -> AttemptName | None:
-    """The attempt whose ack ids these are: all of them, as they were handed out.
+    """Returns the attempt of these ack ids, if they are all of its response, in the same order.
 
-    Whoever pulls, works and acks sends a response's ids back like that.  To compare them with what was handed out
-    takes a tenth of the time of looking at each.
+    Clients that pull, work and ack send a response's ids back like that.  To compare them with the response takes a
+    tenth of the time of parsing each.
     """
     prefix = ack_ids[0][:_PREFIX_CHARACTERS] if ack_ids else ""
     attempt = _parse_prefix(prefix)

@@ -180,7 +180,7 @@ class Subscription:
 
     @property
     def transforms_messages(self) -> bool:
-        """Whether anything is done to messages before they are handed out."""
+        """Whether messages are transformed before they are delivered."""
         return bool(self.transforms) and is_at_work(self.transforms)
 
     @property
@@ -197,8 +197,10 @@ class Subscription:
 
     @property
     def shows_delivery_attempts(self) -> bool:
-        """Whether receivers are told how often a message was delivered: with a dead-letter policy, also while its
-        topic does not exist (google.pubsub.v1.ReceivedMessage.delivery_attempt).
+        """Whether receivers get the number of delivery attempts.
+
+        They do with a dead-letter policy, also while its topic does not exist
+        (google.pubsub.v1.ReceivedMessage.delivery_attempt).
         """
         return self.dead_letter_policy is not None
 

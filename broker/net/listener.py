@@ -40,7 +40,7 @@ def bound_socket(host: str, port: int, *, prefix: str = "") -> Iterator[socket.s
 
 
 def listen(listener: socket.socket) -> None:
-    """Let connections come; they wait until somebody accepts them.  Raises CannotListen."""
+    """Accepts connections from now on; they wait until a process accepts them.  Raises CannotListen."""
     try:
         listener.listen(_BACKLOG)
     except OSError as error:  # somebody else was bound to it too, and was first

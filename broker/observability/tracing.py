@@ -89,7 +89,7 @@ class Tracing:
         self._remember(subscription, attempt, contexts)
 
     def knows(self, attempt: tuple[int, int]) -> bool:
-        """Whether this process has handed it out, or was told of it."""
+        """Whether this process has delivered the attempt, or was given it by `found`."""
         return attempt in self._out
 
     def found(self, subscription: str, attempt: tuple[int, int], attributes: Mapping[int, str]) -> None:

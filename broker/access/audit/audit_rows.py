@@ -106,7 +106,7 @@ def _escaped(text: str) -> str:
 
 
 async def delete_old_audit_entries(connection: Connection, *, now: datetime, days: int, entries: int) -> int:
-    """Delete those that are older than `days`, and of each project those beyond its newest `entries`.
+    """Deletes entries older than `days`, and those beyond the newest `entries` of each project.
 
     Returns how many were deleted.
     """

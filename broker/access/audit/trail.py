@@ -77,7 +77,7 @@ class AuditTrail:
                 await asyncio.shield(entry.written)
 
     async def run(self) -> None:
-        """Write what there is, at once if somebody waits for it."""
+        """Writes the waiting entries, at once if a call waits for its entry."""
         loop = asyncio.get_running_loop()
         due = loop.time() + INTERVAL_SECONDS
         while True:

@@ -53,8 +53,8 @@ async def insert_policy(connection: ResourceConnection, *, resource: str, policy
 async def forget_policy(connection: ResourceConnection, *, schema: str, resource: str) -> None:
     """Deletes the policy of a resource that is created or deleted.
 
-    So nobody has a right on it that was given on another resource of its name.  Call this as the last statement of
-    the transaction: see raise_access_version.
+    So a right that was given on another resource of its name does not apply to this one.  Call this as the last
+    statement of the transaction: see raise_access_version.
     """
     await forget_policies(connection, schema=schema, resources=[resource])
 

@@ -111,7 +111,7 @@ class AccessVersion:
             raise Unavailable(_UNKNOWN.format(seen)) from error
 
     async def run(self) -> None:
-        """Check the version for ever, at once where somebody says that it has changed."""
+        """Checks the version for ever, and at once on a notification that it has changed."""
         try:
             while True:
                 self._hint.clear()

@@ -107,9 +107,9 @@ class ArrivingCall(Holder):
         return await caller_of(gate, self._session, self._stream, self._target.rpc.needs)
 
     def _enter_if_known(self) -> None:
-        """Admit a large request at once if the same call was let in a moment ago.
+        """Admits a large request at once if the same call was allowed a moment ago.
 
-        Otherwise many that begin together would meet the limit of those that are not admitted.
+        Otherwise many that begin together would meet the limit of requests that are not admitted.
         """
         gate, message = self._target.gate, self._first or self._reader.arriving
         caller = warm_caller(gate, self._stream) if gate is not None else None

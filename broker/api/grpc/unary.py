@@ -26,7 +26,8 @@ from broker.net.http2.stream import Stream
 class UnaryRpc(ArrivingCall):
     """Collects a request, then runs its handler.  It holds the request until the handler has ended.
 
-    Its task begins when the request is whole; sooner if it is to be asked who calls, or if the request is large.
+    Its task begins when the request is whole; sooner if its caller has to be authenticated, or if the request is
+    large.
     """
 
     __slots__ = (

@@ -35,8 +35,8 @@ class AnswerMemory:
     def has_capacity(self, resource: str, *, is_short: bool = False) -> bool:
         """Whether more answers may be made about a resource ("projects/p/subscriptions/s").
 
-        `is_short`: an answer that is no list and has no messages.  Those of calls that change something have some
-        more room: whoever is to take a role away from a reader must get through.
+        `is_short`: an answer that is no list and has no messages.  Answers of calls that change something have some
+        more room: a call that takes a role away from a reader must get through.
         """
         shared_capacity, path = self._shared_capacity, _path(resource)
         held = shared_capacity.held(path[:1])

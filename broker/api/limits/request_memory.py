@@ -51,9 +51,9 @@ class RequestMemory:
         return not self.held or self.held + size <= self.limit + beyond
 
     def take_share(self, sender: Path, size: int, *, own: int) -> bool:
-        """Count so many bytes more of a large request that has `own` already; False: its sender has his share.
+        """Counts so many bytes more of a large request that has `own` already; False: its sender has its share.
 
-        One request that is alone has room, however small the limit; so it has in `arrive`.
+        A single request has room, however small the limit; the same is true in `arrive`.
         """
         return _take(self._large, sender, size, own)
 

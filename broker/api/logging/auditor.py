@@ -72,7 +72,7 @@ def _audited(rpc: Rpc, resource: str, caller: Caller, peer: object, error: Broke
 
 
 def _missing(error: BrokerError | None) -> str:
-    """The permission that somebody would have needed."""
+    """Returns the permission that a denied caller would have needed."""
     for detail in error.details if error is not None else ():
         if "permission" in detail.get("metadata", {}):
             return str(detail["metadata"]["permission"])

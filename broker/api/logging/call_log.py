@@ -76,7 +76,10 @@ class CallLog:
             self._states.report("slow requests", what, level=logging.WARNING, request_id=request_id, fields=about)
 
     def refused(self, error: BrokerError, request_id: bytes) -> None:
-        """A call was answered with an error.  One that is worth another try tells of too much load."""
+        """Records that a call was answered with an error.
+
+        One that is worth another try is a sign of too much load.
+        """
         if error.retry_seconds is not None and error.__cause__ is None and not self._excused():
             what = f"calls are refused with {error.code}"
             name, why = f"{error.code} {error.log_message}", error.log_message.rstrip(".")

@@ -92,7 +92,7 @@ class LargeBody:
 
 
 class BodyReader:
-    """Reads bodies within a budget; whoever reads one lets go of its bytes when it is done with."""
+    """Reads bodies within a budget.  The caller releases the bytes of a body when it no longer needs them."""
 
     def __init__(self, memory: RequestMemory, turns: Turns) -> None:
         """`turns` of the event loop, to decompress in."""

@@ -13,7 +13,7 @@ from broker.version import version
 
 
 def say(line: str) -> None:
-    """Print a line at once.  Whoever has closed standard output does not want to know, and the broker goes on."""
+    """Prints a line at once.  If standard output is closed, the line is dropped and the broker goes on."""
     try:
         terminal.write_line(line)
     except BrokenPipeError:

@@ -45,10 +45,11 @@ class _Life:
 
 
 class Children:
-    """`count` worker processes on the same listening sockets, each started again when it ends.
+    """The worker processes: `count` on the same listening sockets, each started again when it ends.
 
     As long as no worker has ever served there is nothing to keep up: when each has ended without, `given_up` is
-    set, and `why` says why.  Later all are started again and again, and whoever connects while none serves is told.
+    set, and `why` says why.  Later all are started again and again, and clients that connect while none serves get
+    an error.
     """
 
     def __init__(self, ports: Ports, *, count: int, log: tuple[str, str]) -> None:

@@ -48,7 +48,7 @@ class Ports:
 
     @asynccontextmanager
     async def turning_away(self, reason: str, *, alive: bool) -> AsyncIterator[None]:
-        """Answer what comes to them within the block that nobody serves; `alive`: what /healthz says."""
+        """Answers requests within the block that no worker serves; `alive`: the answer of /healthz."""
         context: ssl.SSLContext | None = make_context(self.tls) if self.tls else None
         async with AsyncExitStack() as stack:
             for listener in self._all:

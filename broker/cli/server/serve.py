@@ -176,8 +176,10 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
 def _database(
     settings: Settings, cluster: Cluster | None, own_url: str, address: str, times: StartTimes
 ) -> Iterator[tuple[str, "Served"]]:
-    """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated; and
-    where the tables are in it.  With authentication there is somebody who owns everything.
+    """Yields the URL of the database to serve from, and the schema with the tables.
+
+    The database is the operator's own, or the embedded one, started and migrated.  With authentication there is a
+    principal that owns everything.
     """
     from broker.cli.server.schema import (  # loads psycopg, while the workers load theirs
         check_schema,

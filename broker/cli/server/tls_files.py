@@ -123,7 +123,7 @@ class Renewal:
             self._read(state, surely=state == self._doubted)
 
     def check_now(self) -> None:
-        """Read the files, changed or not: somebody asks for it."""
+        """Reads the files, changed or not, on an operator's request."""
         self._read(self._files.check(), surely=True)
 
     def _read(self, state: State, *, surely: bool) -> None:

@@ -97,7 +97,7 @@ class AckWriter:
         )
 
     async def _find_traces(self, shard_id: int, batch: Batch, tracing: "Tracing") -> None:
-        """Finds the trace attributes of attempts that are acked here and were handed out by another process.
+        """Finds the trace attributes of attempts that are acked here and were delivered by another process.
 
         They are read before the acks, since an acked attempt is no longer stored.
         """

@@ -55,12 +55,12 @@ async def pause_pushes(
     endpoint: str | None = None,
     unless_paused: bool = False,
 ) -> bool:
-    """Push nothing for a subscription until `resume_pushes`; a later reason replaces an earlier one, or
-    `unless_paused` does not.
+    """Pauses pushes for a subscription until `resume_pushes`.
 
-    `reason` is not ""; `by`: who wants it ("": the broker, or nobody knows).  `endpoint`: only if messages are
-    still pushed there, for what one endpoint said must not stop another that has taken its place.  Returns whether
-    it is paused now, for this reason: not if the subscription is deleted either.
+    A later reason replaces an earlier one, or `unless_paused` does not.  `reason` is not ""; `by`: who wants it
+    ("": the broker, or it is not known).  `endpoint`: only if messages are still pushed there, since the answer of
+    one endpoint must not stop another that has taken its place.  Returns whether it is paused now, for this reason:
+    not if the subscription is deleted either.
     """
     pause = {
         "subscription_id": subscription_id,

@@ -225,7 +225,10 @@ class ResourceCache:
         return subscription
 
     def is_current(self, subscription: Subscription) -> bool:
-        """Whether nobody was heard to change it since it was read.  False also if it is not kept any more."""
+        """Whether no change of the subscription is known since it was read.
+
+        Also False if it is no longer cached.
+        """
         return self._subscriptions.peek(subscription.name) is subscription
 
     def forget(self, subscription: Subscription) -> None:

@@ -30,11 +30,10 @@ _NOBODY = 0  # the topic of a log that nothing refers to: the janitor deletes it
 
 
 async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: datetime) -> tuple[Sequence[str], Lost]:
-    """Give a topic new shards, at whose beginnings its subscriptions stand; the caller has locked its row.
+    """Gives a topic new shards, with its subscriptions at their beginnings; the caller has locked its row.
 
-    Returns the names of the subscriptions, and the dead letters in the old shards that nobody had dealt with.
-    Waits for claims and publishes under way; later ones find the old shards closed, or without a cursor, and read
-    the topic again.
+    Returns the names of the subscriptions, and the unresolved dead letters in the old shards.  Waits for claims and
+    publishes under way; later ones find the old shards closed, or without a cursor, and read the topic again.
     """
     waiting = await _take_cursors(connection, topic.shard_ids)
     await connection.execute(delete(delivery_attempts).where(delivery_attempts.c.shard_id.in_(topic.shard_ids)))

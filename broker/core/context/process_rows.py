@@ -43,7 +43,7 @@ async def record_process(
 
 
 async def list_processes(connection: AsyncConnection, *, seen_since: datetime) -> dict[str, Mapping[str, int]]:
-    """The processes that were seen since then, by their ids, with the connections that they told of."""
+    """Lists the processes that were seen since then, by their ids, with the connections that they reported."""
     query = select(processes.c.process_id, processes.c.connections)
     rows = await connection.execute(query.where(processes.c.seen_at >= seen_since))
     return {row.process_id: row.connections or {} for row in rows}

@@ -78,7 +78,7 @@ class RunningProcesses:
         return 1 + len(self._others)
 
     def is_alone(self) -> bool:
-        """Whether no other process needs to be told of anything."""
+        """Whether no other process needs notifications."""
         return not self._others and self._seen_at is not None and self._clock.now() - self._seen_at < GONE_AFTER
 
     async def run_once(self) -> int:

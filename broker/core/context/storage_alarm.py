@@ -64,7 +64,7 @@ class StorageAlarm:
         return self.unavailable()
 
     def unavailable(self) -> Unavailable | None:
-        """The outage of the embedded PostgreSQL, as callers are told of it."""
+        """Returns the error for the outage of the embedded PostgreSQL; None: it runs."""
         return Unavailable(f"The embedded PostgreSQL does not run: {self.outage}.") if self.outage else None
 
     async def pace(self, project: str) -> None:

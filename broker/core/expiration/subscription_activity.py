@@ -22,7 +22,7 @@ class SubscriptionActivity:
     def __init__(
         self, database: Database, clock: DatabaseClock, *, in_use: Callable[[], Collection[int]] = tuple
     ) -> None:
-        """`in_use()`: subscriptions that somebody is connected to and waits for."""
+        """`in_use()`: subscriptions that have connected clients which wait for messages."""
         self._database = database
         self._clock = clock
         self._in_use = in_use

@@ -55,6 +55,6 @@ class KnownHeads:
             known.alone, known.needed = 0, min(4 * known.needed, _MOST_NEEDED)
 
     def lost(self, shard_id: int) -> None:
-        """A flush failed, so nobody knows the head."""
+        """Records that a flush failed, so that the head is not known."""
         if (known := self._heads.get(shard_id)) is not None:
             known.alone = 0

@@ -62,7 +62,7 @@ class ProcessApart:
             raise
 
     async def start(self) -> None:
-        """Start it if it does not run, so that whoever asks next waits for less.  Raises Unavailable."""
+        """Starts the process if it does not run, so that the next request waits for less.  Raises Unavailable."""
         await self._started()
 
     async def end(self) -> None:

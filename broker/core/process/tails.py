@@ -72,7 +72,7 @@ class Tails:
                 del self._by_shard[shard_id]
 
     def watched_shards(self) -> Collection[int]:
-        """The shards that somebody watches."""
+        """Returns the shards that have open tails."""
         return self._by_shard.keys()
 
     def wake(self, shard_id: int | None) -> None:

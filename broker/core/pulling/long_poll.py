@@ -75,11 +75,11 @@ class LongPoll:
         hung_up: Callable[[], Awaitable[None]] | None = None,
         terms: PullTerms = PLAIN_TERMS,
     ) -> list[Delivery]:
-        """Messages for one pull; empty if there are none within `wait_seconds` (0: do not wait).
+        """Pulls messages; empty if there are none within `wait_seconds` (0: do not wait).
 
-        `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.
-        What was claimed for a caller that left, or that is cancelled, is released.
-        Raises SubscriptionChanged, Unavailable.
+        `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.  Messages that
+        were claimed for a caller that left, or that is cancelled, are released.  Raises SubscriptionChanged,
+        Unavailable.
         """
         wait = wait_seconds > 0 and not self._stopping
         shared_capacity, path = (
@@ -127,9 +127,9 @@ class LongPoll:
             raise
 
     async def release(self, subscription: Subscription, deliveries: Sequence[Delivery]) -> None:
-        """Give back deliveries that reached nobody: due at once, the attempt not counted.
+        """Releases deliveries that reached no client: they are due at once, and the attempt is not counted.
 
-        If that cannot be written their ack deadlines pass: nothing that anybody waits for has failed.
+        If that cannot be written their ack deadlines pass: no call fails for it.
         """
         try:
             await self._release(subscription, deliveries)

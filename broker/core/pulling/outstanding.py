@@ -84,7 +84,10 @@ class Window:
         self._changed.set()
 
     async def wait_for_change(self) -> bool:
-        """Wait until something is out no more, or for `notify`.  False: it is time to look at the database."""
+        """Waits until a message is no longer outstanding, or for `notify`.
+
+        False: it is time to check in the database.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pause):
                 await self._changed.wait()
@@ -93,7 +96,7 @@ class Window:
         return False
 
     def checked(self, *, found: bool) -> None:
-        """A check at the database has found that something is out no more, or not."""
+        """Records the result of a check in the database: a message was no longer outstanding, or none."""
         self._pause = SHORTEST_PAUSE_SECONDS if found else min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
 

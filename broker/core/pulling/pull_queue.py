@@ -124,8 +124,9 @@ class PullQueue:
         has_capacity: Callable[[str], bool],
         idle: Callable[["PullQueue"], None],
     ) -> None:
-        """`has_capacity(name)`: whether more answers may be made of a subscription.  `idle(queue)` is told that
-        nobody is left.
+        """`has_capacity(name)`: whether more answers may be made of a subscription.
+
+        `idle(queue)` is called when no pull is left.
         """
         self.subscription = subscription
         self.pulls = Line()
@@ -138,7 +139,7 @@ class PullQueue:
         self._stopping = False
 
     def join(self, pull: WaitingPull) -> None:
-        """Stand at the end; whoever lets it join has the scheduler look."""
+        """Adds a pull at the end.  The caller then wakes the scheduler."""
         pull.joined = self._claims
         pull.unseen = set(self.subscription.shard_ids)
         self.pulls.append(pull)
@@ -161,7 +162,7 @@ class PullQueue:
         self._send_away(SubscriptionChanged())
 
     def stop(self) -> None:
-        """Answer all with what there is: nothing; those that are claimed for, unless they get something."""
+        """Answers all pulls with no messages; those that are being claimed for, unless they get some."""
         self._stopping = True
         while self.pulls:
             pull = self.pulls.popleft()
@@ -263,7 +264,7 @@ class PullQueue:
         )
 
     def _goes_on(self, pull: WaitingPull, shard_id: int, *, seen: bool) -> bool:
-        """Whether it goes on waiting; else it is answered.  Parks it once all shards were looked at."""
+        """Returns whether a pull goes on waiting; else it is answered.  Parks it once all shards were checked."""
         if pull.left or self._stopping:
             pull.answer.set_result([])
             return False

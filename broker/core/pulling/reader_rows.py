@@ -22,7 +22,7 @@ _KEPT = timedelta(minutes=1)  # rows of processes that have ended
 async def count_still_out(
     connection: HotConnection, *, attempts: Sequence[AttemptName], now: datetime
 ) -> list[int]:
-    """Returns how many messages of each attempt are out."""
+    """Returns how many messages of each attempt are outstanding."""
     asked = {
         "shard_ids": [attempt.shard_id for attempt in attempts],
         "subscription_ids": [attempt.subscription_id for attempt in attempts],

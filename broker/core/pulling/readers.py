@@ -140,7 +140,7 @@ class Readers:
         return opened
 
     def closes(self, reading: Reading) -> None:
-        """Marks a reader as closed.  Its messages are out until they are acked or due.  May be repeated."""
+        """Marks a reader as closed.  Its messages are outstanding until they are acked or due.  May be repeated."""
         reading.is_open = False
 
     def handed_out(self, reading: Reading, deliveries: Sequence[Delivery]) -> None:
@@ -174,7 +174,7 @@ class Readers:
     # --- every five seconds ----------------------------------------------------------------------------------
 
     async def run_once(self) -> int:
-        """Write down who reads; returns how many do.  Writes nothing while nobody does."""
+        """Writes the present readers; returns how many there are.  Writes nothing while there are none."""
         await self._check()
         now = self._ticks()
         for reading in [reading for reading in self._all if reading.is_over(now)]:

@@ -87,7 +87,10 @@ class Slot(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Flight:
-    """A request that is out.  Once it is overdue its messages are given up, but a late success still counts."""
+    """A request that is under way.
+
+    Once it is overdue its messages are given up, but a late success still counts.
+    """
 
     push_batch: PushBatch
     health: EndpointHealth
@@ -144,7 +147,7 @@ class Endpoint:
         return self.subscription.subscription_id
 
     def latency(self, now: float) -> float:
-        """Seconds that it takes for an answer: lately, or already, for the oldest request that is out."""
+        """Returns the seconds until an answer: of late, or already passed for the oldest request under way."""
         oldest = next(iter(self.flights), None)
         return self.health.mean_latency if oldest is None else max(self.health.mean_latency, now - oldest.begun_at)
 
@@ -192,8 +195,9 @@ class Endpoint:
         return min(int(window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
     def accept(self, deliveries: Iterable[Delivery], now: float, *, due_at: float = inf) -> None:
-        """Puts what was claimed behind what waits: retries and new messages by turns, so that many messages that
-        always fail do not look like an endpoint that does.
+        """Puts claimed messages behind those that wait: retries and new ones by turns.
+
+        So many messages that always fail do not look like an endpoint that does.
         """
         retries: list[list[Item]] = []
         new: list[Item] = []

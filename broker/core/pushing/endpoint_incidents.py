@@ -162,7 +162,10 @@ class EndpointIncidents:
             self._states.ends(_HELD, name, f"pushes of {name} are signed again")
 
     def not_ours(self, name: str, *, pulled: bool = False) -> None:
-        """The subscription is deleted, is another process's, or is `pulled`: any process tells of that one."""
+        """Forgets a subscription that is deleted, is another process's, or is `pulled`.
+
+        A pulled one is reported by any process.
+        """
         self._paused.discard(name)
         self._states.forget(_PAUSED, name)
         self._held.discard(name)

@@ -192,7 +192,7 @@ class Endpoints:
         self._let_go(name, as_read)
 
     def _is_held(self, subscription: Subscription, known: Endpoint | None) -> bool:
-        """Whether its requests cannot be signed for want of a key; that is looked at again at each reading."""
+        """Whether its requests cannot be signed for want of a key; that is checked again at each reading."""
         why = self._why_no_token() if subscription.push_config.oidc_token is not None else ""
         if known is None or known.suspended or known.subscription != subscription:  # it is made anew then
             try:

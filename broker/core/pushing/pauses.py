@@ -31,7 +31,10 @@ class PushPauses:
         self._begin(endpoint, gone_reason(origin, GONE_AFTER))
 
     def denied(self, endpoint: Endpoint, why: str) -> None:
-        """The broker may not push to it: until it may.  Whoever has paused it otherwise ends that himself."""
+        """Pauses a subscription until the broker may push to it.
+
+        A pause that an operator began is not replaced.
+        """
         self._begin(endpoint, withheld_reason(why), unless_paused=True)
 
     def _begin(self, endpoint: Endpoint, reason: str, *, unless_paused: bool = False) -> None:

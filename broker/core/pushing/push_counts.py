@@ -27,7 +27,7 @@ class PushCounts:
         self.turns = TurnCounts(counters, "push")
 
     def sent(self, endpoint: Endpoint, items: Sequence[Item], now: datetime) -> None:
-        """A request goes out."""
+        """Counts a request that is sent."""
         counts = self._counters.subscription(endpoint.subscription.name)
         counts[SENT] += len(items)
         if items[0].attempt_number == 1:

@@ -112,9 +112,9 @@ class PushSender:
             self._settlement.release(endpoint, (item for push_batch in push_batches for item in push_batch.items))
 
     def leave(self, endpoint: Endpoint) -> None:
-        """The endpoint is gone: what is out to it holds nothing any more, and is ended soon.
+        """Ends the requests to an endpoint that is gone.  They hold no slots any more.
 
-        Its messages are due when that has ended, not before: of an ordering key no other may overtake them.
+        Their messages are due when they have ended, not before: of an ordering key no other may overtake them.
         """
         loop = asyncio.get_running_loop()
         for flight in [*endpoint.late_flights, *endpoint.flights]:
@@ -129,7 +129,7 @@ class PushSender:
                 _keep_open(flight, self._leaving, _MAX_LEAVING)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Wait a little for the requests that are out, then end them; their messages fall due again."""
+        """Waits a little for the open requests, then ends them; their messages fall due again."""
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
         for task in self._running:
@@ -364,7 +364,7 @@ def token_of(subscription: Subscription, signer: TokenSigner, now: datetime) -> 
 
 
 def explain(subscription: Subscription, outcome: Answer | Unreachable, token: str | None) -> tuple[int | None, str]:
-    """The status (None without an answer) and what to tell of it, without what nobody else may know."""
+    """Returns the status (None: there was no answer) and the detail, without secrets that the endpoint repeats."""
     status = outcome.status if isinstance(outcome, Answer) else None
     detail = outcome.body.decode("utf-8", "replace") if isinstance(outcome, Answer) else outcome.reason
     # Some endpoints repeat in their answers what they were sent.

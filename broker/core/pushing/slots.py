@@ -40,7 +40,7 @@ class PushSlots:
         return self._capacity + self._reserve_size - self.taken
 
     def take(self, endpoint: Endpoint, now: float) -> Slot | Over:
-        """A slot for a request, which is given back; or who has no room for it."""
+        """Takes a slot for a request, which is given back; or returns the tenant that has no room for it."""
         paths = _paths(endpoint, now)
         endpoint.payer = endpoint.project if len(paths) == 1 else IN_DOUBT
         over = self._over_its_part(endpoint, paths[0], now) or self._shared_capacity.take(*paths)

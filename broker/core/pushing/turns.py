@@ -71,8 +71,10 @@ class Turns:
         return None
 
     def give_back(self, endpoint: Endpoint, slot: Slot, now: float) -> None:
-        """A request has its slot no longer.  Others that wait are looked at in a moment; urgent ones of the project
-        at once, for they take it before the endpoint sends its next one.
+        """Gives a slot back.  Others that wait are checked in a moment.
+
+        Urgent ones of the project are checked at once, since they take it before the endpoint sends its next
+        request.
         """
         self._slots.give_back(slot)
         self._counts.ended(endpoint.project, waited=0.0, held=now - slot.since)

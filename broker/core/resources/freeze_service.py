@@ -32,7 +32,7 @@ class FreezeService:
         )
 
     async def unfreeze(self, name: str, *, by: str = "") -> None:
-        """Take what is published again, whoever froze it.  Raises NotFound."""
+        """Ends a freeze, whoever began it.  Raises NotFound."""
         if await self._set(name, None):
             self._states.report(
                 _FREEZES,

@@ -15,10 +15,10 @@ _KIND = "commits in doubt"
 
 
 async def is_nothing_in_doubt(connection: Connection) -> bool:
-    """Whether all that was prepared on any node when this was asked can be seen, or is undone.
+    """Whether everything that is prepared on any node when this is called has become visible, or is undone.
 
-    What is prepared and not committed is seen by nobody, though whoever sent it has gone, and his locks on the
-    coordinator with him.
+    A prepared transaction that is not committed is invisible, even after its session, with its locks on the
+    coordinator, has ended.
     """
     if not (await find_engine(connection)).is_distributed:
         return True
@@ -60,7 +60,7 @@ async def wait_until_heard(connection: Connection) -> None:
 
 
 async def report_in_doubt(connection: Connection, *, now: datetime, states: StateChanges) -> None:
-    """Tell the operator of nodes that wait for longer than Citus takes: what they have locked nobody gets."""
+    """Reports nodes that wait for longer than Citus takes: the rows that they have locked cannot be changed."""
     del now  # each node has its own
     if not (await find_engine(connection)).is_distributed:
         return

@@ -7,8 +7,8 @@ from psycopg.errors import Diagnostic
 def is_unreplicated(notice: Diagnostic) -> bool:
     """Whether a commit is answered though the standby that it waited for has not got it.
 
-    PostgreSQL does so, with a warning, when somebody cancels the wait (pg_cancel_backend, the end of the session):
-    it is on the primary's disk then, and lost if the standby takes over.
+    PostgreSQL does so, with a warning, when the wait is cancelled (pg_cancel_backend, the end of the session): the
+    commit is on the primary's disk then, and lost if the standby takes over.
     """
     return notice.source_function == "SyncRepWaitForLSN"
 

@@ -119,7 +119,7 @@ def _message(row: Any) -> NewMessage:
 
 
 async def delete_closed_schedules(connection: HotConnection, *, shard_id: int) -> None:
-    """Delete some of what waits in the shard of a topic that is gone."""
+    """Deletes some of the scheduled messages in the shard of a topic that is deleted."""
     await connection.run((_DELETE_CLOSED_SCHEDULES, {"shard_id": shard_id, "limit": BATCH}))
 
 

@@ -86,9 +86,9 @@ class ScheduleService:
         return shard_id, id_seq
 
     async def _not_waiting(self, topic_name: str, message_id: str) -> NotFound | FailedPrecondition:
-        """Why there is nothing to be done about a message.
+        """Returns the error for a message that is not scheduled any more.
 
-        The look-up is a statement of its own: whoever waited for the message's row sees what became of it.
+        The query is a statement of its own: after a wait for the message's row it sees the outcome.
         """
         shard_id, id_seq = parse_message_id(message_id)
         async with self._database.hot() as hot:

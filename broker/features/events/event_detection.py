@@ -29,7 +29,7 @@ _LASTING = {"deadLetters": QUIET}  # kinds that are found as they happen: over a
 
 
 def storage_subject(project: str, limit: Literal["disk", "tables"]) -> Subject:
-    """A storage limit of the installation, as a project is told of it."""
+    """Returns the subject of a storage limit of the installation, for the events of a project."""
     return Subject(project, "disk", f"{project}/storage/{limit}")
 
 

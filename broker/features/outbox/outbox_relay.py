@@ -82,9 +82,9 @@ class OutboxRelay:
 
     @property
     def is_awake(self) -> bool:
-        """Whether something came a moment ago, so that nobody tells us of what comes next.
+        """Whether rows came a moment ago, so that writers do not notify the relay of the next ones.
 
-        For longer than that was noted: a commit that has just not told us takes its time.
+        It is true for longer than the stored time: a commit that did not notify takes its time.
         """
         return self._ticks() - self._found_at < 1.5 * AWAKE_SECONDS
 

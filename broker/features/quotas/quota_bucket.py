@@ -64,7 +64,10 @@ class QuotaBucket:
         return self._unreported > 0
 
     def has_much_unreported(self, now: float) -> bool:
-        """Whether it is so much, or so old, that the others must know: who is far from the limit tells seldom."""
+        """Whether so much is unreported, or for so long, that the other processes must know.
+
+        Far from the limit a process reports seldom.
+        """
         return self._unreported > self._pace * _LITTLE or (
             self._unreported > 0 and now - self._reported_at >= SELDOM_SECONDS
         )
@@ -171,7 +174,7 @@ class QuotaGauge:
             self._ceiling.level.kept += size
 
     def wait(self, now: float) -> float:
-        """Seconds until messages may be handed out; requests are not looked at."""
+        """Returns the seconds until messages may be delivered; requests are not counted."""
         return max((m.bucket.wait(now) for m in self._buckets if m.unit), default=0.0)
 
     def left(self, now: float, *, messages: int, size: int) -> tuple[int, int]:

@@ -200,7 +200,7 @@ class Quotas:
         self._retained.setdefault(project, Level()).refresh(kept)
 
     def is_pressing(self) -> bool:
-        """Whether a project nears its limit of retained bytes so fast that somebody should look."""
+        """Whether a project nears its limit of retained bytes so fast that a check is due."""
         for project, level in self._retained.items():
             limit = self.of_project(project).limits.get(_RETAINED)
             if limit is not None and level.is_pressing(limit, processes=self._processes()):

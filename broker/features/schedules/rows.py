@@ -123,7 +123,7 @@ async def count_schedules(connection: ResourceConnection, *, project: str) -> in
 
 
 async def find_schedule(connection: ResourceConnection, *, name: str, lock: bool = False) -> Schedule | None:
-    """`lock`: nobody else changes it until the transaction ends, and it does not tick."""
+    """Finds a schedule; `lock`: it is not changed until the transaction ends, and does not tick."""
     query = select(schedules).where(schedules.c.name == name)
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     return None if row is None else _schedule(row._mapping)
@@ -144,7 +144,7 @@ async def cut_page_of_schedules(connection: ResourceConnection, *, project: str,
 
 
 async def write_schedule(connection: ResourceConnection, *, schedule: Schedule) -> None:
-    """Make it, or change what is there to be like it."""
+    """Writes a schedule, in place of one of its name."""
     values = {column.name: getattr(schedule, column.name) for column in schedules.columns}
     values["definition"] = msgspec.json.decode(_encode(schedule.definition))
     new = insert(schedules).values(**values)

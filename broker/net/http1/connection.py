@@ -309,7 +309,7 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(part)
 
     async def writable(self) -> None:
-        """Wait until there is room for more of an answer, or nobody to read it."""
+        """Waits until there is room for more of an answer, or the peer is gone."""
         while self._is_full:
             if self._writable is None:
                 self._writable = self._loop.create_future()

@@ -221,7 +221,7 @@ class Exchange:
         self._wake()
 
     def leave(self) -> None:
-        """Gives up a request whose answer nobody waits for."""
+        """Gives up a request whose answer is no longer wanted."""
         if not self.answered:
             self.gone = True
             self._wake()

@@ -139,7 +139,7 @@ class Http2Connection(asyncio.Protocol):
         self._outgoing.resume()
 
     def shutdown(self) -> None:
-        """Take no more streams; close once those that are there have ended."""
+        """Accepts no more streams; closes the connection once the open ones have ended."""
         if self._going_away or self._closed:
             return
         self._going_away = True

@@ -128,7 +128,7 @@ class Stream:
         self.send_trailers(b"")
 
     def reset(self, code: Code) -> None:
-        """End the stream at once; what waits is not sent."""
+        """Ends the stream at once; its outbox is not sent."""
         if not self.closed:
             self._connection.write_reset(self, code)
 

@@ -37,7 +37,7 @@ class Replay:
 
 
 def replay(shards: Sequence[ShardReplay], *, retained_since: datetime | None, why: str) -> Replay:
-    """`why` explains to whoever asked for more what is not retained."""
+    """Returns the effect of all shards; `why` explains which requested messages are not retained."""
     asked = [shard.since for shard in shards if shard.since is not None]
     missed = bool(asked) and (retained_since is None or min(asked) < retained_since)
     return Replay(

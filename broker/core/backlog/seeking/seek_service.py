@@ -163,9 +163,9 @@ class SeekService:
     async def purge(
         self, subscription_name: str, *, before: datetime | None, undoable: bool = False, by: str = ""
     ) -> Replay:
-        """Ack all that there is, or what was published `before`; nothing comes again that was acked.
+        """Acks all messages, or those published `before`; none is delivered again.
 
-        It costs the same however much waits.  Raises as `seek` does.
+        It costs the same however large the backlog is.  Raises as `seek` does.
         """
         shards: list[ShardReplay] = []
         time = _END_OF_TIME if before is None else before

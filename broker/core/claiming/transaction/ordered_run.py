@@ -51,9 +51,9 @@ class OrderedRun:
     """A locked row whose time has come.  `left` came back, in order, after so many attempts each (`numbers`).
 
     `redriven`: some of it came back from a dead-letter topic, so its messages are delivered however old they are.
-    `asked`: of `left`; empty if what waits in the log is asked for.  `available` may go out next, `taken` does, and
-    what is `past` its time never.
-    `retimed`: its status or its time is another than its row's.
+    `asked`: of `left`; empty if the messages that wait in the log are asked for.  `available` may be delivered
+    next, `taken` are, and those that are `past` their time never.  `retimed`: its status or its time is another
+    than its row's.
     """
 
     subscription_id: int

@@ -183,7 +183,7 @@ class PushClient:
             self._sweeping = loop.call_later(_IDLE_SECONDS / 3, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what has been idle for long, and come again while there is anything idle."""
+        """Closes connections that have been idle for long, and schedules the next sweep while there are any."""
         loop = asyncio.get_running_loop()
         for origin, idle in list(self._idle.items()):
             while idle and (not idle[0].reusable or loop.time() - idle[0].idle_since > _IDLE_SECONDS):

@@ -136,7 +136,7 @@ class FailingWatch:
         return [message_id for message_id, tracked in done if tracked is not None and tracked.is_reported]
 
     def forget_gone(self, now: datetime, held: Collection[str]) -> list[str]:
-        """Forget reported messages that nobody tries any more.  Returns their ids.
+        """Forgets reported messages that are no longer tried.  Returns their ids.
 
         `held`: messages that this process has, which it may send late.  While the endpoint fails, being late says
         nothing.

@@ -74,9 +74,9 @@ class TokenSigner:
         self._tokens: dict[tuple[str, str], tuple[datetime, str]] = {}  # the oldest first
 
     async def refresh(self) -> None:
-        """Make the key that is needed next, delete the ones that are not any more, load the rest.
+        """Creates the key that is needed next, deletes those that are no longer needed, and loads the rest.
 
-        Those that cannot be decrypted are looked at again each time.
+        Keys that cannot be decrypted are tried again each time.
         """
         now = self._clock.now()
         keys = await self._read()
