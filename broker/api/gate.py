@@ -163,9 +163,10 @@ class Gate:
             self._checking = asyncio.get_running_loop().create_task(checking, name="open calls are checked again")
 
     def _end_calls_of_withdrawn_keys(self) -> None:
-        """An issuer has withdrawn a key.  Calls that are still arriving ask again before they act.
+        """Ends the calls whose issuer has withdrawn their key.
 
-        Issuers do that when they renew their keys, so this is UNAVAILABLE as in `hold`.
+        Calls that are still arriving check again before they act.  Issuers withdraw keys when they renew them, so
+        this is UNAVAILABLE as in `hold`.
         """
         self.changes += 1
         for call in list(self._open):
@@ -179,7 +180,7 @@ class Gate:
         return is_gone or of_caller in projects or self._authorizer.are_in(call.required, projects)
 
     async def _check_open(self) -> None:
-        """A change meanwhile adds calls; it does not begin again with the first."""
+        """Checks the open calls again.  A change meanwhile adds calls; the checks do not start over for it."""
         while self._unchecked:
             call = next(iter(self._unchecked))
             del self._unchecked[call]

@@ -86,7 +86,7 @@ class Output:
         )
 
     def show(self, shown: Shown) -> None:
-        """The whole answer of a command."""
+        """Prints the whole result of a command."""
         if self.as_json:
             terminal.write_json(json.dumps(shown.data, indent=2, ensure_ascii=False))
         elif shown.script:
@@ -102,7 +102,7 @@ class Output:
             self.note(shown.nothing)
 
     def row(self, data: Any, text: str) -> None:
-        """A line of a stream; at once.  A terminal shows as much of it as fits."""
+        """Prints a line of a stream at once.  A terminal shows as much of it as fits."""
         if self.as_json:
             terminal.write_json(json.dumps(data, ensure_ascii=False))
         else:
@@ -112,7 +112,7 @@ class Output:
             terminal.write_line(line.plain)
 
     def styled(self, text: str, state: str) -> None:
-        """A line for people that looks as the state does."""
+        """Prints a line for people in the style of the state."""
         self._print(Text(terminal.printable(text), style=_STYLES.get(state, "")))
 
     def note(self, text: str) -> None:

@@ -143,7 +143,7 @@ class LoopTurns:
         asyncio.get_running_loop().call_soon(self._passed)
 
     def _passed(self) -> None:
-        """A turn of the loop."""
+        """Counts a turn of the loop, and does the next step if its turn has come."""
         step = self._steps.passed(idle=self._clock() - self._checked_at < _IDLE_SECONDS)
         if step is not None:
             asyncio.get_running_loop().call_soon(step)

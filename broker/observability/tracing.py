@@ -136,7 +136,7 @@ class Tracing:
         return span, headers
 
     def pushed(self, span: Span, status: int | None) -> None:
-        """The push has ended; `status`: of the answer (None: there was none)."""
+        """Ends the span of a push; `status`: of the answer (None: there was none)."""
         if status is not None:
             span.set_attribute("http.response.status_code", status)
         if status is None or status >= 300:

@@ -58,7 +58,7 @@ class AuditTrail:
         self._writing = asyncio.Lock()
 
     def note(self, what: Audited) -> None:
-        """A call that changed nothing has ended; it is written within a second, or counted."""
+        """Notes a call that ended without a change; it is written within a second, or counted."""
         self._calls.add(what, self._now())
 
     async def record(self, what: Audited) -> None:

@@ -60,7 +60,7 @@ async def forget_policy(connection: ResourceConnection, *, schema: str, resource
 
 
 async def forget_policies(connection: ResourceConnection, *, schema: str, resources: Collection[str]) -> None:
-    """The same of several."""
+    """Deletes the policies of several resources, as `forget_policy` does that of one."""
     statement = delete(policies).where(policies.c.resource.in_(resources)).returning(policies.c.resource)
     projects = {project_within(resource) for resource in await connection.scalars(statement)}
     if projects:

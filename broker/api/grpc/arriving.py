@@ -94,7 +94,7 @@ class ArrivingCall(Holder):
             more.set_result(None)
 
     def _stop_reading(self) -> None:
-        """The call is answered, or has failed: nothing of its request is wanted any more."""
+        """Stops reading, since the call is answered, or has failed."""
         self._is_over = True
         self._wake()
         self._reader.forget()

@@ -78,7 +78,7 @@ class UnaryCall:
             await asyncio.shield(self._waiting)
 
     def hang_up(self) -> None:
-        """The caller takes no answer any more."""
+        """Records that the caller accepts no answer any more."""
         self._gone = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)

@@ -80,7 +80,7 @@ class Holder:
         self._hold(sent, arriving=self._arriving)
 
     def _drop_unpacked(self) -> None:
-        """The decompressed messages are not needed any more; `_hold` gives back what they held."""
+        """Drops the decompressed messages, which are not needed any more, and gives back what they held."""
         if self._unpacked:
             self._budget.requests.give_back_unpacked((self._unpacker,), self._unpacked)
             self._unpacked = 0

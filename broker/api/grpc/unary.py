@@ -113,7 +113,10 @@ class UnaryRpc(ArrivingCall):
             self._fail(DeadlineExceeded("The request did not arrive within a minute."))
 
     def stop(self) -> None:
-        """A handler's answer is soon there: pulls do not wait in a broker that stops."""
+        """Fails the call unless its handler runs.
+
+        The handler answers soon: pulls do not wait in a broker that stops.
+        """
         if not self._running:
             self._fail(Unavailable("The broker stops."))
 
@@ -222,7 +225,7 @@ class UnaryRpc(ArrivingCall):
         return self._call.required
 
     def end(self, error: BrokerError) -> None:
-        """The caller may not have the answer any more: what is claimed for it is released."""
+        """Ends a call whose caller may not have the answer any more.  What is claimed for it is released."""
         self._fail(error)
         self._call.hang_up()
 

@@ -40,7 +40,7 @@ class Auditor:
         fields: Sequence[str] = (),
         request_id: bytes = b"",
     ) -> None:
-        """A change was made, and is about to be answered: once it is written to the audit log, if there is one."""
+        """Records a change before its call is answered: in the log, and in the audit log, if there is one."""
         log_change(rpc, resource, caller, peer, fields=fields, request_id=request_id)
         if self._trail is not None:
             await self._trail.record(_audited(rpc, resource, caller, peer))
@@ -48,7 +48,7 @@ class Auditor:
     def called(
         self, rpc: Rpc, resource: str, caller: Caller, peer: object, error: BrokerError | None = None
     ) -> None:
-        """A call that has changed nothing is about to be answered: with `error`, or as it should be.
+        """Records a call that has changed nothing before it is answered, with `error` or without.
 
         A denial that the caller sees as NOT_FOUND is its cause, and is audited as a denial.
         """

@@ -58,12 +58,12 @@ class CallLog:
         return perf_counter()
 
     def arrived(self, began: float) -> None:
-        """A call that began then is complete, and goes on in this task."""
+        """Begins the timing of a call that is complete and goes on in this task.  `began`: when it began."""
         if self._slow_seconds:
             TIMING.set(Timing(body=perf_counter() - began))
 
     def answered(self, call: str, code: object, began: float, peer: object, request_id: bytes) -> None:
-        """A call, its status, when it began, and the caller's address."""
+        """Logs a call with its status, when it began, and the caller's address."""
         seconds = perf_counter() - began
         if self._has_lines:
             address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "?"
@@ -103,7 +103,7 @@ class CallLog:
                 await asyncio.sleep(seconds)
 
     def fault(self, call: str, error: Exception, request_id: bytes) -> None:
-        """A defect of the broker: the first of a kind is traced, the others are counted."""
+        """Logs a defect of the broker: the first of a kind with its traceback, the others are counted."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next

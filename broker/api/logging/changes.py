@@ -25,7 +25,7 @@ logger = logging.getLogger("broker.changes")
 def log_change(
     rpc: Rpc, resource: str, caller: Caller, peer: object, *, fields: Sequence[str] = (), request_id: bytes = b""
 ) -> None:
-    """A call of `rpc` has changed the resource; `fields`: those that an update names."""
+    """Logs a change of the resource by a call of `rpc`; `fields`: those that an update names."""
     if rpc.audit is Audit.MESSAGES:
         return
     method = rpc.name.rpartition(".")[2]

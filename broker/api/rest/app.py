@@ -206,7 +206,7 @@ class RestApi:
         await auditor.changed(rpc, resource, call.caller, exchange.peer, fields=fields, request_id=request_id)
 
     async def _taken(self, exchange: Exchange, name: str, size: int) -> None:
-        """The answer counts until the reader has taken all but the last 64 KB."""
+        """Holds the bytes of an answer until the reader has taken all but the last 64 KB."""
         with self._answers.holding(name, size):
             await exchange.taken()
 

@@ -97,7 +97,7 @@ def check_secrets_key_file(path: str) -> None:
 
 
 def check_new_file(path: str) -> None:
-    """A file that is made when it is written first."""
+    """Checks the name of a file that is created when it is first written."""
     directory = Path(path).absolute().parent
     if not directory.is_dir():
         raise ValueError(f"there is no directory {directory}")
@@ -117,7 +117,7 @@ def check_project_id(project: str) -> None:
 
 
 def check_access_log(where: str) -> None:
-    """A file, or one of two words."""
+    """Checks the name of a file, or one of two words."""
     if where not in ("off", "on"):
         check_new_file(where)
 

@@ -94,7 +94,7 @@ class Children:
         self._send(self._disk)
 
     def report_outage(self, why: str) -> None:
-        """The same."""
+        """Sends an outage to the running workers, and to later ones when they start."""
         self._outage = Outage(why)
         self._send(self._outage)
 
@@ -215,7 +215,10 @@ class Children:
         self._report()
 
     def _report(self) -> None:
-        """A worker that was killed is back at once, and connections wait for it; one that cannot start is not."""
+        """Reports whether workers serve.
+
+        A worker that was killed is back at once, and connections wait for it; one that cannot start is not.
+        """
         none_serves = bool(self._failed) and not self._serving
         for event, is_so in ((self._none_serves, none_serves), (self._some_serve, not none_serves)):
             if is_so:

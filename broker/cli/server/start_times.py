@@ -19,17 +19,17 @@ class StartTimes:
         self.done("the program is loaded")
 
     def done(self, what: str) -> None:
-        """The step that began with the end of the last one is done."""
+        """Logs a completed step, which began with the end of the last one."""
         now = time.monotonic()
         self._line(now - self._last, what)
         self._last = now
 
     def concurrent(self, seconds: float, what: str) -> None:
-        """A step took so long beside the others."""
+        """Logs a step that took so long beside the others."""
         self._line(seconds, f"({what})")
 
     def all_done(self) -> None:
-        """The start is over."""
+        """Logs the end of the start."""
         self._line(time.monotonic() - self._began, "in all")
 
     def _line(self, seconds: float, what: str) -> None:

@@ -161,7 +161,7 @@ def give_large_blocks_back() -> None:
 
 
 def _hear_parent(pipe: Connection, tls: ServerTls | None, storage: StorageAlarm) -> None:
-    """The pipe ends when the parent does, even if it was killed."""
+    """Handles messages of the parent.  The pipe ends when the parent does, even if it was killed."""
     try:
         while True:
             match pipe.recv():

@@ -72,7 +72,7 @@ class Batch:
         self.done.exception()  # every caller may be gone
 
     def change(self, attempt: AttemptName, ordinals: Iterable[int], deadline: NewDeadline) -> None:
-        """The last change counts, but a message that was given up is not held on to."""
+        """Adds new deadlines.  The last one counts, but a message that was given up is not extended."""
         known = self.deadlines.setdefault(attempt, {})
         if known and deadline.status == "delivering":
             given_up = [each for each in ordinals if each in known and known[each].status != "delivering"]
@@ -80,7 +80,7 @@ class Batch:
         known.update(dict.fromkeys(ordinals, deadline))
 
     def ack(self, attempt: AttemptName, ordinals: set[int], *, exactly_once: bool) -> None:
-        """The ordinals are kept as they are, and stay so: their caller has them, too."""
+        """Adds acks.  The ordinals are not copied, and must not change: their caller has them, too."""
         of_plain = self.exactly_once_acks if exactly_once else self.acks
         acks = self.acks_in_order if attempt.ordered else of_plain
         known = acks.get(attempt)

@@ -171,7 +171,7 @@ class DeliveryRecords:
         await with_partitions(self._database, self._clock.now, insert)
 
     def _drop(self) -> None:
-        """The oldest of what the database has not taken."""
+        """Drops the oldest of the records that the database has not taken."""
         dropped = 0
         while self._size > MAX_PENDING_BYTES and self._pending:
             pending = self._pending.popleft()

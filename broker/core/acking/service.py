@@ -148,7 +148,7 @@ class AcknowledgeService:
     async def nack(
         self, subscription_name: str, ack_ids: Sequence[str], delay: timedelta | None, principal: str = ""
     ) -> None:
-        """A nack with a delay of its own (0 to 24 h; None: as the retry policy says).  An extension (A4).
+        """Nacks messages with a delay of their own (0 to 24 h; None: as the retry policy says).  An extension (A4).
 
         Raises NotFound, InvalidArgument.
         """
@@ -191,7 +191,7 @@ class AcknowledgeService:
             )
 
     async def _count(self, subscription: Subscription, principal: str) -> None:
-        """A request, where anything is limited.  Raises QuotaExceeded."""
+        """Counts a request, if anything is limited.  Raises QuotaExceeded."""
         project = project_of(subscription.name)
         gauge = self._admission.subscribing(project, principal)
         gauge.take(await self._admission.check(gauge, project, requests_alone=True), requests=1)

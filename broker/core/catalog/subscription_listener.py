@@ -12,7 +12,7 @@ class SubscriptionListener(Protocol):
     """
 
     def subscription_read(self, subscription: Subscription) -> None:
-        """The subscription was read, created or changed, and is like this now."""
+        """Called with the present state of a subscription that was read, created or changed."""
 
     def subscription_gone(self, name: str) -> None:
         """Called when no subscription has this name, or another process pushes its messages."""

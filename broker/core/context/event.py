@@ -82,4 +82,4 @@ class TellEvent(Protocol):
 
 
 async def discard_event(connection: ResourceConnection, event: Event, *, topic: str) -> None:
-    """The TellEvent of a process whose features publish no events."""
+    """Discards an event: the TellEvent of a process whose features publish no events."""

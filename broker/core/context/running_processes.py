@@ -35,7 +35,10 @@ class SharedCounts(Protocol):
         """Return what the other processes must know of this one."""
 
     def heard(self, reported: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
-        """A heartbeat told the other processes `reported`; each of these has told so much."""
+        """Takes the counts of a heartbeat.
+
+        The other processes know `reported` of this one; each of them has reported one of `others`.
+        """
 
 
 class RunningProcesses:

@@ -55,7 +55,7 @@ async def resolve_acknowledged(connection: Connection, *, before: datetime) -> N
 
 
 async def resolve_in_shards(connection: Connection, shard_ids: Sequence[int]) -> None:
-    """The same of all dead letters of some shards: before cursors go, in the transaction that has locked them."""
+    """Resolves all dead letters of some shards: before cursors go, in the transaction that has locked them."""
     if shard_ids:
         found = await (await connection.execute(_FIND_OF_SHARDS, [list(shard_ids)])).fetchall()
         await _resolve(connection, found, _NEVER)

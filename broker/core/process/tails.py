@@ -76,7 +76,7 @@ class Tails:
         return self._by_shard.keys()
 
     def wake(self, shard_id: int | None) -> None:
-        """A shard was published to; None: any may have been."""
+        """Wakes the tails of a shard with new messages; None: any shard may have some."""
         if not self._by_shard:
             return
         shard_ids = self._by_shard if shard_id is None else (shard_id,)
@@ -85,7 +85,7 @@ class Tails:
                 tail.arrived.set()
 
     def changed(self, name: str | None) -> None:
-        """A subscription was changed or deleted; None: any may have been."""
+        """Wakes the tails of a subscription that was changed or deleted; None: any may have been."""
         for tail in self._open:
             if tail.name and name in (tail.name, None):
                 tail.arrived.set()

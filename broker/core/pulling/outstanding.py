@@ -126,7 +126,10 @@ class Outstanding:
         return window
 
     def close(self, window: Window) -> None:
-        """The stream has ended.  What it had is outstanding until it is settled or due.  May be repeated."""
+        """Closes the window of a stream.
+
+        Its messages are outstanding until they are settled or due.  May be repeated.
+        """
         others = self._open.get(window.subscription_id, set())
         if window not in others:
             return
@@ -146,7 +149,7 @@ class Outstanding:
         return self._open.keys()
 
     def notify(self) -> None:
-        """A subscription has changed: streams that wait for room must see whether it is theirs."""
+        """Wakes the streams that wait for room, since a subscription has changed, which may be theirs."""
         for windows in self._open.values():
             for window in windows:
                 window.notify()

@@ -45,7 +45,7 @@ async def replace_readers(
 
 
 async def remove_readers(connection: ResourceConnection, *, key: str) -> None:
-    """A process ends."""
+    """Removes the readers of a process that ends."""
     await connection.execute(delete(table).where(table.c.process_key == key))
 
 

@@ -186,7 +186,7 @@ class MessageStream:
         self._terms.ack_deadline = ack_deadline
 
     def touch(self) -> None:
-        """The client is there: the subscription is in use."""
+        """Records that the client is connected, so that the subscription is in use."""
         self._parts.activity.used(self.subscription.subscription_id)
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
@@ -198,7 +198,10 @@ class MessageStream:
         self._parts.tasks.start(release, name=f"release for {self.subscription.name}")
 
     def close(self) -> None:
-        """The client is gone; what it had is outstanding until it is settled or due."""
+        """Closes the stream of a client that is gone.
+
+        Its messages are outstanding until they are settled or due.
+        """
         window, outstanding, key_owners = self._window, self._parts.outstanding, self._parts.long_poll.key_owners
         self._connection.close()
         if self._counts[OPEN_STREAMS]:  # else the subscription is gone for so long that nothing is counted of it

@@ -225,7 +225,7 @@ class Endpoint:
         self.memory.hold(push_batch.size)
 
     def let_go(self, push_batch: PushBatch) -> None:
-        """A push batch was settled, or given back."""
+        """Releases the memory of a push batch that was settled, or given back."""
         self.bytes_held -= push_batch.size
         self.memory.hold(-push_batch.size)
 
@@ -238,7 +238,7 @@ class Endpoint:
             yield item
 
     def drop(self, settled: Item) -> None:
-        """A message that waits to be sent again has been settled meanwhile."""
+        """Drops a message that waits to be sent again and has been settled meanwhile."""
         for push_batch in self.buffer:
             push_batch.items[:] = [item for item in push_batch.items if item is not settled]
         emptied = [push_batch for push_batch in self.buffer if not push_batch.items]
@@ -247,7 +247,7 @@ class Endpoint:
             self.let_go(push_batch)
 
     def forget_late(self, flight: Flight) -> None:
-        """An overdue call has ended: its messages are remembered only for others that are still open."""
+        """Forgets an overdue call that has ended, with its messages, unless others of them are still open."""
         self.late_flights.pop(flight, None)
         open_keys = {item.key for other in self.late_flights for item in other.push_batch.items}
         for item in flight.push_batch.items:

@@ -46,32 +46,32 @@ class EndpointIncidents:
         self._held: set[str] = set()
 
     def breaker_changed(self, endpoint: Endpoint) -> None:
-        """The endpoint's circuit breaker is in another state; whether the endpoint fails is reported by time."""
+        """Logs the state of the circuit breaker; whether the endpoint fails is reported by time."""
         logger.debug("%s: the circuit breaker is %s", _pushes(endpoint), endpoint.health.breaker)
 
     def failing(self, endpoint: Endpoint, run: FailureRun, retry_at: datetime | None, *, lasted: timedelta) -> None:
-        """The endpoint fails, and is to be reported for it; the reminder has the newest failure."""
+        """Reports that the endpoint fails; the reminder has the newest failure."""
         name, what = endpoint.subscription.name, f"{_pushes(endpoint)} fail"
         why, fields = describe_run(run, retry_at), fields_of(name, status=run.status)
         self._states.begins(_FAILING, name, what, why, lasted=lasted.total_seconds(), fields=fields)
 
     def recovered(self, endpoint: Endpoint) -> None:
-        """An endpoint that was reported as failing has taken a message."""
+        """Ends the report of a failing endpoint, which has accepted a message."""
         self._states.ends(_FAILING, endpoint.subscription.name, f"{_pushes(endpoint)} work again")
 
     def nothing_left(self, endpoint: Endpoint) -> None:
-        """An endpoint that was reported as failing has nothing left to take."""
+        """Ends the report of a failing endpoint, for which no message is left."""
         what = f"{_pushes(endpoint)} fail no longer: nothing is left to push"
         self._states.ends(_FAILING, endpoint.subscription.name, what)
 
     def replaced(self, endpoint: Endpoint, by: Subscription) -> None:
-        """The subscription is pushed to another endpoint from now on."""
+        """Ends the report of a failing endpoint, since the subscription is pushed to another one from now on."""
         origin = shown_origin(by.push_config.endpoint)
         what = f"{_pushes(endpoint)} fail no longer: they go to {origin} now"
         self._states.ends(_FAILING, endpoint.subscription.name, what)
 
     def message_failing(self, endpoint: Endpoint, message: FailingMessage, *, lasted: timedelta) -> None:
-        """A message keeps failing while others are delivered."""
+        """Reports a message that keeps failing while others are delivered."""
         what = f"pushes of message {message.message_id} of {endpoint.subscription.name} fail"
         name, why = _message_name(endpoint, message.message_id), describe_failing_message(message)
         fields = fields_of(endpoint.subscription.name, message_id=message.message_id, status=message.status)

@@ -42,7 +42,7 @@ class EndpointReports:
         status: int | None,
         detail: str,
     ) -> None:
-        """A request was not taken, or of a digest these messages, which wait for `pause`.
+        """Records a request that was not accepted, or of a digest the failed `items`, which wait for `pause`.
 
         `status`: None without an answer.
         """
@@ -72,7 +72,10 @@ class EndpointReports:
         self.report(endpoint)
 
     def succeeded(self, endpoint: Endpoint, items: Sequence[Item], *, had_failed: bool = False) -> None:
-        """A request was taken, of a digest these.  `had_failed`: the endpoint's health has changed by it."""
+        """Records an accepted request, or of a digest the accepted `items`.
+
+        `had_failed`: the endpoint's health has changed by it.
+        """
         if not items:
             return
         run = endpoint.failing.run
@@ -102,7 +105,7 @@ class EndpointReports:
                     self.report(endpoint)
 
     def end_idle(self, endpoints: Iterable[Endpoint]) -> None:
-        """An endpoint that failed, and that nothing is left to send to, is no longer known to fail."""
+        """Ends the failures of endpoints for which nothing is left to send."""
         now, loop_now = self._clock.now(), asyncio.get_running_loop().time()
         for endpoint in endpoints:
             if endpoint.failing.run is None:

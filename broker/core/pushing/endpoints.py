@@ -81,7 +81,7 @@ class Endpoints:
         return self._endpoints.values()
 
     def resource_changed(self, name: str | None) -> None:
-        """A subscription or topic has changed; None: anything may have."""
+        """Notes a change of a subscription or topic; None: any may have changed."""
         if name is not None and "/subscriptions/" in name:
             self._changed.add(name)
             if name in self._by_name:

@@ -28,11 +28,11 @@ class KnownOrigins:
         self._troubles: dict[tuple[str, Origin], Trouble] = {}  # the one with the newest sign at the end
 
     def failed(self, project: str, origin: Origin, now: float) -> None:
-        """A connection was refused, or there was no answer in time."""
+        """Records that a connection was refused, or that there was no answer in time."""
         self._note(project, origin, now).failures += 1
 
     def slow(self, project: str, origin: Origin, now: float) -> None:
-        """A request has been out for long: that counts as a sign before it has failed."""
+        """Records that a request has been open for long: that counts as a sign before it has failed."""
         self._note(project, origin, now)
 
     def answered(self, project: str, origin: Origin) -> None:

@@ -29,7 +29,7 @@ class PushPlanner:
         self.sender: PushSender  # set by whoever connects the two
 
     def add(self, endpoint: Endpoint) -> None:
-        """An endpoint is new, or was changed: look at everything."""
+        """Adds an endpoint that is new, or was changed, and checks all of it."""
         consumer = self._consumers.get(endpoint)
         if consumer is None:
             consumer = self._consumers[endpoint] = _EndpointConsumer(endpoint, self.sender, self._incidents)
@@ -42,7 +42,7 @@ class PushPlanner:
         self.sender.give_back(endpoint)
 
     def ended(self, endpoint: Endpoint) -> None:
-        """A request has ended: there may be room for what there was none for."""
+        """Claims again after a request has ended, since there may be room now."""
         if endpoint in self._consumers:
             self._scheduler.ready(endpoint.subscription_id)
 

@@ -134,7 +134,7 @@ class Pusher:
         }
 
     def resource_changed(self, name: str | None) -> None:
-        """A topic or subscription has changed; None: any of them may have."""
+        """Passes on a change of a topic or subscription; None: any of them may have changed."""
         self._endpoints.resource_changed(name)
 
     async def stop(self) -> None:

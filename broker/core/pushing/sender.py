@@ -189,7 +189,7 @@ class PushSender:
         )
 
     def _landed(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
-        """The call has ended."""
+        """Handles the end of a call."""
         assert flight.timer is not None
         flight.timer.cancel()
         now = asyncio.get_running_loop().time()
@@ -226,7 +226,7 @@ class PushSender:
             self._origins.slow(endpoint.project, endpoint.origin, now)
 
     def _leave(self, endpoint: Endpoint, flight: Flight, now: float) -> None:
-        """The request does not count as outstanding any more."""
+        """Ends counting a request as outstanding."""
         endpoint.flights.pop(flight, None)
         endpoint.let_go(flight.push_batch)
         self._turns.give_back(endpoint, flight.slot, now)
@@ -298,7 +298,7 @@ class PushSender:
         self._next(endpoint)
 
     def _left(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
-        """A call to an endpoint that is gone has ended."""
+        """Handles the end of a call to an endpoint that is gone."""
         self._leaving.pop(flight, None)
         if not (isinstance(outcome, Answer) and outcome.status in SUCCESS):
             self._settlement.release(endpoint, flight.push_batch.items)

@@ -51,7 +51,7 @@ class PushSlots:
         return Slot(self._reserve, paths, now)
 
     def give_back(self, slot: Slot) -> None:
-        """The request has ended, or has its slot no longer."""
+        """Gives back a slot of a request that has ended, or lost its slot."""
         slot.shared_capacity.give_back(*slot.paths)
 
     def has_capacity(self, endpoint: Endpoint, now: float) -> bool:

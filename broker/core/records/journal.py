@@ -49,7 +49,7 @@ def journal_statement(shard_id: int, rows: Sequence[Row], now: datetime) -> Boun
 async def write_journal(
     connection: ResourceConnection, *, shard_id: int, rows: Sequence[Row], now: datetime
 ) -> None:
-    """The same within a resource transaction."""
+    """Writes entries of the journal within a resource transaction."""
     if rows:
         await connection.exec_driver_sql(_INSERT_JOURNAL_TEXT, journal_parameters(shard_id, rows, now))
 

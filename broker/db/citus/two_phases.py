@@ -39,7 +39,7 @@ class Written:
         self.forget()
 
     def forget(self) -> None:
-        """The transaction is over."""
+        """Forgets the tables, since the transaction is over."""
         self._parts, self._said = 0, False
 
     def is_to_be_said(self, parts: int) -> bool:

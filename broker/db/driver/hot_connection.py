@@ -238,7 +238,7 @@ class HotConnection:
             self._queue(batch, HOLD_SHARDS, [encode_int8s(sorted(shard_ids))])
 
     def _write(self) -> None:
-        """The socket takes more."""
+        """Writes more to the socket, which is writable."""
         try:
             if not self._pgconn.flush():
                 self._loop.remove_writer(self._socket)
@@ -246,7 +246,7 @@ class HotConnection:
             self._lose(error)
 
     def _read(self) -> None:
-        """The socket is readable: take the results that are complete, each batch's up to its Sync."""
+        """Reads the results that are complete, each batch's up to its Sync."""
         try:
             self._pgconn.consume_input()
             while self._in_flight and not self._pgconn.is_busy():

@@ -151,7 +151,7 @@ class HotPool:
         return None
 
     def _check_server(self, why: str) -> None:
-        """The server is away: try to connect until that works."""
+        """Begins to connect until that works, since the server is away."""
         if self._probe is None and not self._closed:
             self._report_away(why)
             self._probe = asyncio.get_running_loop().create_task(self._connect_again(), name="reach the database")

@@ -132,7 +132,7 @@ class ReplicaReads:
         return ""
 
     async def close(self) -> None:
-        """The replica's connections; the database is its owner's to close."""
+        """Closes the replica's connections; the database is its owner's to close."""
         if self._replica is not None:
             await self._replica.close()
 

@@ -48,7 +48,7 @@ def build_index_online(name: str, table: str, definition: str) -> None:
 
 
 def build(connection: _Connection, name: str, table: str, definition: str) -> None:
-    """The same, on a connection in autocommit mode."""
+    """Builds the index on a connection in autocommit mode."""
     if not _ask(connection, _IS_PARTITIONED, table):
         _build_one(connection, name, table, definition)
         return

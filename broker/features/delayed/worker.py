@@ -145,7 +145,7 @@ class DueMessages:
             return await append_due(connection, shard_id=shard_id, now=now, most=most, tried=tried)
 
     async def _put_off(self, shard_id: int, id_seq: int, now: datetime, error: Exception) -> None:
-        """The others of its shard do not wait for it."""
+        """Puts a message off that cannot be published, so that the others of its shard do not wait for it."""
         async with self._database.hot() as connection:
             await move_scheduled(connection, shard_id=shard_id, id_seq=id_seq, due_at=now + _PUT_OFF)
         id_ = message_id(shard_id, id_seq)

@@ -189,7 +189,7 @@ class OutboxRelay:
         return outcomes
 
     def _report(self, name: str, error: Exception) -> None:
-        """The others go on; this one is tried again after _KEPT_SECONDS."""
+        """Reports rows that cannot be relayed.  The others go on; these are tried again after _KEPT_SECONDS."""
         what = f"what is staged for {name} is not taken up, and is tried again and again"
         trace = None if isinstance(error, BrokerError) else error
         self._states.happens("staged messages that wait", name, what, reason(error), error=trace)

@@ -43,7 +43,7 @@ class Levels:
         return max((turn for other, turn in self.turns.items() if other <= level), default=0), level
 
     def took(self, level: int, count: int, rest: Rest, priorities: Priorities | None) -> None:
-        """A claim has brought so many messages of a level, and there is more or not."""
+        """Records the messages of a level that a claim has brought, and whether there are more."""
         self.turns[level] = max(self.turns.values(), default=0) + 1
         self.old.discard(level)  # until it has been asked anew
         if priorities is None or not priorities.weights:

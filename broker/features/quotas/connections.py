@@ -97,7 +97,10 @@ class Connections:
         return {project: count for project, count in self._open.items() if self._limit_of(project) is not None}
 
     def heard(self, reported: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
-        """A heartbeat told them this, and each of the others has told so much."""
+        """Takes the counts of a heartbeat.
+
+        The other processes know `reported` of this one; each of them has reported one of `others`.
+        """
         self._reported = reported
         self._others = sum((Counter(other) for other in others), Counter())
         self._processes = 1 + len(others)

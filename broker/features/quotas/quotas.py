@@ -196,7 +196,7 @@ class Quotas:
         return _RETAINED in self.of_project("").limits, limited, of.keys() - limited
 
     def retains(self, project: str, kept: int) -> None:
-        """A check has found that the topics of a project keep so many bytes."""
+        """Sets the bytes that the topics of a project keep, as a check has found."""
         self._retained.setdefault(project, Level()).refresh(kept)
 
     def is_pressing(self) -> bool:

@@ -78,7 +78,7 @@ def check_schema(schema: Schema) -> None:
 
 
 def check_definition(schema: Schema) -> None:
-    """The same of a schema that need not have a name."""
+    """Checks the definition of a schema, which need not have a name."""
     if schema.type not in TYPES:
         raise InvalidArgument(
             f"Invalid schema type (schema.type={schema.type or 'TYPE_UNSPECIFIED'}): it must be one of "

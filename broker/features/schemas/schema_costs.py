@@ -33,7 +33,7 @@ class SchemaCosts:
         return self._schemas.find((project, number)) == _PROVEN
 
     def learn(self, project: str, number: int, seconds: float, now: float) -> None:
-        """A job took so many seconds of processor time."""
+        """Records that a job took so many seconds of processor time."""
         if seconds > LONG_SECONDS:
             until = now + SLOW_FOR.total_seconds()
             self._projects.set(project, until)

@@ -192,7 +192,7 @@ class Http1Connection(asyncio.Protocol):
                 self._server.heads.remember(data, reader.head)
 
     def eof_received(self) -> None:
-        """A client that closes its side is taken to be gone, and the transport closes itself."""
+        """Handles a client that closes its side as one that is gone: the transport closes itself."""
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -389,7 +389,7 @@ class Http1Connection(asyncio.Protocol):
         self._abort_in_time()
 
     def _abort_in_time(self) -> None:
-        """A peer that takes nothing any more would keep its connection for ever."""
+        """Aborts the connection after a while, so that a peer which takes nothing does not keep it for ever."""
         has_more_to_take = self._transport.get_write_buffer_size() > 0
         self._timer.cancel()
         self._timer = self._loop.call_later(

@@ -116,9 +116,10 @@ class Exchange:
             await self._change()
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
-        """The whole answer.  `headers`: lines, each with its end, of all but the length and the connection.
+        """Sends a whole answer.
 
-        An answer that has begun in parts cannot be another: the connection is cut off.
+        `headers`: lines, each with its end, of all but the length and the connection.  An answer that has begun in
+        parts cannot be another: the connection is cut off.
         """
         if self.gone or self.answered:
             return
@@ -143,7 +144,10 @@ class Exchange:
     # --- an answer in parts ------------------------------------------------------------------------------
 
     def begin(self, status: int, headers: bytes, *, length: int | None = None) -> None:
-        """The head of an answer.  `headers`: lines as those of `respond`; `length` of the body, if it is known."""
+        """Sends the head of an answer.
+
+        `headers`: lines as those of `respond`; `length` of the body, if it is known.
+        """
         if self.gone:
             return
         self._last, framing = self.is_last, b""
@@ -160,7 +164,7 @@ class Exchange:
         self._write(b"%b\r\n%b%b" % (STATUS_LINES[status], lines.removesuffix(b"\r\n"), end))
 
     def send(self, part: bytes) -> None:
-        """A part of the body."""
+        """Sends a part of the body."""
         if part and not (self.gone or self._is_bodiless):
             self._write(b"%x\r\n%b\r\n" % (len(part), part) if self._chunked else part)
 

@@ -69,7 +69,7 @@ class WebPages:
         return not (verdict.origin or verdict.preflight or (verdict.host and not secure))
 
     async def answer(self, exchange: Exchange, verdict: Verdict) -> None:
-        """The answer to a browser that asks whether it may, or the refusal."""
+        """Answers a browser that asks whether it may call, or refuses a request."""
         if verdict.preflight and not verdict.host:
             exchange.respond(204, b"", b"")  # the verdict's headers are among the exchange's
         elif verdict.origin:

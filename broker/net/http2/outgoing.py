@@ -36,7 +36,7 @@ class Outgoing:
         self._full: asyncio.TimerHandle | None = None
 
     def pause(self) -> None:
-        """The socket is full."""
+        """Pauses writing while the socket is full."""
         self._paused = True
         self._replied = 0
         if self._full is None:
@@ -48,7 +48,7 @@ class Outgoing:
         self._pump_blocked()
 
     def lost(self) -> None:
-        """The connection has ended."""
+        """Stops waiting for the socket, since the connection has ended."""
         self._not_full()
 
     def _not_full(self) -> None:
@@ -128,7 +128,7 @@ class Outgoing:
             stream.outbox[0] = waiting[size:]
 
     def _pump_blocked(self) -> None:
-        """A frame for each stream in turn, for as long as there is room."""
+        """Writes a frame for each stream in turn, for as long as there is room."""
         while self._blocked and self._has_capacity():
             stream_id = next(iter(self._blocked))
             stream = self._blocked.pop(stream_id)

@@ -21,19 +21,22 @@ class Receiver(Protocol):
     """
 
     def data(self, payload: bytes) -> None:
-        """A piece of the body.  Its bytes stay charged to the stream's window until `Stream.consumed`."""
+        """Called with a piece of the body.
+
+        Its bytes stay charged to the stream's window until `Stream.consumed`.
+        """
 
     def ended(self) -> None:
-        """The body is complete."""
+        """Called when the body is complete."""
 
     def gone(self) -> None:
-        """The peer has reset the stream or lost the connection; nothing more can be sent."""
+        """Called when the peer has reset the stream or lost the connection; nothing more can be sent."""
 
     def tick(self) -> None:
         """Called regularly (connection.PING_SECONDS)."""
 
     def stop(self) -> None:
-        """The process is about to stop: end what would not end soon by itself."""
+        """Called when the process is about to stop: ends what would not end soon by itself."""
 
 
 class Nobody:
@@ -133,7 +136,7 @@ class Stream:
             self._connection.write_reset(self, code)
 
     def consumed(self, size: int) -> None:
-        """The receiver has taken `size` bytes: the peer may send as many more."""
+        """Lets the peer send `size` more bytes, since the receiver has taken as many."""
         if not self.closed and not self.remote_ended:
             self._connection.return_window(self, size)
 
@@ -146,7 +149,7 @@ class Stream:
         return not self.outbox
 
     def all_sent(self) -> None:
-        """The outbox is empty: the trailers may go."""
+        """Ends the stream with its trailers once the outbox is empty."""
         self.wake_drained()
         if self.trailers is not None:
             self._connection.end(self, self.trailers)

@@ -141,7 +141,7 @@ class TlsHandshake(asyncio.Protocol):
         transport.begin(self._begin(tls.selected_alpn_protocol()))
 
     def _refuse_cleartext(self, data: bytes) -> None:
-        """A client of HTTP/1.1 reads an answer; another one takes the end of the connection for a no."""
+        """Refuses cleartext.  A client of HTTP/1.1 reads an answer; for another one the connection just ends."""
         self._is_over = True
         if not data[:1].isalpha() or data.startswith(b"PRI "):
             self._transport.abort()

@@ -170,7 +170,7 @@ class CounterBook:
                 _HEAD.pack_into(self._map, self._names_at[kind], taken, before + 1)
 
     def clear_gauges(self, process: int) -> None:
-        """A process begins: nothing is open in it yet."""
+        """Sets the gauges of a process that begins to 0, since nothing is open in it yet."""
         for kind, layout in self._layouts.items():
             gauges = [family.offset for family in layout.families if family.kind == "gauge"]
             for _, entry in self.names(kind) if gauges else ():

@@ -76,7 +76,10 @@ class Counters:
         return self.book.block("subscription", self._number, 0) if name is None else self.subscription(name)
 
     def forget(self, name: str | None) -> None:
-        """A resource was changed, or (None) any may have been: if it is gone its place is soon another's."""
+        """Forgets the counters of a resource that was changed, or (None) of all.
+
+        If the resource is deleted, another one soon gets its place.
+        """
         if name is None:
             self._topics.clear()
             self._subscriptions.clear()

@@ -44,7 +44,7 @@ class FailedMessages:
         return len(self._gone) >= GONE_AFTER
 
     def add(self, message: Hashable, fault: Fault, *, most: int) -> None:
-        """A message failed; `most`: how many the caller tells apart."""
+        """Adds a message that failed; `most`: how many the caller distinguishes."""
         if len(self.messages) < max(most, ALL_FAIL):
             self.messages.add(message)
         if fault is not Fault.GONE:
@@ -53,7 +53,7 @@ class FailedMessages:
             self._gone.add(message)
 
     def clear(self) -> None:
-        """A request succeeded."""
+        """Clears the messages, since a request succeeded."""
         self.messages.clear()
         self._gone.clear()
 
@@ -275,7 +275,7 @@ class EndpointHealth:
         return attempt
 
     def succeeded(self, attempt: Attempt, now: float) -> None:
-        """The endpoint took it."""
+        """Records that the endpoint accepted a request."""
         self._end(attempt)
         latency = now - attempt.began if now > attempt.began else 0.0
         weight = _LATENCY_WEIGHT if self.mean_latency else 1.0

@@ -187,7 +187,7 @@ class FailingWatch:
         return bool(self._tracked) or last - run.since >= self._after
 
     def report(self) -> None:
-        """The endpoint is reported as failing."""
+        """Marks the endpoint as reported."""
         if self.run is not None:
             self.run = replace(self.run, is_reported=True)
 

@@ -41,7 +41,7 @@ class RunningRequests:
         self.last_success = 0  # the highest number of a request that has succeeded
 
     def remove(self, attempt: Attempt) -> None:
-        """A request has ended."""
+        """Removes a request that has ended."""
         assert not attempt.ended, "an attempt ends once"
         attempt.ended = True
         if attempt.is_stuck:
