@@ -29,7 +29,10 @@ def test_every_module_says_what_it_is() -> None:
 
 
 # A docstring that begins so is a fragment, which only its signature makes a sentence.
-_FRAGMENT = re.compile(r"(?:Of|Those|These|It|They|Such|That|What|Who|Where|When|How|One)\b")
+_FRAGMENT = re.compile(
+    r"(?:Of|Those|These|It|Its|They|Such|That|What|Who|Whom|Whose|Which|Where|When|How|One|There|So|Also|Nothing"
+    r"|Something|Nobody|Somebody|By|For|From|With|Without|Within|Until|Unless|Before|At|As)\b"
+)
 _FRAGMENTARY = (
     "dead_letters",
     "iam",
