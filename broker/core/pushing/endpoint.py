@@ -197,7 +197,7 @@ class Endpoint:
     def accept(self, deliveries: Iterable[Delivery], now: float, *, due_at: float = inf) -> None:
         """Puts claimed messages behind those that wait: retries and new ones by turns.
 
-        So many messages that always fail do not look like an endpoint that does.
+        Otherwise many messages that always fail would look like an endpoint that fails.
         """
         retries: list[list[Item]] = []
         new: list[Item] = []

@@ -56,7 +56,7 @@ class Unreachable:
 class Denied:
     """A request was not sent, because the broker may not.  `reason` is one line for people.
 
-    It does not have the address of a name within the broker's network, which not every caller may know.
+    It leaves out the address of a name within the broker's network, which not every caller may know.
     """
 
     reason: str
