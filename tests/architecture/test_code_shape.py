@@ -42,6 +42,7 @@ _FRAGMENTARY = (
     "operations",
     "purge",
     "push_status",
+    "reset",
     "retraction",
 )
 
