@@ -26,7 +26,10 @@ ROTATION_SECONDS = 3600.0  # between two checks whether access tokens need a new
 
 
 class Access:
-    """Where authentication is required.  `start` first; `version.run` and `rotate` are workers."""
+    """Authentication and authorization of a process.
+
+    Call `start` first; `version.run` and `rotate` are workers.
+    """
 
     def __init__(
         self,

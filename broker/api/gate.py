@@ -33,13 +33,13 @@ class OpenCall(Protocol):
 
     @property
     def required(self) -> Sequence[Required]:
-        """What it was allowed for."""
+        """The permissions for which the call was allowed."""
 
     def end(self, error: BrokerError) -> None: ...
 
 
 class Gate:
-    """One for a process, of both APIs."""
+    """The authentication and authorization of the calls of a process, of both APIs."""
 
     def __init__(
         self,
@@ -72,18 +72,21 @@ class Gate:
         return caller
 
     def passed(self, caller: Caller, needs: Needs, name: str) -> Sequence[Required] | None:
-        """What a call needed that `allow` has let pass; None: it has to look.  For a caller who is `warm`."""
+        """Returns the permissions that `allow` has checked for such a call before; None: it has to check.
+
+        Only for a caller who is `warm`.
+        """
         found = self._passed.get((caller, needs, name))
         return found[0] if found is not None and found[1].holds else None
 
     async def allow(self, caller: Caller, needs: Needs, name: str) -> Sequence[Required]:
-        """Let a call pass as far as it is about the resource of this name; what it needed there.
+        """Checks the permissions of a call on the resource of this name.  Returns them.
 
-        The name is known before the rest of a request is read.  What a call needs on other resources, which its
-        request names, `allow_request` checks.
+        The name is known before the rest of a request is read.  `allow_request` checks what a call needs on other
+        resources, which its request names.
 
-        Raises PermissionDenied, Unauthenticated (of a caller who has shown nothing), InvalidArgument (nothing can
-        have that name), Unavailable.
+        Raises PermissionDenied, Unauthenticated (without a credential), InvalidArgument (nothing can have that
+        name), Unavailable.
         """
         required = await required_on(needs, name, self._finder(caller))
         validity = self._authorizer.validity(required)
@@ -160,9 +163,10 @@ class Gate:
             self._checking = asyncio.get_running_loop().create_task(checking, name="open calls are checked again")
 
     def _end_calls_of_withdrawn_keys(self) -> None:
-        """An issuer has withdrawn a key.  Calls that are still arriving ask again before they act.
+        """Ends the calls whose issuer has withdrawn their key.
 
-        Issuers do that when they renew their keys, so this is UNAVAILABLE as in `hold`.
+        Calls that are still arriving check again before they act.  Issuers withdraw keys when they renew them, so
+        this is UNAVAILABLE as in `hold`.
         """
         self.changes += 1
         for call in list(self._open):
@@ -170,13 +174,13 @@ class Gate:
                 call.end(refusals.withdrawn_meanwhile())
 
     def _is_in(self, call: OpenCall, projects: Collection[str]) -> bool:
-        """Also true of a caller whose account is gone."""
+        """Returns whether a call is in the projects.  It also is if the account of its caller is gone."""
         caller, of_caller = call.caller, self._authenticator.project_of(call.caller)
         is_gone = of_caller == ABOVE_PROJECTS and not self._authenticator.still_holds(caller)
         return is_gone or of_caller in projects or self._authorizer.are_in(call.required, projects)
 
     async def _check_open(self) -> None:
-        """A change meanwhile adds calls; it does not begin again with the first."""
+        """Checks the open calls again.  A change meanwhile adds calls; the checks do not start over for it."""
         while self._unchecked:
             call = next(iter(self._unchecked))
             del self._unchecked[call]

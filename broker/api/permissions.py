@@ -46,7 +46,10 @@ class Need(NamedTuple):
 
 
 class Needs:
-    """All that a call needs.  Compared by identity, so that the gate finds what has passed by a cheap hash."""
+    """All permissions that a call needs.
+
+    Compared by identity, so that the gate finds what has passed by a cheap hash.
+    """
 
     __slots__ = ("all", "are_of_path", "is_open", "named_in", "to_update")
 
@@ -82,12 +85,12 @@ SEEK = Needs(Need("pubsub.subscriptions.consume", "subscription"), Need("pubsub.
 
 
 def to_act_as(email: str) -> Required:
-    """What a caller needs to have tokens of a service account sent."""
+    """Returns the permission that is needed to have tokens of a service account sent."""
     return Required(ACT_AS, f"{ANY_PROJECT}/serviceAccounts/{email}")
 
 
 async def required_on(needs: Needs, name: str, find_subscription: FindSubscription) -> list[Required]:
-    """What a call needs on the resource that it is about.  What it needs on others `required_by` adds.
+    """Returns the permissions that a call needs on its resource.  `required_by` adds those on other resources.
 
     Raises InvalidArgument for a name that cannot be, and Unavailable.
     """
@@ -106,7 +109,10 @@ async def required_on(needs: Needs, name: str, find_subscription: FindSubscripti
 async def required_by(
     needs: Needs, request: Any, find_subscription: FindSubscription, *, or_update: bool = False
 ) -> list[Required]:
-    """What a request needs.  Raises InvalidArgument for names that cannot be, and Unavailable."""
+    """Returns the permissions that a request needs.
+
+    Raises InvalidArgument for names that cannot be, and Unavailable.
+    """
     required = []
     for need in (*needs.all, *(needs.to_update if or_update else ())):
         if need.mask and not any(path.startswith(need.mask) for path in request.update_mask.paths):
@@ -153,7 +159,7 @@ _CHECKED = frozenset({"topics", "subscriptions", "snapshots", "schemas"})
 
 
 def _check(name: str, permission: str, on: On) -> None:
-    """Raises InvalidArgument for a name that nothing of that kind can have, before it is looked at further."""
+    """Raises InvalidArgument for a name that nothing of that kind can have, before it is used further."""
     parts = name.split("/")
     if permission.startswith("pubsub."):
         collection = parts[2] if on is On.PROJECT and len(parts) == 4 else permission.split(".")[1]

@@ -8,7 +8,7 @@ from broker.model.operation_verb import Verb
 
 
 class Kind(Enum):
-    """How a call is scheduled beside other calls."""
+    """The scheduling of a call beside other calls."""
 
     HOT = "waits for a flush; a bounded number of calls of each project at a time (hot_calls.py)"
     QUERY = "reads resources; takes a slot of its project (resource_calls.py), its answer may be large"
@@ -19,7 +19,7 @@ class Kind(Enum):
 
 
 class Size(Enum):
-    """How large a request may be, and how it is refused if the memory for requests is taken (admission.py)."""
+    """The size limit of a request, and how it is refused if the memory for requests is taken (admission.py)."""
 
     PUBLISH = "messages: may fill the memory for requests, and is refused with RESOURCE_EXHAUSTED"
     IMPORT = "as PUBLISH, but a small body may become a large one"
@@ -29,7 +29,7 @@ class Size(Enum):
 
 
 class Audit(Enum):
-    """How a call is recorded in the audit log (auditor.py), and in the log of changes (api/logging/changes.py)."""
+    """The record of a call in the audit log (auditor.py), and in the log of changes (api/logging/changes.py)."""
 
     USE = "data access: in the audit log by choice"
     CREATE = "a change, of a resource whose name is in the answer"
@@ -44,10 +44,10 @@ class Audit(Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class Rpc:
-    """A call.  No fact has a default: whoever adds a call decides each.
+    """A call.  No fact has a default: decide each when you add a call.
 
     `name`: Google's name with its service ("Publisher.CreateTopic"); an extension of Pub/Sub has no service.
-    `starts`: the operation that the call starts, if any; whoever may make the call may end such an operation.
+    `starts`: the operation that the call starts, if any; a caller who may make the call may end such an operation.
     """
 
     name: str

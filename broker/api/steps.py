@@ -13,7 +13,7 @@ Steps = Generator[int, None, R]
 
 
 class Turns(Protocol):
-    """Of the event loop (fairness/loop_turns.py); `who` shares them: a project, a connection."""
+    """The turns of the event loop (fairness/loop_turns.py).  They are shared by `who`: a project, a connection."""
 
     async def run(self, who: Hashable, steps: Steps[R]) -> R:
         """Do the steps, each when its turn has come; what they return."""
@@ -22,7 +22,7 @@ class Turns(Protocol):
         """Wait until a step may be done, if there is anybody to wait for."""
 
     def waiting(self, who: Hashable) -> int:
-        """How many steps of `who` wait for their turn."""
+        """Returns how many steps of `who` wait for their turn."""
 
     def call(self, who: Hashable, cost: int, step: Callable[[], object]) -> None:
         """Have `step` called soon, when its turn has come."""
@@ -51,7 +51,7 @@ def is_long(deliveries: Sequence[Delivery]) -> bool:
 
 
 def cut(deliveries: Sequence[Delivery]) -> Iterator[tuple[int, Slice]]:
-    """What is written in a step each, and what that costs: a single message may cost more than a step should."""
+    """Yields what to write in a step each, with its cost: a single message may cost more than a step should."""
     part: Slice = []
     cost = 0
     for delivery in deliveries:
@@ -69,7 +69,7 @@ def cut(deliveries: Sequence[Delivery]) -> Iterator[tuple[int, Slice]]:
 
 
 def _pieces(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, int, int]]:
-    """From, to, and what it costs: all messages, some, or one that is large."""
+    """Yields the pieces of messages: from, to, and the cost of all messages, some, or a large one."""
     cost = MESSAGE_COST * len(messages) + sum(map(len, map(_data, messages)))
     if cost <= STEP_COST:
         yield 0, len(messages), cost

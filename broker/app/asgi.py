@@ -37,13 +37,13 @@ def create_app(
     while_away: WhileAway = contextlib.nullcontext,
     start_failed: StartFailed | None = None,
 ) -> ASGIApp:
-    """The broker for a server of ASGI with the protocol of net/first_bytes.py.
+    """Creates the broker for a server of ASGI with the protocol of net/first_bytes.py.
 
-    Its lifespan opens and closes everything, and gives the APIs; what the application itself answers is what
-    surrounds the API: health, the specification, the keys of tokens.
+    Its lifespan opens and closes everything, and gives the APIs; the application itself serves what surrounds the
+    API: health, the specification, the keys of tokens.
 
-    `storage` is told from outside how much room the disk has.
-    `start_failed` is told why it could not begin; servers of ASGI only get the text of a traceback.
+    `storage` is updated from outside with the free space of the disk.  `start_failed` is called with the error if
+    it could not begin; servers of ASGI only get the text of a traceback.
     """
     broker = Broker(config, counters=counters, storage=storage)
     return serve_broker(broker, while_away=while_away, start_failed=start_failed)
@@ -52,7 +52,7 @@ def create_app(
 def serve_broker(
     broker: Broker, *, while_away: WhileAway = contextlib.nullcontext, start_failed: StartFailed | None = None
 ) -> ASGIApp:
-    """As create_app, for a broker that the caller has built and keeps hold of."""
+    """Creates the app as create_app does, for a broker that the caller has built and keeps a reference to."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:

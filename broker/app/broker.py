@@ -143,7 +143,7 @@ class Broker:
         return feature
 
     def well_known_routes(self) -> list[Route]:
-        """Where receivers of pushes find the keys of their tokens."""
+        """Returns the routes at which receivers of pushes find the keys of their tokens."""
         issuer, keys = self._config.token_issuer, self.signer.published_keys
         return well_known_routes(keys, issuer=issuer, is_configured=bool(self._config.issuer))
 
@@ -197,7 +197,7 @@ class Broker:
             await self.guard.access.start()
 
     def _make_workers(self) -> dict[str, Worker]:
-        """What runs in the background until the broker stops, by the names that the log uses."""
+        """Returns the workers that run in the background until the broker stops, by the names that the log uses."""
         return {
             **core_workers(self.core),
             **self.pusher.workers(),
@@ -234,7 +234,7 @@ class Broker:
 
 
 def _make_memories(config: AppConfig) -> tuple[RequestMemory, AnswerMemory]:
-    """How many bytes of requests, and of answers, a process holds at the same time."""
+    """Returns the budgets of a process for the bytes of requests, and of answers."""
     most = config.request_memory_mb * 1_000_000
     return RequestMemory(most), AnswerMemory(most)
 

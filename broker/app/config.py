@@ -24,10 +24,11 @@ def connections_of_a_process(pool_size: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppConfig:
-    """What a broker process is told; the settings of the same names explain each (broker/app/settings/fields.py).
+    """The configuration of a broker process.
 
-    `dead_letter_interval_seconds` is no setting: how late a message may be on its dead-letter topic; nor is
-    `base_url`: where the broker listens, which is the issuer of its tokens if there is no other.
+    The settings of the same names explain the fields (broker/app/settings/fields.py).  Two fields are no settings:
+    `dead_letter_interval_seconds`, how late a message may be on its dead-letter topic, and `base_url`, where the
+    broker listens, which is the issuer of its tokens if there is no other.
     """
 
     database_url: str = field(repr=False)  # may have a password
@@ -81,12 +82,12 @@ class AppConfig:
 
     @property
     def token_issuer(self) -> str:
-        """Of the tokens that pushes carry."""
+        """The issuer of the tokens that pushes carry."""
         return self.issuer or self.base_url
 
     @property
     def default_quotas(self) -> ProjectQuotas:
-        """Of projects that nothing else is set for."""
+        """The quotas of projects for which no others are set."""
         return ProjectQuotas(parse_limits(self.quotas), parse_rates(self.principal_quotas))
 
     @property
@@ -108,10 +109,10 @@ class AppConfig:
 
     @property
     def origins(self) -> list[str]:
-        """Of web pages that may call it."""
+        """The origins of web pages that may call the broker."""
         return split_list(self.cors_origins)
 
     @property
     def audiences(self) -> list[str]:
-        """Other URLs that it is addressed by."""
+        """The other URLs that the broker is addressed by."""
         return split_list(self.auth_audiences)

@@ -72,7 +72,7 @@ def _make_audit_trail(config: AppConfig, core: Core) -> AuditTrail | None:
 
 
 def make_gate(access: Access | None, find_subscription: FindSubscription) -> Gate | None:
-    """Checks the callers of REST and gRPC (None: nobody is asked who calls)."""
+    """Creates the gate that checks the callers of REST and gRPC (None: callers are not authenticated)."""
     if access is None:
         return None
     return Gate(access.authenticator, access.authorizer, access.version, find_subscription=find_subscription)

@@ -19,7 +19,7 @@ HEADS_INTERVAL_SECONDS = 1.0  # how late a pull or push is if its notification w
 
 
 class Jobs:
-    """Each can be run once from outside, as tests that set the time do."""
+    """The jobs of a process.  Each can be run once from outside, as tests that set the time do."""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ class Claiming:
             self.tails.wake(shard_id)
 
     def resource_changed(self, name: str | None) -> None:
-        """A topic or a subscription has changed; None: any of them may have."""
+        """Notifies the parts of a change of a topic or a subscription; None: any of them may have changed."""
         self.long_poll.subscription_changed(name)
         self.tails.changed(name)
         self.outstanding.notify()

@@ -37,7 +37,10 @@ class Reactions:
         self._claiming.wake(shard_id, subscription_id)
 
     def resource_changed(self, name: str | None) -> None:
-        """A topic, subscription, schema, operation or quota has changed; None: any of them may have."""
+        """Reacts to a change of a topic, subscription, schema, operation or quota.
+
+        None: any of them may have changed.
+        """
         for feature in self._features:
             if feature.resource_changed is not None:
                 feature.resource_changed(name)
@@ -48,24 +51,27 @@ class Reactions:
         self._pusher.resource_changed(name)
 
     def access_changed(self) -> None:
-        """A credential or a policy has changed, or may have."""
+        """Reacts to a change, or a possible one, of a credential or a policy."""
         if self._guard.access is not None:
             self._guard.access.version.changed()
 
     def outbox_written(self) -> None:
-        """An application has committed a transaction with messages or acks in the outbox."""
+        """Reacts to the commit of an application that wrote messages or acks into the outbox."""
         for feature in self._features:
             if feature.outbox_committed is not None:
                 feature.outbox_committed()
 
     async def poll_heads(self) -> None:
-        """The database has no notifications: look for what other processes have published."""
+        """Looks for messages of other processes, while the database has no notifications."""
         await self._claiming.heads.run_once()
 
     def processes_changed(self) -> None:
-        """Another process has joined or left, so that push subscriptions move."""
+        """Assigns push subscriptions anew after another process has joined or left."""
         self._pusher.resource_changed(None)
 
     def joining(self) -> None:
-        """Other processes may not know of this one yet, and have not told it of messages."""
+        """Claims in all shards, as this process has just joined.
+
+        Other processes may not know it yet, and have not notified it of messages.
+        """
         self._claiming.wake(None, None)

@@ -312,7 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> click.Group:
-    """All commands."""
+    """Returns the command line with all commands."""
     return make_cli(COMMANDS, SECTIONS, version=version, run=_run)
 
 

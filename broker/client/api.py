@@ -46,7 +46,7 @@ class Refused(Stop):
 
 
 class NotReached(Stop):
-    """There was no answer; `seen` is what there was, `remedy` what to do ("": nothing is known)."""
+    """A call had no answer; `seen` is what was seen, `remedy` what to do ("": nothing is known)."""
 
     exit_code = NOT_REACHED
 
@@ -57,7 +57,7 @@ class NotReached(Stop):
 
 
 class NotThere(Stop):
-    """What was named is not among what the server has listed."""
+    """A named resource is not among those that the server has listed."""
 
     exit_code = MISSING
 
@@ -67,7 +67,7 @@ class NotKnown(Stop):
 
 
 class Event(NamedTuple):
-    """Of a stream of Server-Sent Events."""
+    """An event of a stream of Server-Sent Events."""
 
     name: str
     id: str
@@ -110,7 +110,7 @@ class Api:
         raise self._refusal(method, target, response.status_code, answer)
 
     def pull(self, subscription: str, most: int, *, wait: bool) -> list[Json]:
-        """What a pull brings."""
+        """Pulls up to `most` messages.  With `wait`, waits until there are any."""
         body: Json = {"maxMessages": most} | ({} if wait else {"returnImmediately": True})
         answer = self.call("POST", f"{subscription}:pull", body, timeout=_WAIT_SECONDS)
         received: list[Json] = answer.get("receivedMessages", [])
@@ -119,7 +119,7 @@ class Api:
     def all_of(
         self, path: str, field: str, params: Mapping[str, Any] | None = None, most: int | None = None
     ) -> list[Json]:
-        """What a list has, of all its pages, or the first `most`."""
+        """Returns the elements of a list from all of its pages, or the first `most`."""
         found: list[Json] = []
         token = ""
         while True:
@@ -133,7 +133,7 @@ class Api:
                 return found[:most]
 
     def events(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[Event]:
-        """Those of a stream, until it ends."""
+        """Yields the events of a stream, until it ends."""
         target = f"/v1/{_quoted(path)}"
         options: Json = {"params": _without_none(params), "headers": self._headers(), "timeout": None}
         try:
@@ -146,7 +146,10 @@ class Api:
             raise self._not_reached(error) from error
 
     def lines(self, path: str, body: Json) -> Iterator[bytes]:
-        """Those of an answer of lines of JSON, with their ends; the last one may say why it does not go on."""
+        """Yields the lines of an answer of lines of JSON, with their line ends.
+
+        Raises the error that the last line may have in place of a result.
+        """
         begun = b""
         for piece in self.pieces(path, body):
             *whole, begun = (begun + piece).split(b"\n")
@@ -156,7 +159,7 @@ class Api:
                 yield line + b"\n"
 
     def pieces(self, path: str, body: Json) -> Iterator[bytes]:
-        """Those of a long answer, as they come."""
+        """Yields the pieces of a long answer, as they come.  Raises NotReached if the answer breaks off."""
         target = f"/v1/{_quoted(path)}"
         options: Json = {"json": body, "headers": self._headers(), "timeout": None}
         begun = False
@@ -180,7 +183,7 @@ class Api:
         return self._send("GET", path)
 
     def certificate_validity(self) -> Validity | None:
-        """Of the server's certificate; None of a server without TLS.  Raises NotReached."""
+        """Returns the validity of the server's certificate; None without TLS. Raises NotReached."""
         url = urlsplit(self.url)
         if url.scheme != "https" or not url.hostname:
             return None
@@ -199,7 +202,10 @@ class Api:
         return Validity(begins, ends)
 
     def send_form(self, path: str, form: Mapping[str, str]) -> Json:
-        """What OAuth answers to it (RFC 6749); nothing but the form shows who calls."""
+        """Posts a form and returns the answer of OAuth (RFC 6749).
+
+        Only the form has credentials.  Raises Refused.
+        """
         try:
             response = self._client.post(f"{self.url}{path}", data=form)
         except httpx.HTTPError as error:
@@ -276,7 +282,7 @@ def _events(lines: Iterator[str]) -> Iterator[Event]:
 
 
 def tls(url: str, ca_file: str | None) -> ssl.SSLContext:
-    """What verifies the server.  Raises Misuse."""
+    """Returns the TLS context that verifies the server.  Raises Misuse."""
     if not url.startswith("https://"):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads nothing, and is not used
     try:

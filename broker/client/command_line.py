@@ -62,7 +62,7 @@ class Group(click.Group):
         self._elsewhere: dict[str, Commands] = {}
 
     def add_elsewhere(self, name: str, commands: Commands) -> None:
-        """One that is imported when it is asked for."""
+        """Adds a command that is imported when it is first used."""
         self._elsewhere[name] = commands
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -96,7 +96,7 @@ def in_examples(examples: Sequence[str], rest: str) -> str:
 
 
 def misuse(error: click.UsageError) -> Misuse:
-    """What click has against a command line, in the broker's words."""
+    """Translates an error of click into the broker's words."""
     path = error.ctx.command_path if error.ctx is not None else "broker"
     more = f"(`{path} --help` says more)"
     match error:

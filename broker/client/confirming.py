@@ -24,7 +24,7 @@ class Loss(NamedTuple):
 
 
 def is_asked(*, yes: bool) -> bool:
-    """Whether somebody can be asked, and has not answered by --yes."""
+    """Whether the user can be asked, and has not answered by --yes."""
     return not yes and sys.stdin.isatty()
 
 
@@ -49,7 +49,7 @@ def confirm_loss(question: str, losses: Sequence[Loss], *, yes: bool) -> None:
 
 
 def determine_losses(losses: Sequence[Loss]) -> Iterator[str]:
-    """Nothing is lost with what is not there."""
+    """Yields the losses that there would be.  A resource that does not exist loses nothing."""
     for loss in losses:
         try:
             found = loss.find()

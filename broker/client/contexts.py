@@ -29,7 +29,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All that there are, by name; `current` is the one in use, "" for none."""
+    """The contexts by name; `current` is the one in use, "" for none."""
 
     current: str = ""
     named: dict[str, Context] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class Contexts:
 
 
 def contexts_file() -> Path:
-    """In the directory where the user's programs keep such files."""
+    """Returns the file of contexts, in the directory where the user's programs keep such files."""
     return Path(click.get_app_dir("pubsub-broker")) / "contexts.json"
 
 
 def read_contexts() -> Contexts:
-    """Raises Misuse for a file that somebody has broken."""
+    """Reads the contexts.  Raises Misuse for a file that is malformed."""
     path = contexts_file()
     try:
         with path.open("rb") as opened:

@@ -23,7 +23,7 @@ _API_KEY = re.compile(r"[!-~]{20,512}")  # of this broker, or of another issuer:
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """What the key file of a service account has; `option` is how it was given, for errors."""
+    """The fields of a service account's key file; `option` is how it was given, for errors."""
 
     fields: dict[str, Any]
     option: str
@@ -45,7 +45,7 @@ class KeyFile:
         return self.fields.get("project_id") or None
 
     def signed(self, audience: str = AUDIENCE) -> str:
-        """A token that shows who calls.  Raises Misuse."""
+        """Returns a token that authenticates the caller.  Raises Misuse."""
         email, now = self.fields["client_email"], int(time.time())
         claims = {"iss": email, "sub": email, "aud": audience, "iat": now, "exp": now + _LIFETIME_SECONDS}
         try:
@@ -87,7 +87,7 @@ def is_key_file(fields: Any) -> bool:
 
 
 def read_credentials(given: str, option: str) -> KeyFile | ApiKey:
-    """Of a key file, of a file with an API key, or of an API key itself.  Raises Misuse, which shows no key."""
+    """Reads a key file, a file with an API key, or an API key itself.  Raises Misuse, which shows no key."""
     path = os.path.expanduser(given)
     try:
         text = read_bytes(path, option, most=MAX_KEY_BYTES).decode() if os.path.isfile(path) else ""

@@ -17,7 +17,7 @@ AT = click.option("--at", metavar="TIME", help="Then, such as 2026-12-01T08:00:0
 
 
 def attributes_of(delay: str | None, at: str | None) -> dict[str, str]:
-    """What a message says of it; empty: it comes at once.  Raises Misuse."""
+    """Returns the attributes that delay a message; empty: it is delivered at once.  Raises Misuse."""
     if delay and at:
         raise Misuse("give --delay or --at, not both")
     if delay:
@@ -36,7 +36,10 @@ def moment_of(delay: str | None, at: str | None) -> str:
 
 
 def life_of(ttl: str | None) -> dict[str, str]:
-    """What a message says of how long it is delivered; empty: as long as it is kept.  Raises Misuse."""
+    """Returns the attributes that limit how long a message is delivered.
+
+    Empty: it is delivered as long as it is retained.  Raises Misuse.
+    """
     return {"broker-ttl": duration_text(ttl, "--ttl")} if ttl else {}
 
 

@@ -22,5 +22,5 @@ IN_WORDS = "Exit code: 0 done, 1 refused, 2 a mistake, 3 not there, 4 try again,
 
 
 def exit_code(status: str) -> int:
-    """Of a refusal with this canonical code."""
+    """Returns the exit code for a refusal with this canonical code."""
     return _BY_STATUS.get(status, REFUSED)

@@ -43,7 +43,7 @@ def put(body: Json, path: str, value: Any) -> None:
 
 
 def given(fields: Mapping[str, Any]) -> Json:
-    """Those that were given, by their paths ("retryPolicy.minimumBackoff")."""
+    """Returns the fields that were given, by their paths ("retryPolicy.minimumBackoff")."""
     body: Json = {}
     for path, value in fields.items():
         if value is not None and value != {}:
@@ -52,7 +52,7 @@ def given(fields: Mapping[str, Any]) -> Json:
 
 
 def mask(body: Json, cleared: Sequence[str] = ()) -> str:
-    """What an update of these fields names: a field with fields of its own counts as a whole."""
+    """Returns the update mask for these fields.  A field with subfields is named as a whole."""
     return ",".join(snake(name) for name in [*body, *(one for one in cleared if one not in body)])
 
 

@@ -24,9 +24,9 @@ class GoogleCredentials:
 
 
 def read_google_credentials(path: str, *, needed: bool) -> GoogleCredentials:
-    """Reads what the variable names; "": it is not set.
+    """Reads the credentials that the variable names; "": it is not set.
 
-    Raises Misuse for what is no credential at all, if it is `needed`: nothing else says who calls.
+    Raises Misuse for what is no credential at all, if it is `needed`: there is no other credential.
     """
     if not path:
         return GoogleCredentials()

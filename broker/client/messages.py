@@ -40,12 +40,12 @@ def shown_messages(
 
 
 def message_fields(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Of one that is shown by itself: its body as text."""
+    """Returns the fields of a message that is shown by itself, with its body as text."""
     rest = {name: value for name, value in message.items() if name != "data"}
     return rest | {"data": body_text(message)}
 
 
 def message_line(message: Mapping[str, Any]) -> str:
-    """Of a stream; the caller prints it on a terminal, or where somebody cuts it."""
+    """Returns the line for a message of a stream.  On a terminal the caller shows as much of it as fits."""
     row = message_row(message)
     return "  ".join(text for text in row if text)

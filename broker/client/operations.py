@@ -15,7 +15,7 @@ _REACHED = 0.8  # of the rate that was asked for
 
 
 def wait_for(api: Api, out: Output, operation: Json) -> Json:
-    """Until it has ended.  Ctrl-C ends the waiting, not the work."""
+    """Waits until an operation has ended.  Ctrl-C ends the wait, not the operation."""
     try:
         while not operation.get("done"):
             _show_bar(out, operation)

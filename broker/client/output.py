@@ -50,7 +50,7 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a command found: as it is for programs (`data`), and for people one of the others.
+    """The result of a command: `data` for programs, and one of the other fields for people.
 
     A column that is empty in all rows is left out.  The first column and `whole` ones, such as ids, are never
     folded or cut; of `cut` ones a terminal shows the beginning; the others are folded.  `minor` ones are left out
@@ -86,7 +86,7 @@ class Output:
         )
 
     def show(self, shown: Shown) -> None:
-        """The whole answer of a command."""
+        """Prints the whole result of a command."""
         if self.as_json:
             terminal.write_json(json.dumps(shown.data, indent=2, ensure_ascii=False))
         elif shown.script:
@@ -102,7 +102,7 @@ class Output:
             self.note(shown.nothing)
 
     def row(self, data: Any, text: str) -> None:
-        """A line of a stream; at once.  A terminal shows as much of it as fits."""
+        """Prints a line of a stream at once.  A terminal shows as much of it as fits."""
         if self.as_json:
             terminal.write_json(json.dumps(data, ensure_ascii=False))
         else:
@@ -112,11 +112,11 @@ class Output:
             terminal.write_line(line.plain)
 
     def styled(self, text: str, state: str) -> None:
-        """A line for people that looks as the state does."""
+        """Prints a line for people in the style of the state."""
         self._print(Text(terminal.printable(text), style=_STYLES.get(state, "")))
 
     def note(self, text: str) -> None:
-        """For people only: on standard error, so that it is not in the way of what was asked for."""
+        """Prints a note for people: on standard error, so that it does not mix with the result."""
         if self.as_json:
             return
         wraps = self.is_terminal and len(text) > self.console.width
@@ -125,7 +125,10 @@ class Output:
             terminal.write_line(line, error=True)
 
     def _print_table(self, shown: Shown) -> None:
-        """As wide as the terminal, or wider where its columns need that.  What is left out is said."""
+        """Prints a table as wide as the terminal, or wider where its columns need that.
+
+        A note names the columns that are left out.
+        """
         width = self.console.width
         table, layout = _table(shown, width)
         self.console.width = max(width, layout.width)

@@ -45,7 +45,10 @@ def priorities_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def priorities_of(levels: int | None, age: str | None, weights: str | None) -> int | Json | None:
-    """What a topic's extensions say of it, all of it: what is not given is so no more.  Raises Misuse."""
+    """Returns the priorities of a topic's extensions, in full: options that are not given are reset.
+
+    Raises Misuse.
+    """
     shares = _shares(weights)
     if shares and levels not in (None, len(shares)):
         raise Misuse(f"--priority-weights has {len(shares)} weights, and --priorities says {levels} levels")
@@ -65,7 +68,7 @@ def _shares(weights: str | None) -> list[int]:
 
 
 def urgency_of(priority: Any, where: str) -> dict[str, str]:
-    """What a message says of it.  Raises Misuse."""
+    """Returns the attribute with a message's priority.  Raises Misuse."""
     if str(priority) not in [str(level) for level in range(_MOST_LEVELS)]:
         raise Misuse(f"{where} has the priority {priority!r}: it is a number from 0, the most urgent level, to 9")
     return {_ATTRIBUTE: str(priority)}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """In one piece or not at all; readable by its owner alone from its first moment on.  Raises OSError.
+    """Writes a file in one piece or not at all; only its owner can ever read it.  Raises OSError.
 
-    It is on the disk when this returns, name and all: what is encrypted with a key must not outlive it.
+    The file is on the disk when this returns, with its name: what is encrypted with a key must not outlive it.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

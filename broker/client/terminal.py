@@ -107,7 +107,7 @@ def is_terminal(*, error: bool = False) -> bool:
 
 
 def columns() -> int:
-    """How wide standard output is."""
+    """Returns the width of standard output."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
     except OSError:

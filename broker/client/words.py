@@ -89,19 +89,19 @@ def short_time(text: str | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """In its two largest units: "3d4h", "12s"."""
+    """Formats an age in its two largest units: "3d4h", "12s"."""
     if seconds is None:
         return ""
     return format_units(timedelta(seconds=seconds), most=2)
 
 
 def age_of(duration: str | None) -> str:
-    """Of a duration of the API."""
+    """Formats a duration of the API."""
     return age(float(duration.removesuffix("s"))) if duration else ""
 
 
 def size(count: float) -> str:
-    """Of bytes."""
+    """Formats a number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -131,7 +131,7 @@ def as_typed(text: str) -> bytes:
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
-    """Of KEY=VALUE.  Raises Misuse."""
+    """Parses options KEY=VALUE. Raises Misuse."""
     found = {}
     for one in given:
         name, sign, value = one.partition("=")
@@ -146,7 +146,7 @@ def pairs_text(values: Mapping[str, Any] | None) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Of a field of the API."""
+    """Formats the value of a field of the API."""
     match value:
         case None:
             return ""

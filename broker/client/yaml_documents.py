@@ -32,7 +32,7 @@ _MAX_DIGITS = 100  # of a number
 
 
 class _Measure(NamedTuple):
-    """How much a node stands for, with all that is in it: nodes, and levels below it."""
+    """The size of a node with all of its children: the number of nodes, and the levels below it."""
 
     nodes: int
     height: int
@@ -107,7 +107,7 @@ class Document(NamedTuple):
         return "" if node is None else _line(node)
 
     def remedy(self, path: Iterable[str | int]) -> str:
-        """How to write the value at this path so that it is a string; "" if it is one, or no scalar."""
+        """Explains how to write the value at this path so that it is a string; "" if it is one, or no scalar."""
         node = self._at(path)
         if not isinstance(node, yaml.ScalarNode) or node.tag.removeprefix(_TAG) not in _KINDS or not node.value:
             return ""

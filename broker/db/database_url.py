@@ -63,14 +63,20 @@ def _check_characters(rest: str) -> None:
 
 
 def _divided(rest: str) -> tuple[str, str, str]:
-    """What stands before the path, the path, and what stands behind its question mark."""
+    """Divides the rest of a URL at its path and its question mark.
+
+    Returns what comes before the path, the path, and what comes after the question mark.
+    """
     before, _, query = rest.partition("?")
     authority, _, path = before.partition("/")
     return authority, path, query
 
 
 def without_password(url: str) -> str:
-    """What may be shown of a database's URL: *** for each secret in it; of libpq's words those that are none."""
+    """Returns the parts of a database's URL that may be shown.
+
+    Each secret is replaced by ***; of libpq's keyword form only the words that are no secrets are left.
+    """
     if not url:  # none is given
         return ""
     scheme = _SCHEME.match(url)

@@ -7,9 +7,10 @@ _MOST = 900  # samples: a quarter of an hour, at one a second; what is older mak
 
 
 class WalPoint(NamedTuple):
-    """Of a server in its write-ahead log: what is safe there (a primary), or has been replayed (a standby).
+    """The position of a server in its write-ahead log.
 
-    `system` names the database cluster that server and copies share; `follows`: it is a standby just now.
+    Up to there the log of a primary is safe, and that of a standby has been replayed.  `system` names the database
+    cluster that server and copies share; `follows`: it is a standby just now.
     """
 
     lsn: int
@@ -27,7 +28,7 @@ class ReplicaLag:
         self._replayed = -1
 
     def seconds(self, now: float) -> float:
-        """So far it is behind, at the most; it grows while nothing is heard of the replica."""
+        """Returns the upper bound of the lag, in seconds; it grows while nothing is heard of the replica."""
         return now - self._as_of
 
     def primary_is_at(self, lsn: int, now: float) -> bool:

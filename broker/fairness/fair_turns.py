@@ -123,7 +123,7 @@ class FairTurns(Generic[A]):
         self._lone: A | None = None
 
     def __len__(self) -> int:
-        """How many turns wait."""
+        """Returns how many turns wait."""
         return self._root.waiting + (self._lone is not None and not self._lone.begun)
 
     @property
@@ -142,7 +142,7 @@ class FairTurns(Generic[A]):
         self._queue(turn)
 
     def begin(self) -> A | None:
-        """Begin the next turn; None if nobody waits, or nobody who waits may have a free slot."""
+        """Begins the next turn; None if no turn waits, or none that waits may have a free slot."""
         lone = self._lone
         if lone is None:
             return self._begin_next()
@@ -273,7 +273,7 @@ class FairTurns(Generic[A]):
         _forget_idle(parent)
 
     def _enter(self, heap: "list[tuple[float, int, _Tenant[A]]]", tenant: _Tenant[A]) -> None:
-        """Any entry that it had before is void, and goes when it comes to the top."""
+        """Adds an entry for a tenant.  An earlier one is void, and is removed when it comes to the top."""
         tenant.entry = next(self._entries)
         heapq.heappush(heap, (tenant.used, tenant.entry, tenant))
 
@@ -320,7 +320,7 @@ def _leave_if_idle(parent: _Tenant[A], urgent: _Tenant[A]) -> None:
 
 
 def _forget_idle(parent: _Tenant[A]) -> None:
-    """Forget tenants that do nothing and have used no more than those that are there; all, if nobody is there."""
+    """Forgets idle tenants that have used no more than those that are active; all, if none is active."""
     if not parent.active:
         parent.tenants.clear()
         parent.ready.clear()

@@ -26,7 +26,10 @@ R = TypeVar("R")
 
 
 class SpacedSteps(Generic[T]):
-    """Whose step is next, and when: one at a time, with turns of the loop between them.  No clock, no tasks."""
+    """The order and times of steps: one at a time, with turns of the loop between them.
+
+    It has no clock and no tasks.
+    """
 
     def __init__(self) -> None:
         self._turns: FairTurns[TurnFor[tuple[T, int]]] = FairTurns(1, long=inf)
@@ -36,11 +39,14 @@ class SpacedSteps(Generic[T]):
 
     @property
     def resting(self) -> bool:
-        """A step was done; who asks now waits, and `passed` is to be called after each turn of the loop."""
+        """Whether a step was done.
+
+        Then the next one waits, and `passed` has to be called after each turn of the loop.
+        """
         return self._turn is not None
 
     def ask(self, who: Hashable, cost: int, item: T) -> T | None:
-        """For a step of `who`, behind his others.  Returns the item if the step may be done at once."""
+        """Adds a step of `who`, behind its others.  Returns the item if the step may be done at once."""
         self._turns.ask(TurnFor((who,), item=(item, cost)))
         return self._begin() if self._turn is None else None
 
@@ -65,12 +71,15 @@ class SpacedSteps(Generic[T]):
 
 
 def turns_after(cost: int) -> int:
-    """How many turns of the loop follow a step."""
+    """Returns how many turns of the loop follow a step."""
     return min(max(cost // COST_OF_TURN, 1), MOST_TURNS)
 
 
 class LoopTurns:
-    """Of the event loop of a process.  `who` has steps: a project, or whoever else they are shared by."""
+    """The turns of the event loop of a process.
+
+    The steps are shared by `who`: a project, or another tenant.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         """`clock`: in seconds, finer than the loop's own, which counts milliseconds."""
@@ -90,7 +99,7 @@ class LoopTurns:
             return end.value  # type: ignore[no-any-return]
 
     def begin(self, who: Hashable, cost: int) -> bool:
-        """Whether the step may be done at once, since there is nobody to wait for; if so it counts."""
+        """Returns whether the step may be done at once, since no other waits; if so it counts."""
         if self._steps.resting or self._steps.ask(who, cost, _nothing) is None:
             return False
         self._check_after()
@@ -102,7 +111,7 @@ class LoopTurns:
             await self.wait(who, cost)
 
     async def wait(self, who: Hashable, cost: int) -> None:
-        """Until the step may be done, which is now then."""
+        """Waits until the step may be done, which is then at once."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def report() -> None:
@@ -119,7 +128,7 @@ class LoopTurns:
                 del self._waiting[who]
 
     def waiting(self, who: Hashable) -> int:
-        """How many steps of `who` wait for their turn."""
+        """Returns how many steps of `who` wait for their turn."""
         return self._waiting.get(who, 0)
 
     def call(self, who: Hashable, cost: int, step: Callable[[], object]) -> None:
@@ -134,7 +143,7 @@ class LoopTurns:
         asyncio.get_running_loop().call_soon(self._passed)
 
     def _passed(self) -> None:
-        """A turn of the loop."""
+        """Counts a turn of the loop, and does the next step if its turn has come."""
         step = self._steps.passed(idle=self._clock() - self._checked_at < _IDLE_SECONDS)
         if step is not None:
             asyncio.get_running_loop().call_soon(step)
@@ -143,4 +152,4 @@ class LoopTurns:
 
 
 def _nothing() -> None:
-    """It is done by whoever asked."""
+    """Does nothing: the caller does the step itself."""

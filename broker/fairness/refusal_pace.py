@@ -18,7 +18,7 @@ MOST_SECONDS = 1.0  # that one waits: so many callers have no pace, and their co
 
 
 class RefusalPace:
-    """Of one process.  What has a pace of its own is named by the caller: mostly a project."""
+    """The pace of refusals in one process.  Each has the name of what it counts for, mostly a project."""
 
     def __init__(
         self,
@@ -33,12 +33,12 @@ class RefusalPace:
         self._next: dict[str, float] = {}  # when a refusal of a project would be in time
 
     async def wait(self, project: str) -> None:
-        """Until a refusal may be told."""
+        """Waits until a refusal may be answered."""
         if seconds := self.delay(project):
             await asyncio.sleep(seconds)
 
     def delay(self, project: str) -> float:
-        """Of one more refusal, which is counted; in seconds."""
+        """Counts one more refusal and returns how many seconds it has to wait."""
         now = self._ticks()
         due = max(self._next.get(project, 0.0), now - self._at_once * self._seconds)
         if due - now > MOST_SECONDS:

@@ -63,12 +63,12 @@ class ResourceTurns:
     async def of(
         self, project: str, *, hung_up: Callable[[], Awaitable[None]] | None = None, is_short: bool = False
     ) -> AsyncIterator[None]:
-        """Wait for a turn of a project ("projects/p"), or of a caller without one, and have it within the block.
+        """Waits for a turn of a project ("projects/p"), or of a caller without one, and has it within the block.
 
         `hung_up()` completes when the caller has gone; it is only awaited while the call waits for its turn.
         `is_short`: its answer is not large, or is read while it is made.
 
-        Raises Unavailable if there are too many calls, if answers that nobody reads have taken the project's part
+        Raises Unavailable if there are too many calls, if answers that are not read have taken the project's part
         of the memory, or after LONGEST_SECONDS; DeadlineExceeded, which nobody reads, if the caller goes.  Unless
         the turn had begun, nothing was done then.
         """

@@ -30,7 +30,10 @@ ALPHA = 4.0  # 1 would leave half of all unused as long as one is alone; docs/de
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Who may have no more: the one at the end of `path` (empty: all together) has `held` of `most`, for now."""
+    """A refusal of capacity.
+
+    The tenant at the end of `path` (empty: all tenants together) holds `held` of `most`, for now.
+    """
 
     path: Path
     held: int
@@ -49,15 +52,18 @@ class SharedCapacity:
 
     @property
     def total(self) -> int:
-        """What is held by all."""
+        """The capacity that all tenants hold."""
         return self._total
 
     def held(self, path: Path) -> int:
-        """What is held under a path, or the beginning of one."""
+        """Returns the capacity held under a path, or the beginning of one."""
         return self._held.get(path, 0)
 
     def take(self, *paths: Path, amount: int = 1) -> Over | None:
-        """Hold so much more, and return None; or hold nothing more, and return who has no room for it."""
+        """Holds so much more, and returns None.
+
+        Otherwise holds nothing more, and returns the tenant that has no room for it.
+        """
         if not self._is_plenty(amount):
             for path in paths:
                 over = self._over(path, amount)
@@ -74,7 +80,7 @@ class SharedCapacity:
                 self._held[path[:depth]] += amount
 
     def give_back(self, *paths: Path, amount: int = 1) -> None:
-        """What was taken, no more and only once."""
+        """Gives capacity back that was taken, once and no more than was taken."""
         self._total -= amount
         for path in paths:
             for depth in range(1, len(path) + 1):
@@ -84,19 +90,19 @@ class SharedCapacity:
                     del self._held[key]
 
     def available(self, path: Path) -> int:
-        """How much may be taken now: by one call or by many, that is the same."""
+        """Returns how much may be taken now: in one call or in many."""
         return min(available for _, available in self._available_at_each_depth(path))
 
     def _is_plenty(self, amount: int) -> bool:
-        """Whether so much is free that anybody may take it: even who held all that is held, at every depth.
+        """Whether so much is free that any tenant may take it: even one that held all that is held, at every depth.
 
-        `_available_at_each_depth` of him falls with each depth, and never below this.
+        `_available_at_each_depth` of that tenant falls with each depth, and never below this.
         """
         free = self._capacity - self._total
         return self._alpha * amount <= free * (self._alpha - 1) - self._total
 
     def _available_at_each_depth(self, path: Path) -> Iterator[tuple[Path, int]]:
-        """How much the beginnings of a path may take, from the outside in.
+        """Yields how much the beginnings of a path may take, from the outside in.
 
         Within the one before, `free - k * falls` is free once k more are taken.  Each may take while it holds less
         than alpha times as much.

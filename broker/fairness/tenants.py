@@ -16,7 +16,7 @@ class Tenants:
         self._changed_at: float | None = None  # when a turn was another project's than the one before it
 
     def note_turn(self, project: Hashable) -> None:
-        """A turn of a project begins; "" in place of the project says that several share the turn."""
+        """Notes the beginning of a project's turn; "": several projects share the turn."""
         if project and project != self.latest:
             if self.latest is not None:
                 self._changed_at = self._clock()

@@ -65,7 +65,7 @@ class Turns:
         self.refusal = refusal
 
     def __len__(self) -> int:
-        """How many slots wait."""
+        """Returns how many slots wait."""
         return len(self.rule)
 
     @property
@@ -86,7 +86,7 @@ class Turns:
 
 
 class Slot(Turn):
-    """One turn, from asking for it to its end: `async with`, or `ask`, `wait` and `end`, each at most once."""
+    """A turn, from asking for it to its end: `async with`, or `ask`, `wait` and `end`, each at most once."""
 
     __slots__ = ("_asked_at", "_began_at", "_is_over", "_ready", "_turns", "pause_seconds", "project")
 

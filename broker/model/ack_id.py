@@ -35,9 +35,9 @@ _ORDINALS = {suffix: ordinal for ordinal, suffix in enumerate(_SUFFIXES)}
 
 
 class AttemptName(msgspec.Struct, frozen=True, gc=False):
-    """Which delivery attempt an ack id belongs to.
+    """The name of a delivery attempt, as ack ids have it.
 
-    `count` is the number of messages that its row has a bit for: those handed out, and if it is `ordered` (holds an
+    `count` is the number of messages that its row has a bit for: delivered ones, and if it is `ordered` (holds an
     ordering key) those that came back and wait.
     """
 
@@ -74,7 +74,7 @@ def make_ack_ids(attempt: AttemptName, ordinals: Iterable[int]) -> list[str]:
 def ack_ids_of(
     subscription_id: int, delivery: Delivery, start: int = 0, end: int = MAX_MESSAGES_PER_ATTEMPT
 ) -> list[str]:
-    """Of the messages of a delivery, or of those from `start` up to before `end`."""
+    """Returns the ack ids of the messages of a delivery, or of those from `start` up to before `end`."""
     return make_ack_ids(attempt_name(subscription_id, delivery), delivery.ordinals[start:end])
 
 
@@ -132,10 +132,10 @@ def group_ack_ids(ack_ids: Sequence[str], *, subscription_id: int) -> dict[Attem
 
 
 def _whole_response(ack_ids: Sequence[str]) -> AttemptName | None:
-    """The attempt whose ack ids these are: all of them, as they were handed out.
+    """Returns the attempt of these ack ids, if they are all of its response, in the same order.
 
-    Whoever pulls, works and acks sends a response's ids back like that.  To compare them with what was handed out
-    takes a tenth of the time of looking at each.
+    Clients that pull, work and ack send a response's ids back like that.  To compare them with the response takes a
+    tenth of the time of parsing each.
     """
     prefix = ack_ids[0][:_PREFIX_CHARACTERS] if ack_ids else ""
     attempt = _parse_prefix(prefix)

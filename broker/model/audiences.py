@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 
 def split_list(text: str) -> list[str]:
-    """What stands between the commas."""
+    """Returns the elements of a list that is separated by commas."""
     return [one.strip() for one in text.split(",") if one.strip()]
 
 

@@ -101,5 +101,5 @@ class Delivery(msgspec.Struct, frozen=True):
 
     @property
     def ordinals(self) -> Sequence[int]:
-        """Of the messages, in the attempt."""
+        """The ordinals of the messages in the attempt."""
         return range(len(self.messages)) if self.only is None else self.only

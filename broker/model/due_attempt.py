@@ -46,24 +46,27 @@ class DueAttempt:
 
     @property
     def expired(self) -> int:
-        """How many have their deadline behind them once the row is written; else it is said later."""
+        """The number of messages whose ack deadline has passed once the row is written.
+
+        Other messages are counted later.
+        """
         # The forwarder counts what is exhausted: some of it no claim has met.
         return self.were_out if self.changed and self.status != "exhausted" else 0
 
     @property
     def stays(self) -> bool:
-        """Something of it waits for its time."""
+        """Whether messages of the row wait for its time."""
         return bool(self.open) and self.status != "exhausted"
 
     @property
     def is_left(self) -> bool:
-        """It was ready, and something of it has not gone out."""
+        """Whether the row was ready, and some of its messages were not delivered."""
         return self.ready and bool(self.open)
 
     def begin(
         self, *, now: datetime, retry_policy: RetryPolicy | None, jitter: float, max_attempts: int | None
     ) -> None:
-        """Its time has come.
+        """Begins a row whose time has come.
 
         Delivered `max_attempts` times it becomes exhausted (A5); one whose ack deadline has just passed begins its
         retry delay (A4).
@@ -78,7 +81,7 @@ class DueAttempt:
         self.ready = self.next_delivery_at <= now
 
     def ask(self, quota: int) -> int:
-        """For up to `quota` of its messages; returns for how many."""
+        """Chooses up to `quota` of its messages to ask for.  Returns how many."""
         self.asked = list(self.open)[:quota]
         self.changed = self.changed or not self.open  # a row without bits only waits to be deleted
         return len(self.asked)
@@ -93,7 +96,7 @@ class DueAttempt:
 def due_attempt(
     row: Any, *, failure: str | None = None, redriven: bool = False, is_just_retried: bool = False
 ) -> DueAttempt:
-    """From a named row with the columns of `delivery_attempts`.
+    """Converts a named row with the columns of `delivery_attempts`.
 
     One that holds a key counts the attempts of its first open message.
     """
@@ -119,12 +122,12 @@ def due_attempt(
 
 
 def attempt_numbers(text: str) -> list[int]:
-    """From the text of an integer array."""
+    """Parses the text of an integer array."""
     return [int(number) for number in text.strip("{}").split(",") if number]
 
 
 def first_due_floor(now: datetime) -> datetime:
-    """Of a cursor that begins, or is moved by a seek."""
+    """Returns the due floor of a cursor that is new, or is moved by a seek."""
     return now - DUE_FLOOR_MARGIN
 
 

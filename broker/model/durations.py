@@ -29,7 +29,7 @@ class Duration(timedelta):
 
     @property
     def microseconds_alone(self) -> timedelta:
-        """Without the nanoseconds."""
+        """The duration without its nanoseconds."""
         return timedelta(microseconds=self // _MICROSECOND)
 
     def __eq__(self, other: object) -> bool:

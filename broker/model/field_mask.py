@@ -56,7 +56,7 @@ def check_field_mask(
 
 
 def not_mutable(path: str, resource: str) -> InvalidArgument:
-    """What to raise for a path to what nobody can change."""
+    """Returns the error for the path of a field that cannot be changed."""
     return InvalidArgument(
         f"Invalid update_mask provided in the Update{resource}Request: the '{path}' field in the {resource} is not "
         "mutable."
@@ -64,7 +64,7 @@ def not_mutable(path: str, resource: str) -> InvalidArgument:
 
 
 def unknown_path(path: str, resource: str, why: str = "") -> InvalidArgument:
-    """What to raise for a path to nothing.  `why` says what there is instead, where that is not obvious."""
+    """Returns the error for a path to no field.  `why` says what there is instead, where that is not obvious."""
     return InvalidArgument(
         f"Invalid update_mask provided in the Update{resource}Request: '{path}' is not a known {resource} field. "
         f"Note that field paths must be of the form 'push_config' rather than 'pushConfig'.{why and f' {why}'}"

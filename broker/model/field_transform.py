@@ -64,7 +64,7 @@ Template = tuple[str | Placeholder, ...]
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Of attributes, or of bodies: what is done to fields by their keys.  `keep`: None keeps all."""
+    """Edits of attributes, or of bodies, by the keys of fields.  `keep`: None keeps all."""
 
     keep: Sequence[tuple[str, ...]] | None
     remove: Sequence[tuple[str, ...]]
@@ -77,7 +77,7 @@ class Edits:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What Fields say, read.  `reads_body`: the body has to be JSON.  `changes_body`: it is written anew."""
+    """The parsed form of Fields.  `reads_body`: the body has to be JSON. `changes_body`: it is written anew."""
 
     attributes: Edits
     body: Edits

@@ -21,7 +21,7 @@ class EarlierFilter:
 
 @dataclass(frozen=True, slots=True)
 class NewestFilter:
-    """What decides about all messages published at or after `since`, compiled (core/filtering/jsonpath.py)."""
+    """The compiled filter for all messages published at or after `since` (core/filtering/jsonpath.py)."""
 
     since: datetime
     filter_path: str | None = None
@@ -34,9 +34,10 @@ def filter_at(newest: str, earlier: Sequence[EarlierFilter], publish_time: datet
 
 
 def change_time(last_publish_times: Iterable[datetime], now: datetime) -> datetime:
-    """When a new filter begins to hold: later than the last message of each shard, and no earlier than now.
+    """Returns when a new filter begins to apply.
 
-    It is a whole millisecond, as publish times are.
+    It is later than the last message of each shard, no earlier than now, and a whole millisecond, as publish times
+    are.
     """
     behind = (whole_milliseconds(last) + timedelta(milliseconds=1) for last in last_publish_times)
     return max([whole_milliseconds(now), *behind])
@@ -44,8 +45,9 @@ def change_time(last_publish_times: Iterable[datetime], now: datetime) -> dateti
 
 @dataclass(frozen=True, slots=True)
 class FilterComparison:
-    """How many of the newest `scanned` messages of a topic the present filter matches (`before`), the wanted one
-    (`after`), and `both`.
+    """A comparison of two filters on the newest `scanned` messages of a topic.
+
+    The present filter matches `before` of them, the wanted one `after`, and both filters match `both`.
     """
 
     scanned: int = 0
@@ -64,7 +66,7 @@ class FilterComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterChange:
-    """What a change of a subscription's filter does, or (with a `comparison`) would do.
+    """The effect of a change of a subscription's filter, or (with a `comparison`) of one that was not made.
 
     `effective_time`: messages published then or later are decided by `filter`; None: nothing was changed.
     """

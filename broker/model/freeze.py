@@ -20,7 +20,7 @@ class Freeze:
     by: str = ""
 
     def refusal(self, topic: str) -> FailedPrecondition:
-        """Of a publish."""
+        """Returns the error for a publish to the frozen topic."""
         by = f" by {self.by}" if self.by else ""
         why = self.reason.rstrip(".") or "no reason was given"
         since = format_timestamp(self.since)

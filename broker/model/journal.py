@@ -32,9 +32,9 @@ class JournalMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """What is written down, for which share of the messages (above 0, to 1), for how long.
+    """The settings of a journal: what is written, for which share of the messages (above 0, to 1), for how long.
 
-    A message is in the share or not: the story of one that is has no gaps.
+    A message is in the share or not: the record of one that is has no gaps.
     """
 
     IN_FULL: ClassVar = True
@@ -50,7 +50,7 @@ class Journal:
         return True
 
     def share_of(self, ranges: Sequence[Range]) -> Sequence[Range]:
-        """Of these sequences, those in the share."""
+        """Returns those of the sequences that are in the share."""
         if self.sample >= 1.0:
             return ranges
         below = int(self.sample * 2**32)
@@ -63,12 +63,14 @@ TIME_TO_LIVE = "time to live"  # the answer of an EXPIRED whose message had a ti
 
 
 class Event(StrEnum):
-    """What happens to a message.  RELEASED: it was given back before it reached anybody, and the attempt does not
-    count.  REPLAYED: a seek makes it to be delivered, again or after all.  EXPIRED: it was not acknowledged
-    within the retention, or its time to live (the answer says which), and is not handed out any more.  REDRIVEN: it
-    was dead-lettered, and has come back.  WITHDRAWN: it was a dead letter, whose message went back to where it came
-    from; or, its dead letter was sent to the topic that the answer names, or edited, and became a message that it
-    names.  RETRACTED: it was taken back by whoever publishes, and goes out no more.
+    """An event of a message.
+
+    RELEASED: it was given back before it reached a consumer, and the attempt does not count.  REPLAYED: a seek
+    makes it to be delivered, again or after all.  EXPIRED: it was not acknowledged within the retention, or its
+    time to live (the answer says which), and is not delivered any more.  REDRIVEN: it was dead-lettered, and has
+    come back.  WITHDRAWN: it was a dead letter, whose message went back to where it came from; or, its dead letter
+    was sent to the topic that the answer names, or edited, and became a message that the answer names.  RETRACTED:
+    its publisher withdrew it, and it is not delivered any more.
     """
 
     HANDED_OUT = "HANDED_OUT"
@@ -98,7 +100,10 @@ UNSETTLING = frozenset({Event.REPLAYED, Event.REDRIVEN, Event.HANDED_OUT})
 
 
 class Author(NamedTuple):
-    """Who did it: a principal, and an address or what a stream calls itself (each "" if it is not known)."""
+    """The author of an event: a principal, and an address or the name of a stream's client.
+
+    Each is "" if it is not known.
+    """
 
     principal: str = ""
     client: str = ""
@@ -110,8 +115,10 @@ TRANSFORM = Author(client="transform")
 
 
 class Attribution(NamedTuple):
-    """Who did something.  `journal`: where it is written if the journal includes such events (None: the
-    subscription has none).  `answer`: what an endpoint answered, or why a transform dropped it.
+    """The author of an event, and where it is recorded.
+
+    `journal`: where it is written if the journal includes such events (None: the subscription has none).  `answer`:
+    what an endpoint answered, or why a transform dropped the message.
     """
 
     journal: Journal | None
@@ -123,7 +130,7 @@ UNKNOWN = Attribution(None)
 
 
 class Row(NamedTuple):
-    """Of the journal: one event of messages of one bucket."""
+    """A row of the journal: one event of messages of one bucket."""
 
     subscription_id: int
     bucket: int
@@ -135,7 +142,7 @@ class Row(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What happened to one message; `attempt` 0: the event is of no attempt."""
+    """A journal entry of one message; `attempt` 0: the event is of no attempt."""
 
     time: datetime
     event: Event
@@ -158,7 +165,10 @@ def check_journal(journal: Journal) -> None:
 
 
 def settlement(entries: Iterable[Entry]) -> Entry | None:
-    """What settled a message for good, as far as its entries, oldest first, tell; None: they do not."""
+    """Returns the entry that settled a message for good.
+
+    `entries` are its entries, oldest first.  None: none of them did.
+    """
     last: Entry | None = None
     for entry in entries:
         if entry.event in SETTLING:
@@ -194,7 +204,7 @@ def rows_of(
 
 
 def ranges_of(seqs: Iterable[int]) -> list[Range]:
-    """Of ascending sequences."""
+    """Returns the ranges of ascending sequences."""
     ranges: list[Range] = []
     start = end = -1
     for seq in seqs:
@@ -209,7 +219,10 @@ def ranges_of(seqs: Iterable[int]) -> list[Range]:
 
 
 def without(ranges: Sequence[Range], others: Sequence[Range]) -> list[Range]:
-    """What is in the first and not in the second; both ascending, and apart within themselves."""
+    """Returns the parts of `ranges` that are not in `others`.
+
+    Both are ascending, and neither overlaps within itself.
+    """
     left: list[Range] = []
     for low, high in ranges:
         first = bisect_right(others, low, key=lambda each: each[1])

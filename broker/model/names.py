@@ -64,9 +64,10 @@ def check_project(name: str) -> None:
 
 
 def not_found(what: str, name: str, collection: str) -> BrokerError:
-    """What to raise where nothing has `name`: NotFound, or InvalidArgument if nothing could be created with it.
+    """Returns the error for a missing resource.
 
-    Clients that create what they do not find must not be told that it could be.  `what` begins the message.
+    It is NotFound, or InvalidArgument if nothing could be created with its name: clients that create missing
+    resources must not be told that it could be.  `what` begins the message.
     """
     return _refusal(name, collection) or NotFound(f"{what} (resource={leaf(name)}).")
 

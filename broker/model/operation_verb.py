@@ -14,5 +14,5 @@ class Verb(StrEnum):
 
 
 def known_verb(text: str) -> Verb | str:
-    """As it is stored; a newer broker, which started the operation, may know more of them."""
+    """Returns the verb of stored text; text of a newer broker, which may know more verbs, is returned as it is."""
     return next((verb for verb in Verb if verb == text), text)

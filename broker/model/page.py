@@ -24,7 +24,7 @@ Value = int | str | datetime
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which page: at most `size` items with names greater than `after`."""
+    """The parameters of a page: at most `size` items with names greater than `after`."""
 
     size: int
     after: str

@@ -21,7 +21,7 @@ class Pause:
 
     @property
     def why(self) -> str:
-        """For people, without a full stop."""
+        """The reason for people, without a full stop."""
         return self.reason.rstrip(".") + (f" (by {self.by})" if self.by else "")
 
 
@@ -38,7 +38,7 @@ def check_reason(reason: str) -> None:
 
 
 def withheld_reason(why: str) -> str:
-    """Of a pause that the broker itself begins, because it may not push, and ends once it may."""
+    """Returns the reason of a pause that the broker begins because it may not push, and ends once it may."""
     return f"{_WITHHELD}{why}."
 
 

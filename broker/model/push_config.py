@@ -54,7 +54,10 @@ class PushConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
-    """One POST carries up to `max_messages` (1 to 1,000) or about `max_bytes`, or what came within `max_delay`."""
+    """The limits of a digest.
+
+    One POST carries up to `max_messages` (1 to 1,000) or about `max_bytes`, or the messages of `max_delay`.
+    """
 
     IN_FULL: ClassVar = True
 
@@ -112,14 +115,14 @@ class PushOptions:
 
 
 def fingerprint(secret: str) -> str:
-    """What is shown of a secret: the first 8 hexadecimal digits of the SHA-256 of its text."""
+    """Returns what is shown of a secret: the first 8 hexadecimal digits of the SHA-256 of its text."""
     if isinstance(secret, SealedSecret):
         return secret.fingerprint
     return sha256(secret.encode()).hexdigest()[:8]
 
 
 def query_of(endpoint: str) -> str:
-    """What follows the question mark of an endpoint's URL: many have a token there."""
+    """Returns the query of an endpoint's URL, after the question mark: many have a token there."""
     return endpoint.partition("#")[0].partition("?")[2]
 
 

@@ -95,9 +95,11 @@ class PushState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushFailure:
-    """One failed attempt to deliver.  `status` is None if there was no answer; `detail` is the error, or the
-    beginning of the response (at most MAX_EXCERPT characters; what is longer is cut when it is stored).
-    `failure_id` is 0 until it is stored; later failures have greater ones.
+    """A failed attempt to deliver.
+
+    `status` is None if there was no answer; `detail` is the error, or the beginning of the response (at most
+    MAX_EXCERPT characters; longer ones are cut when they are stored).  `failure_id` is 0 until it is stored; later
+    failures have greater ones.
     """
 
     subscription_id: int
@@ -113,7 +115,10 @@ class PushFailure:
 
 @dataclass(frozen=True, slots=True)
 class PushTest:
-    """What came of one message that was sent to see what the endpoint answers.  As of PushFailure."""
+    """The result of sending one message to see what the endpoint answers.
+
+    The fields are as those of PushFailure.
+    """
 
     endpoint: str
     delivered: bool
@@ -124,9 +129,9 @@ class PushTest:
 
 @dataclass(frozen=True, slots=True)
 class PushFailurePage:
-    """At most so many failures, newest first, from before this one on (None: from the newest on).
+    """The parameters of a page: at most `size` failures, newest first, from before this one on.
 
-    `message_id`: of this message alone ("": of all).
+    `before` None: from the newest on.  `message_id`: of this message alone ("": of all).
     """
 
     size: int

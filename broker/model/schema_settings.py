@@ -14,10 +14,10 @@ Revision = TypeVar("Revision")
 
 
 class Compatibility(StrEnum):
-    """What a commit is asked for, in the words of schema registries.  FULL_TRANSITIVE is what Google asks.
+    """The compatibility that a commit must preserve, in the words of schema registries.
 
-    BACKWARD: the new revision reads messages of the one before.  FORWARD: that one reads messages of the new one.
-    FULL: both.  TRANSITIVE: so with all revisions.
+    FULL_TRANSITIVE is what Google requires.  BACKWARD: the new revision reads messages of the one before.  FORWARD:
+    that one reads messages of the new one.  FULL: both.  TRANSITIVE: the same with all revisions.
     """
 
     BACKWARD = "BACKWARD"
@@ -37,7 +37,7 @@ class Compatibility(StrEnum):
         return self.startswith(("FORWARD", "FULL"))
 
     def compared(self, revisions: Sequence[Revision]) -> Sequence[Revision]:
-        """Those of a schema's revisions, the newest first, with which a new one is compared."""
+        """Returns those of a schema's revisions, the newest first, with which a new one is compared."""
         if self is Compatibility.NONE:
             return ()
         return revisions if self.endswith("TRANSITIVE") else revisions[:1]
@@ -45,9 +45,10 @@ class Compatibility(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaSettings:
-    """What the messages of a topic are checked against: a schema's revisions from the first to the last.
+    """The schema that the messages of a topic are checked against: its revisions from the first to the last.
 
-    `schema` is the full name, or DELETED_SCHEMA; a revision "": no bound.  What a call wants has no `schema_id`.
+    `schema` is the full name, or DELETED_SCHEMA; a revision "": no bound.  The settings of a call have no
+    `schema_id`.
     """
 
     schema: str
@@ -59,7 +60,7 @@ class SchemaSettings:
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """What a call says of a schema beyond Google's message: a type that is not Google's, the compatibility."""
+    """The options of a schema that Google's message does not have: other types, and the compatibility."""
 
     type: str = ""
     compatibility: Compatibility | None = None

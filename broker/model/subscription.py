@@ -72,7 +72,10 @@ _WHITE_SPACE = " \t\r\n"  # of the filter language
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterPolicy:
-    """Where a message goes that failed `max_delivery_attempts` times (5 to 100, or from 1 on where allowed)."""
+    """The policy that dead-letters messages which failed `max_delivery_attempts` times.
+
+    They go to `dead_letter_topic`.  The attempts are 5 to 100, or from 1 on where allowed.
+    """
 
     dead_letter_topic: str = ""
     max_delivery_attempts: int = DEFAULT_DELIVERY_ATTEMPTS
@@ -95,7 +98,7 @@ class Extensions:
     journal: Journal | None = None
 
     def with_those(self, names: Collection[str], wanted: "Extensions") -> "Extensions":
-        """Those of these names are as wanted, the others stay."""
+        """Returns the extensions with the fields of these names as in `wanted`."""
         return replace(self, **{name: getattr(wanted, name) for name in names})
 
     def replaced_by(self, wanted: "Extensions") -> "Extensions":
@@ -112,7 +115,10 @@ NO_EXTENSIONS = Extensions()
 
 
 def unread_dead_letters(subscription: "Subscription") -> str:
-    """What is said while nobody subscribes to the dead-letter topic of a subscription; "" of all others."""
+    """Returns a warning that nobody subscribes to the dead-letter topic of a subscription.
+
+    "": there is a subscription to it, or no such topic.
+    """
     if subscription.dead_letter_policy is None or not subscription.dead_letters_unread:
         return ""
     topic = subscription.dead_letter_policy.dead_letter_topic
@@ -174,12 +180,12 @@ class Subscription:
 
     @property
     def transforms_messages(self) -> bool:
-        """Whether anything is done to messages before they are handed out."""
+        """Whether messages are transformed before they are delivered."""
         return bool(self.transforms) and is_at_work(self.transforms)
 
     @property
     def max_delivery_attempts(self) -> int | None:
-        """How often a message is delivered before it goes to the dead-letter topic; None: as often as it takes."""
+        """The number of times that a message is delivered before it is dead-lettered; None: there is no limit."""
         if self.dead_letter_policy is None or not self.dead_letter_topic_id:
             return None
         return self.dead_letter_policy.max_delivery_attempts
@@ -191,14 +197,16 @@ class Subscription:
 
     @property
     def shows_delivery_attempts(self) -> bool:
-        """Whether receivers are told how often a message was delivered: with a dead-letter policy, also while its
-        topic does not exist (google.pubsub.v1.ReceivedMessage.delivery_attempt).
+        """Whether receivers get the number of delivery attempts.
+
+        They do with a dead-letter policy, also while its topic does not exist
+        (google.pubsub.v1.ReceivedMessage.delivery_attempt).
         """
         return self.dead_letter_policy is not None
 
     @property
     def journal(self) -> Journal | None:
-        """What is written down of what happens to its messages; None: nothing is."""
+        """The journal of the subscription; None: it has none."""
         return self.extensions.journal
 
     @property
@@ -246,9 +254,10 @@ class Subscription:
         return max(self.message_retention, self.topic_message_retention or timedelta(0))
 
     def replay_since(self, now: datetime) -> datetime | None:
-        """How far back acked messages can be sought (A9); None if they are not retained.
+        """Returns how far back acked messages can be sought (A9); None if they are not retained.
 
-        What the subscription itself retains begins with its creation (in milliseconds, as publish times are).
+        Messages that the subscription itself retains begin with its creation (in milliseconds, as publish times
+        are).
         """
         reaches = []
         if self.retain_acked_messages and self.created_at is not None:
@@ -267,7 +276,7 @@ class Subscription:
         return retained if self.created_at is None else max(retained, whole_milliseconds(self.created_at))
 
     def updated(self, wanted: "Subscription", fields: Collection[str]) -> "Subscription":
-        """This subscription with these fields of `wanted`, as a mask names them."""
+        """Returns this subscription with the given fields of `wanted`, as a mask names them."""
         attributes = [_ATTRIBUTES[field] for field in fields if field in _ATTRIBUTES]
         changed = {attribute: getattr(wanted, attribute) for attribute in attributes}
         if "extensions" in changed:

@@ -20,7 +20,10 @@ EVER, END_OF_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzi
 
 
 def whole_milliseconds(moment: datetime) -> datetime:
-    """As publish times are, and are shown: seeking to a time that a client was shown means that very message."""
+    """Rounds down to milliseconds, as publish times are, and are shown.
+
+    So a seek to a time that a client was shown means that very message.
+    """
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
@@ -30,7 +33,10 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def timestamp_formatter() -> Callable[[datetime], str]:
-    """What formats as `format_timestamp` does; a third of the work for moments that follow each other closely."""
+    """Returns a faster `format_timestamp`.
+
+    It needs a third of the time for moments that follow each other closely.
+    """
     second = datetime.min.replace(tzinfo=UTC)
     until_second = ""
 

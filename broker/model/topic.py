@@ -84,13 +84,13 @@ class Topic:
         return "INGESTION_RESOURCE_ERROR" if sources else ""
 
     def shard_of(self, ordering_key: str) -> int:
-        """Where all messages of an ordering key are; the first shard for "", no key."""
+        """Returns the shard of all messages of an ordering key; the first shard for "", no key."""
         shard_ids = self.plain_shard_ids
         return shard_ids[crc32(ordering_key.encode()) % (self.key_shards or len(shard_ids))]
 
     @property
     def plain_shard_ids(self) -> tuple[int, ...]:
-        """Those for what is not urgent, by id."""
+        """The ids of the shards for messages that are not urgent, in ascending order."""
         if not self.levels:
             return self.shard_ids
         return tuple(shard_id for shard_id in self.shard_ids if shard_id not in self.levels)
@@ -103,7 +103,10 @@ class Topic:
         return next((shard_id for shard_id, of_shard in self.levels.items() if of_shard == level), None)
 
     def updated(self, wanted: "Topic", fields: Collection[str]) -> "Topic":
-        """This topic with these fields of `wanted` (as a mask names them); one that is absent there is cleared."""
+        """Returns this topic with the given fields of `wanted`, as a mask names them.
+
+        A field that is absent there is cleared.
+        """
         return replace(
             self,
             labels=wanted.labels if "labels" in fields else self.labels,

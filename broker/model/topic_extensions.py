@@ -26,7 +26,7 @@ class TopicExtensions:
     expiry: bool = False
 
     def with_those(self, names: Collection[str], wanted: "TopicExtensions") -> "TopicExtensions":
-        """Those of these names are as wanted, the others stay."""
+        """Returns the extensions with the fields of these names as in `wanted`."""
         return replace(self, **{name: getattr(wanted, name) for name in names})
 
 

@@ -31,7 +31,7 @@ class JavascriptUdf(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Compression(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a message's data, in zlib's format (RFC 1950)."""
+    """The compression of a message's data, in zlib's format (RFC 1950)."""
 
     mode: Literal["COMPRESS", "DECOMPRESS"] = msgspec.field(name="compressionMode")
     algorithm: Literal["ZLIB"] = msgspec.field(name="compressionAlgorithm", default="ZLIB")
@@ -41,9 +41,9 @@ Action = JavascriptUdf | Compression | Fields
 
 
 class Transform(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One action, in the API's JSON, in which it is stored.
+    """A message transform with one action, in the API's JSON, in which it is stored.
 
-    `enabled` is Google's old field, which is given back and says nothing.
+    `enabled` is Google's old field, which is returned as it was given and has no effect.
     """
 
     javascript_udf: JavascriptUdf | None = None

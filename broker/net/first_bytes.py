@@ -67,10 +67,10 @@ class FirstBytes(asyncio.Protocol):
         agreed: str | None = None,
         check_seconds: float = CHECK_SECONDS,
     ) -> None:
-        """It keeps itself among `connections`, which the server shuts down when it stops, until it knows.
+        """Adds itself to `connections`, which the server shuts down when it stops, until the protocol is known.
 
-        `keep_alive()`: for how many seconds an idle connection is kept.
-        `agreed`: the protocol that TLS has agreed on, "h2" or "http/1.1" (None: none); nothing else is taken then.
+        `keep_alive()`: for how many seconds an idle connection is kept.  `agreed`: the protocol that TLS has agreed
+        on, "h2" or "http/1.1" (None: none); no other is accepted then.
         """
         self._connections = connections
         self._keep_alive, self._check_seconds = keep_alive, check_seconds

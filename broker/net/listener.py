@@ -40,7 +40,7 @@ def bound_socket(host: str, port: int, *, prefix: str = "") -> Iterator[socket.s
 
 
 def listen(listener: socket.socket) -> None:
-    """Let connections come; they wait until somebody accepts them.  Raises CannotListen."""
+    """Accepts connections from now on; they wait until a process accepts them.  Raises CannotListen."""
     try:
         listener.listen(_BACKLOG)
     except OSError as error:  # somebody else was bound to it too, and was first
@@ -54,18 +54,18 @@ def _why_not(host: str, port: int, error: OSError, prefix: str = "") -> str:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """As it stands in a URL."""
+    """Formats host and port for a URL."""
     return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def url(listener: socket.socket, *, secure: bool = False) -> str:
-    """Where the broker listens; `secure`: with TLS."""
+    """Returns the URL of the broker; `secure`: with TLS."""
     host, port = listener.getsockname()[:2]
     return f"{_scheme(secure)}://{host_and_port(host, port)}"
 
 
 def base_url(listener: socket.socket, *, secure: bool = False) -> str:
-    """Where receivers on this machine reach the broker; `secure`: with TLS."""
+    """Returns the URL under which receivers on this machine reach the broker; `secure`: with TLS."""
     host, port = listener.getsockname()[:2]
     return f"{_scheme(secure)}://{host_and_port('localhost' if host in _EVERYWHERE else host, port)}"
 

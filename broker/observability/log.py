@@ -37,7 +37,7 @@ _NOTHING_NEW = ("Cancel %s running task(s), ",)  # uvicorn's, when the time of a
 
 
 class LineFormatter(logging.Formatter):
-    """One physical line for each record, in UTC, with the process that wrote it."""
+    """A formatter of records as one physical line each, in UTC, with the process that wrote it."""
 
     def format(self, record: logging.LogRecord) -> str:
         where = f"{_process(record)}[{record.process}] {record.name}"
@@ -53,8 +53,10 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object for each record, with the fields that Google's Cloud Logging reads
-    (https://cloud.google.com/logging/docs/structured-logging), those of the record, and a traceback.
+    """A formatter of records as one JSON object each.
+
+    It has the fields that Google's Cloud Logging reads (https://cloud.google.com/logging/docs/structured-logging),
+    those of the record, and a traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -85,9 +87,9 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def fields_of(*resources: str, **values: object) -> dict[str, object]:
-    """What a line is about, as fields of its JSON: resources by their full names, and other values.
+    """Returns the fields of a line's JSON: resources by their full names, and other values.
 
-    A resource has its project as a field too.  What is empty is left out, also a name that is no resource's.
+    The project of a resource is a field too.  Empty values are left out, and so are names that are no resource's.
     """
     fields: dict[str, object] = {}
     for resource in resources:
@@ -143,7 +145,7 @@ def _escaped(text: str) -> str:
 
 
 class _NewRecords(logging.Filter):
-    """Not what the broker says itself."""
+    """A filter that leaves out the records of the broker itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith(_NOTHING_NEW)

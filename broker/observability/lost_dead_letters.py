@@ -16,7 +16,7 @@ class LostDeadLetters:
         self._counters = counters
 
     def report(self, lost: Mapping[str, int], why: str) -> None:
-        """So many of each subscription, by name; `why`: a few words."""
+        """Reports lost dead letters by subscription; `why`: a few words."""
         for name, count in sorted(lost.items()):
             if count:
                 self._counters.subscription(name)[LOST_DEAD_LETTERS] += count

@@ -41,7 +41,7 @@ class _Trouble:
 
 @dataclass(slots=True)
 class _Minute:
-    """What was written, and what was not, of a kind since `began`."""
+    """The written and suppressed lines of a kind since `began`."""
 
     began: float
     lines: int = 0
@@ -50,11 +50,11 @@ class _Minute:
 
 
 class StateChanges:
-    """One for a process.  `tick` is to be called every few seconds: it reminds, sums up, and ends what is quiet.
+    """The troubles of a process.  Call `tick` every few seconds: it reminds, sums up, and ends what is quiet.
 
     A trouble has a `kind`, in the plural ("push endpoints"), and a `name` within it.  `what` is a sentence without
-    its full stop, `why` the reason in a few words.  `fields` are for programs (log.py): a line has those of the
-    resource that `name` is the full name of without being told.
+    its full stop, `why` the reason in a few words.  `fields` are for programs (log.py): the fields of the resource
+    with the full name `name` are added to them.
     """
 
     def __init__(self, *, ticks: Callable[[], float] = time.monotonic) -> None:
@@ -80,8 +80,10 @@ class StateChanges:
         request_id: bytes = b"",
         fields: Mapping[str, object] = _NO_FIELDS,
     ) -> None:
-        """It is so, and was maybe so before.  `lasted`: seconds, if it began a while ago; `error`: to be traced;
-        `request_id`: of the request that shows it.
+        """Begins a trouble, unless it has begun before.
+
+        `lasted`: seconds, if it began a while ago; `error`: an exception to log with its traceback; `request_id`:
+        of the request that shows it.
         """
         now = self._ticks()
         trouble = self._troubles.get((kind, name))
@@ -96,7 +98,7 @@ class StateChanges:
             logger.log(level, "%s%s: %s", what, since, why, exc_info=error, extra=extra(more, request_id))
 
     def ends(self, kind: str, name: str, what: str) -> None:
-        """It is over, if it was so."""
+        """Ends a trouble, if it has begun."""
         trouble = self._troubles.pop((kind, name), None)
         if trouble is not None:
             now = self._ticks()
@@ -106,7 +108,7 @@ class StateChanges:
                 logger.info("%s, after %s (since %s)", what, _span(lasted), _moment(lasted), extra=extra(more))
 
     def forget(self, kind: str, name: str) -> None:
-        """What it was of is gone, or another process's."""
+        """Forgets a trouble whose subject is deleted, or belongs to another process now."""
         self._troubles.pop((kind, name), None)
 
     def happens(
@@ -121,7 +123,7 @@ class StateChanges:
         request_id: bytes = b"",
         fields: Mapping[str, object] = _NO_FIELDS,
     ) -> None:
-        """It happened once more; it is over when it has not happened for QUIET_SECONDS."""
+        """Counts one more occurrence of a trouble.  It ends when it has not happened for QUIET_SECONDS."""
         trouble = self._troubles.get((kind, name))
         if trouble is None:
             self.begins(kind, name, what, why, level=level, error=error, request_id=request_id, fields=fields)
@@ -139,7 +141,7 @@ class StateChanges:
         request_id: bytes = b"",
         fields: Mapping[str, object] = _NO_FIELDS,
     ) -> None:
-        """Something has happened that neither lasts nor is a trouble."""
+        """Reports an event that neither lasts nor is a trouble."""
         if self._may_write(kind, self._ticks(), what):
             logger.log(level, "%s", what, extra=extra(_with_event(fields, kind), request_id))
 
@@ -230,7 +232,7 @@ def _with_event(
 
 
 def _moment(ago: float) -> str:
-    """So many seconds ago, by this machine's clock, as the log's own times are."""
+    """Formats the time so many seconds ago, by this machine's clock, as the log's own times are."""
     return f"{datetime.now(UTC) - timedelta(seconds=ago):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -22,7 +22,7 @@ class Tally:
         self._counts: dict[str, Counter[str]] = {}
 
     def add(self, subject: str, reasons: Mapping[str, int]) -> None:
-        """So many more of a subject ("of this subscription to that topic"), by reason."""
+        """Counts more of a subject ("of this subscription to that topic"), by reason."""
         if not self._counts:
             self._began = self._ticks()
         self._counts.setdefault(subject, Counter()).update(reasons)

@@ -19,7 +19,10 @@ class Timing:
     messages: float = 0.0
 
     def described(self, seconds: float) -> str:
-        """Of so many seconds in all; `rest` is what the broker itself took, and the event loop."""
+        """Describes how a request spent so many seconds.
+
+        `rest` is the time of the broker itself, and of the event loop.
+        """
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
         parts["rest"] = max(seconds - sum(parts.values()), 0.0)
         return ", ".join(f"{name} {value:.3f}" for name, value in parts.items())
@@ -30,7 +33,7 @@ _NOTHING = nullcontext()
 
 
 def timed(kind: str) -> AbstractContextManager[None]:
-    """Within the block the time of the request goes for this (a field of Spent)."""
+    """Returns a block whose time counts as this part of the request (a field of Timing)."""
     timing = TIMING.get()
     return _NOTHING if timing is None else _note(timing, kind)
 

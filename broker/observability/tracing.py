@@ -28,7 +28,7 @@ MAX_OUT = 10_000  # delivery attempts whose messages' traces are known until the
 
 
 class Tracing:
-    """One for a process.  It remembers what it hands out, and is told what others did (`found`)."""
+    """The spans of a process.  It remembers the messages that it delivers, and learns of others' by `found`."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -89,11 +89,11 @@ class Tracing:
         self._remember(subscription, attempt, contexts)
 
     def knows(self, attempt: tuple[int, int]) -> bool:
-        """Whether this process has handed it out, or was told of it."""
+        """Whether this process has delivered the attempt, or was given it by `found`."""
         return attempt in self._out
 
     def found(self, subscription: str, attempt: tuple[int, int], attributes: Mapping[int, str]) -> None:
-        """What another process has handed out: the attributes (JSON) of messages, by their index."""
+        """Remembers messages that another process has delivered: their attributes (JSON), by their index."""
         contexts = {index: self._context_in(each) for index, each in attributes.items()}
         known = {index: context for index, context in contexts.items() if context is not None}
         self._remember(subscription, attempt, known)
@@ -136,7 +136,7 @@ class Tracing:
         return span, headers
 
     def pushed(self, span: Span, status: int | None) -> None:
-        """The push has ended; `status`: of the answer (None: there was none)."""
+        """Ends the span of a push; `status`: of the answer (None: there was none)."""
         if status is not None:
             span.set_attribute("http.response.status_code", status)
         if status is None or status >= 300:
@@ -144,7 +144,7 @@ class Tracing:
         span.end()
 
     def _remember(self, subscription: str, attempt: tuple[int, int], contexts: dict[int, Context]) -> None:
-        """Also of what belongs to no trace: so nobody looks for that."""
+        """Remembers the contexts of an attempt, even if there are none, so that nobody searches for them."""
         self._out[attempt] = subscription, contexts
         if len(self._out) > MAX_OUT:
             self._out.popitem(last=False)
@@ -164,7 +164,10 @@ class Tracing:
 
 
 def start_tracing() -> Tracing:
-    """By the standard variables OTEL_…, which the SDK reads; the service is `pubsub-broker` unless they differ."""
+    """Starts tracing by the standard variables OTEL_…, which the SDK reads.
+
+    The service is `pubsub-broker` unless they name another.
+    """
     service = Resource({"service.name": "pubsub-broker"})
     provider = TracerProvider(resource=service.merge(_given()), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -28,6 +28,43 @@ def test_every_module_says_what_it_is() -> None:
     assert [_name(path) for path in public if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
 
 
+# A docstring that begins so is a fragment, which only its signature makes a sentence.
+_FRAGMENT = re.compile(
+    r"(?:Of|Those|These|It|Its|They|Such|That|What|Who|Whom|Whose|Which|Where|When|How|One|There|So|Also|Nothing"
+    r"|Something|Nobody|Somebody|By|For|From|With|Without|Within|Until|Unless|Before|At|As)\b"
+)
+_FRAGMENTARY = (
+    "dead_letters",
+    "iam",
+    "inspect",
+    "journal",
+    "metrics",
+    "operations",
+    "purge",
+    "push_status",
+    "reset",
+    "retraction",
+)
+
+
+def _docstrings(text: str) -> Iterator[str]:
+    """Yields the docstrings of the classes and functions of a module."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield ast.get_docstring(node) or ""
+
+
+def test_a_docstring_begins_with_a_verb_or_a_noun_phrase() -> None:
+    """Except in features whose docstrings have not been rewritten yet."""
+    left = [repository() / "broker" / "features" / name for name in _FRAGMENTARY]
+    rewritten = [path for path in MODULES if not any(path.is_relative_to(feature) for feature in left)]
+    texts = {path: path.read_text("utf-8") for path in rewritten}
+    found = [
+        f"{_name(path)}: {said}" for path in rewritten for said in _docstrings(texts[path]) if _FRAGMENT.match(said)
+    ]
+    assert found == []
+
+
 def test_packages_have_a_docstring_and_no_code_so_that_the_import_path_is_the_file_path() -> None:
     packages = {path: ast.parse(path.read_text("utf-8")) for path in MODULES if path.name == "__init__.py"}
     assert [_name(path) for path, tree in packages.items() if not ast.get_docstring(tree)] == []

@@ -49,10 +49,10 @@ def method_name(rpc: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """What happened, without when and how often: two that are equal are one entry.
+    """An audited action, without its time and count: equal ones are one entry.
 
-    `principal` is the caller as policies name it, `credential` the id of what was shown, both empty for a caller
-    who has shown nothing that is good; `address` is his.  `permission`: the one that was missing.
+    `principal` is the caller as policies name it, `credential` the id of the credential; both are empty if no valid
+    credential was sent.  `address` is the caller's.  `permission`: the one that was missing.
     """
 
     method: str
@@ -83,7 +83,7 @@ class AuditEntry:
     is_change: bool = False
 
     def as_json(self) -> Mapping[str, Any]:
-        """As a LogEntry with an AuditLog in it; empty parts are left out."""
+        """Encodes the entry as a LogEntry with an AuditLog in it; empty parts are left out."""
         what = self.what
         service, _, _ = what.method.rpartition(".")[0].rpartition(".")
         caller = {"principalEmail": what.principal.partition(":")[2], "principalSubject": what.principal}

@@ -43,7 +43,7 @@ _FIELDS: Mapping[str, Any] = {
 
 
 async def insert_audit_entries(connection: ResourceConnection, *, entries: Sequence[AuditEntry]) -> None:
-    """In one statement."""
+    """Inserts entries in one statement."""
     rows = [
         {
             "project": entry.what.project,
@@ -65,7 +65,10 @@ async def list_audit_entries(
     before: int | None,
     size: int,
 ) -> list[AuditEntry]:
-    """Up to `size` of a project's that meet all comparisons, the newest first; `before`: with lower numbers."""
+    """Lists up to `size` entries of a project that meet all comparisons, the newest first.
+
+    `before`: only entries with lower numbers.
+    """
     query = select(audit_entries).where(audit_entries.c.project == project)
     for comparison in comparisons:
         query = query.where(_condition(comparison))
@@ -103,7 +106,7 @@ def _escaped(text: str) -> str:
 
 
 async def delete_old_audit_entries(connection: Connection, *, now: datetime, days: int, entries: int) -> int:
-    """Delete those that are older than `days`, and of each project those beyond its newest `entries`.
+    """Deletes entries older than `days`, and those beyond the newest `entries` of each project.
 
     Returns how many were deleted.
     """

@@ -58,13 +58,13 @@ class AuditTrail:
         self._writing = asyncio.Lock()
 
     def note(self, what: Audited) -> None:
-        """A call that changed nothing has ended; it is written within a second, or counted."""
+        """Notes a call that ended without a change; it is written within a second, or counted."""
         self._calls.add(what, self._now())
 
     async def record(self, what: Audited) -> None:
-        """Somebody has changed something: returns once that is written, or cannot be just now.
+        """Records a change.  Returns once the entry is written, or cannot be just now.
 
-        The change has been made by then, so nothing is raised: what could not be written is tried again.
+        The change has been made by then, so nothing is raised: an entry that could not be written is tried again.
         """
         entry = _Waiting(AuditEntry(what, self._now(), is_change=True), asyncio.get_running_loop().create_future())
         if len(self._waiting) >= MAX_WAITING:
@@ -77,7 +77,7 @@ class AuditTrail:
                 await asyncio.shield(entry.written)
 
     async def run(self) -> None:
-        """Write what there is, at once if somebody waits for it."""
+        """Writes the waiting entries, at once if a call waits for its entry."""
         loop = asyncio.get_running_loop()
         due = loop.time() + INTERVAL_SECONDS
         while True:
@@ -147,7 +147,7 @@ class AuditTrail:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """All lines in one piece: other processes write to the file too."""
+    """Appends all lines in one piece: other processes write to the file too."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     try:
         os.write(file, lines)

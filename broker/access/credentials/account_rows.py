@@ -51,7 +51,7 @@ async def find_service_account(
 async def list_service_accounts(
     connection: ResourceConnection, *, project: str, page: Page
 ) -> list[ServiceAccount]:
-    """Up to one more than a page of a project's accounts, by name."""
+    """Lists a page of a project's accounts, by name, and one more."""
     after = page.after.removeprefix(f"{project}/serviceAccounts/")
     query = _ACCOUNT.where(service_accounts.c.project == project, service_accounts.c.email > after)
     rows = await connection.execute(query.order_by(service_accounts.c.email).limit(page.size + 1))
@@ -65,7 +65,7 @@ async def set_disabled(connection: ResourceConnection, *, email: str, disabled: 
 
 
 async def delete_service_account(connection: ResourceConnection, *, email: str) -> None:
-    """With its keys."""
+    """Deletes an account with its keys."""
     await connection.execute(delete(service_accounts).where(service_accounts.c.email == email))
 
 
@@ -75,7 +75,7 @@ async def insert_key(connection: ResourceConnection, *, key: ServiceAccountKey) 
 
 
 async def list_keys(connection: ResourceConnection, *, email: str) -> Sequence[ServiceAccountKey]:
-    """Those of an account, by id."""
+    """Lists the keys of an account, by id."""
     query = _KEY.where(service_account_keys.c.email == email).order_by(service_account_keys.c.key_id)
     return [_key(row) for row in await connection.execute(query)]
 
@@ -91,13 +91,13 @@ async def delete_key(connection: ResourceConnection, *, email: str, key_id: str)
 
 
 async def all_accounts(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ServiceAccount]:
-    """Those of the projects; None: of all."""
+    """Lists the accounts of the projects; None: of all projects."""
     query = _ACCOUNT if projects is None else _ACCOUNT.where(service_accounts.c.project.in_(projects))
     return [_account(row) for row in await connection.execute(query)]
 
 
 async def all_keys(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ServiceAccountKey]:
-    """Those of the accounts of the projects; None: of all."""
+    """Lists the keys of the accounts of the projects; None: of all projects."""
     query = _KEY
     if projects is not None:
         emails = select(service_accounts.c.email).where(service_accounts.c.project.in_(projects))

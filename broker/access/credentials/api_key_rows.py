@@ -39,7 +39,7 @@ async def find_api_key(connection: ResourceConnection, *, name: str) -> ApiKey |
 
 
 async def list_api_keys(connection: ResourceConnection, *, project: str, page: Page) -> list[ApiKey]:
-    """Up to one more than a page of a project's keys, by name."""
+    """Lists a page of a project's keys, by name, and one more."""
     first, last = _bounds(project)
     query = _API_KEY.where(api_keys.c.name > max(page.after, first), api_keys.c.name < last)
     rows = await connection.execute(query.order_by(api_keys.c.name).limit(page.size + 1))
@@ -52,7 +52,7 @@ async def delete_api_key(connection: ResourceConnection, *, name: str) -> bool:
 
 
 async def all_api_keys(connection: ResourceConnection, *, projects: Collection[str] | None) -> list[ApiKey]:
-    """Those of the projects; None: of all."""
+    """Lists the API keys of the projects; None: of all projects."""
     query = _API_KEY
     if projects is not None:
         # Not by _bounds: a revoked key must be missing whatever the collation of the database is.

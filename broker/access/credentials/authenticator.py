@@ -35,10 +35,10 @@ _BEARER = b"bearer"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a request shows: the value of `Authorization`, and an API key; empty where it has none.
+    """The credentials of a request: the value of `Authorization`, and an API key; empty if there is none.
 
-    `certificate` is the connection's.  It counts where the request shows nothing itself: a proxy has a certificate
-    of its own, and hands on what its clients show.
+    `certificate` is the connection's.  It is only used if the request has no credential of its own: a proxy has a
+    certificate of its own, and forwards the credentials of its clients.
     """
 
     authorization: bytes = b""
@@ -112,7 +112,7 @@ class Authenticator:
         return True
 
     def seconds_left(self, caller: Caller) -> float | None:
-        """Until its credential ends; None: it does not, by itself."""
+        """Returns the seconds until the caller's credential ends; None: it does not, by itself."""
         return None if caller.until is None else self._left(caller.until)
 
     def _left(self, until: datetime) -> float:

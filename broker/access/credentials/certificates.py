@@ -15,10 +15,13 @@ _ACCOUNT = "serviceAccount:"
 
 
 class Certificates:
-    """Those that TLS has verified: that they are signed as they should be is known when they come here."""
+    """The certificates of clients.  TLS has already verified their signatures."""
 
     def __init__(self, directory: CredentialDirectory, principals: CertificatePrincipals) -> None:
-        """Without `principals` a certificate lets nobody in; it keeps strangers from the port."""
+        """Maps certificates to `principals`.
+
+        Without any, a certificate authenticates nobody, but is needed to connect.
+        """
         self._directory = directory
         self._principals: Mapping[tuple[str, str], str] = principals
 

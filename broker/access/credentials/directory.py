@@ -28,9 +28,10 @@ _MAX_LOADED_KEYS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """As of one version.  `keys`: (account's address, PEM) by the key's id; the newest of `token_keys` is last.
+    """The credentials at one version.
 
-    `key_ids`: the ids of each account's newest keys by its address, at most MAX_KEYS of them.
+    `keys`: (account's address, PEM) by the key's id; the newest of `token_keys` is last.  `key_ids`: the ids of
+    each account's newest keys by its address, at most MAX_KEYS of them.
     """
 
     accounts: dict[str, ServiceAccount] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class Credentials:
     token_keys: dict[str, AccessTokenKey] = field(default_factory=dict)
 
     def account_of(self, key_id: str) -> ServiceAccount | None:
-        """Whose key it is."""
+        """Returns the account that a key belongs to."""
         found = self.keys.get(key_id)
         return None if found is None else self.accounts.get(found[0])
 

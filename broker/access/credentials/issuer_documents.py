@@ -14,7 +14,7 @@ _MAX_REASON = 300  # characters
 
 
 class Disbelieved(Exception):
-    """What the issuer answers is not what it should be; the message says what."""
+    """The answer of an issuer is not what it should be; the message says why."""
 
 
 # The errors of a document that cannot be read or believed.  RecursionError: its JSON is nested too deeply.

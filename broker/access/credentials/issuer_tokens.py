@@ -64,7 +64,10 @@ class IssuerTokens:
 
 
 def _caller(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Caller:
-    """An address that the issuer may speak for is a user; whoever has none is its subject."""
+    """Returns the caller of a token.
+
+    It is the user with the token's address, if the issuer may speak for that, else the token's subject.
+    """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject:
         raise refusals.invalid("does not say whom it is of (sub)")

@@ -10,7 +10,7 @@ _KEY_BITS, _EXPONENT = 2048, 65537
 
 
 class KeyPair(NamedTuple):
-    """Both halves are PEM; `key_id` has 40 hexadecimal digits, as Google's."""
+    """A key pair in PEM; `key_id` has 40 hexadecimal digits, as Google's."""
 
     key_id: str
     private_key: str

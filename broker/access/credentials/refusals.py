@@ -21,7 +21,7 @@ def refusal(reason: str, why: str) -> Unauthenticated:
 
 
 def missing() -> Unauthenticated:
-    """Nothing was shown, and that is not enough."""
+    """Returns the error for a call without a credential that needs one."""
     return refusal(
         "CREDENTIALS_MISSING",
         f"Request is missing required authentication credential. {_EXPECTED}",
@@ -44,17 +44,20 @@ def expired() -> Unauthenticated:
 
 
 def expired_meanwhile() -> Unavailable:
-    """Of a call that was let in, and is still open."""
+    """Returns the error for a call that is still open after its credential has expired."""
     return Unavailable("The credential that the call began with has expired; call again with a new one.")
 
 
 def withdrawn_meanwhile() -> Unavailable:
-    """Of a call that was let in, and is still open: a new token may be signed by another key."""
+    """Returns the error for a call that is still open after its issuer has withdrawn the key of its credential.
+
+    It is Unavailable, since a new token may be signed by another key.
+    """
     return Unavailable("The issuer has withdrawn the key of the credential; call again with a new one.")
 
 
 def revoked() -> Unauthenticated:
-    """Of a call that was let in, and is still open."""
+    """Returns the error for a call that is still open after its credential was revoked."""
     return refusal(
         "ACCESS_TOKEN_REVOKED",
         f"Request had invalid authentication credentials: the credential was revoked. {_EXPECTED}",
@@ -62,7 +65,10 @@ def revoked() -> Unauthenticated:
 
 
 def certificate(why: str) -> Unauthenticated:
-    """Nothing but a client's certificate was shown; `why` completes the sentence "the client's certificate …"."""
+    """Returns the error for a call with no credential but a client's certificate.
+
+    `why` completes the sentence "the client's certificate …".
+    """
     return refusal(
         "CREDENTIALS_MISSING",
         f"Request is missing required authentication credential: the client's certificate {why}. {_EXPECTED}",

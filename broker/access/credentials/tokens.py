@@ -36,7 +36,7 @@ _NOTHING: Any = {"verify_signature": False}
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """What a token says of itself: good for finding the key, and for nothing else."""
+    """The unverified header and issuer of a token: for finding the key, and for nothing else."""
 
     token: str
     key_id: str
@@ -68,9 +68,9 @@ def verify(token: Unverified, key: Key, algorithms: Sequence[str]) -> Mapping[st
 
 
 def check_times(claims: Mapping[str, Any], *, now: datetime, longest: timedelta | None = None) -> datetime:
-    """When the token ends, with the leeway.
+    """Checks the times of a token and returns its expiration time, with the leeway.
 
-    `longest`: what may lie between `iat`, which it must have then, and `exp`.  Raises Unauthenticated.
+    `longest`: the longest time from `iat`, which is required then, to `exp`.  Raises Unauthenticated.
     """
     ends = _seconds(claims, "exp")
     if ends is None:
@@ -91,7 +91,7 @@ def check_times(claims: Mapping[str, Any], *, now: datetime, longest: timedelta 
 
 
 def audiences_of(claims: Mapping[str, Any]) -> list[str]:
-    """Whom it is meant for; of a list what is text."""
+    """Returns the audiences of a token; of a list, those that are texts."""
     audience = claims.get("aud")
     if isinstance(audience, str):
         return [audience]

@@ -66,7 +66,7 @@ class Authorizer:
                 raise _denied(permission, shown or resource)
 
     async def allowed(self, caller: Caller, permissions: Sequence[str], resource: str) -> list[str]:
-        """Those of the permissions that the caller has.  Raises Unavailable."""
+        """Returns those of the permissions that the caller has.  Raises Unavailable."""
         await self._version.check()
         return [name for name in permissions if await self._decide(caller, name, resource)]
 
@@ -82,7 +82,7 @@ class Authorizer:
         return bool(self._public)
 
     def validity(self, required: Iterable[Required]) -> Validity | None:
-        """Of a decision about all of them; None: it holds for this call alone."""
+        """Returns the validity of a decision about all of them; None: it holds for this call alone."""
         projects = {project_within(self._canonical(each.resource)) for each in required} - {ABOVE_PROJECTS}
         if len(projects) > 1 or _ANY_PROJECT in projects:
             return None
@@ -115,7 +115,7 @@ class Authorizer:
                 self._public = found if known is None else (known - changed) | found
 
     def _known(self, caller: Caller, permission: str, resource: str) -> bool | None:
-        """What was decided; None: nothing that still holds."""
+        """Returns a cached decision; None: there is none that still holds."""
         decision = self._decisions.get((caller, permission, resource))
         return decision[0] if decision is not None and decision[1].holds else None
 
@@ -154,7 +154,7 @@ class Authorizer:
         return account.name + slash + key
 
     async def _read_policies(self, chain: Sequence[str]) -> dict[str, Policy]:
-        """All of them as they were at one moment."""
+        """Reads the policies of all resources in the chain, as they were at one moment."""
         kept = {name: self._policies.get(name) for name in chain}
         known = {name: each[0] for name, each in kept.items() if each is not None and each[1].holds}
         if len(known) == len(chain):

@@ -18,7 +18,7 @@ from broker.model.names import project_within
 async def find_policies(
     connection: ResourceConnection, *, resources: Collection[str], lock: bool = False
 ) -> dict[str, Policy]:
-    """Those of the resources that have one; `lock`: kept from changing until the transaction ends."""
+    """Returns the policies of the resources that have one; `lock`: they are locked until the transaction ends."""
     query = select(policies).where(policies.c.resource.in_(resources))
     rows: Any = await connection.execute(query.with_for_update() if lock else query)
     return {row.resource: Policy(_bindings(row.bindings), row.etag) for row in rows}
@@ -51,15 +51,16 @@ async def insert_policy(connection: ResourceConnection, *, resource: str, policy
 
 
 async def forget_policy(connection: ResourceConnection, *, schema: str, resource: str) -> None:
-    """Of a resource that is made, or deleted: nobody has a right on it that was given to another of its name.
+    """Deletes the policy of a resource that is created or deleted.
 
-    As the last statement of the transaction: see raise_access_version.
+    So a right that was given on another resource of its name does not apply to this one.  Call this as the last
+    statement of the transaction: see raise_access_version.
     """
     await forget_policies(connection, schema=schema, resources=[resource])
 
 
 async def forget_policies(connection: ResourceConnection, *, schema: str, resources: Collection[str]) -> None:
-    """The same of several."""
+    """Deletes the policies of several resources, as `forget_policy` does that of one."""
     statement = delete(policies).where(policies.c.resource.in_(resources)).returning(policies.c.resource)
     projects = {project_within(resource) for resource in await connection.scalars(statement)}
     if projects:
@@ -67,11 +68,12 @@ async def forget_policies(connection: ResourceConnection, *, schema: str, resour
 
 
 async def forget_member(connection: ResourceConnection, *, member: str) -> set[str]:
-    """Of an account that is made, or deleted: it has no role that was given to another of its address.
+    """Removes an account that is created or deleted from all bindings.
 
-    Google binds accounts by their unique ids, and keeps `deleted:…?uid=…`, which matches nobody.  The policies that
-    change have new etags: whoever has read one before does not write it back.  Returns the projects of these, in
-    which the caller raises the version.
+    So it has no role that was given to another account of its address.  Google binds accounts by their unique ids,
+    and keeps `deleted:…?uid=…`, which matches nobody.  The policies that change get new etags, so that a policy
+    that was read before is not written back.  Returns the projects of these policies, in which the caller raises
+    the version.
     """
     query = select(policies).where(policies.c.bindings.contains([{"members": [member]}]))
     rows: Any = await connection.execute(query.order_by(policies.c.resource).with_for_update())

@@ -50,5 +50,5 @@ LISTED_ROLES: Mapping[str, Role] = {
 
 
 def predefined_on(page: Page) -> Sequence[Role]:
-    """By name, one more than the page has room for, if there are so many."""
+    """Lists a page of the predefined roles, by name, and one more."""
     return [role for name, role in LISTED_ROLES.items() if name > page.after][: page.size + 1]

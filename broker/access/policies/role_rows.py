@@ -34,7 +34,7 @@ async def find_role(connection: ResourceConnection, *, name: str, lock: bool = F
 
 
 async def write_role(connection: ResourceConnection, *, role: Role) -> None:
-    """Of a role that exists."""
+    """Updates a role that exists."""
     await connection.execute(update(custom_roles).where(custom_roles.c.name == role.name).values(_values(role)))
 
 
@@ -45,7 +45,7 @@ async def count_roles(connection: ResourceConnection, *, project: str) -> int:
 
 
 async def list_roles(connection: ResourceConnection, *, project: str, page: Page, deleted: bool) -> list[Role]:
-    """Up to one more than a page of a project's roles, by name; `deleted`: with those."""
+    """Lists a page of a project's roles, by name, and one more; `deleted`: with deleted ones."""
     of_project = custom_roles.c.name.startswith(f"{project}/roles/", autoescape=True)
     query = select(custom_roles).where(of_project, custom_roles.c.name > page.after)
     if not deleted:

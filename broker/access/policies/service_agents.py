@@ -15,7 +15,10 @@ class ServiceAgents:
         self._authorizer = authorizer
 
     async def check_publisher(self, project: str, topic: str) -> None:
-        """A project may always publish on its own topics.  Raises PermissionDenied, Unavailable."""
+        """Checks that a project may publish on a topic.  On its own topics it always may.
+
+        Raises PermissionDenied, Unavailable.
+        """
         if project_of(topic) == project:
             return
         agent = service_agent(project)

@@ -35,7 +35,10 @@ class ApiKey:
 
 
 def digest_of(key: bytes) -> bytes:
-    """What is kept of a key, and looked for: whoever compares digests by the time that it takes learns nothing."""
+    """Returns the digest of a key, which is stored and looked up.
+
+    The time that a comparison of digests takes reveals nothing of the key.
+    """
     return hashlib.sha256(key).digest()
 
 

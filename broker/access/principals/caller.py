@@ -20,18 +20,17 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One principal, as its credential showed it.
+    """A principal, as its credential proved it.
 
-    `member` is the principal as policies name it (`serviceAccount:a@p.iam.broker.internal`, `user:a@b.c`);
-    empty for a caller without a credential.  `members` are all the members of policies that it matches:
-    itself, its groups, `domain:…`, `principalSet:…`, ALL_USERS and, with a credential,
-    ALL_AUTHENTICATED_USERS.  `credential` names what was shown (the id of a key or an API key, an issuer
-    and its token's id, a certificate's fingerprint), for the audit log and for revocation; it is no secret.
-
-    `grants` are what the credential itself allows, beside what policies give to `members`: an API key has its roles
-    so, on its project or on the resources that it is restricted to.  `confined`: it may do nothing else, whatever
-    policies say.  `until`: when the credential ends, if it does; the same caller may have another by then.
-    `signed_by`: which key of an issuer has signed the credential; empty for other credentials.
+    `member` is the principal as policies name it (`serviceAccount:a@p.iam.broker.internal`, `user:a@b.c`); empty
+    for a caller without a credential.  `members` are all the members of policies that it matches: itself, its
+    groups, `domain:…`, `principalSet:…`, ALL_USERS and, with a credential, ALL_AUTHENTICATED_USERS. `credential`
+    names the credential (the id of a key or an API key, an issuer and its token's id, a certificate's fingerprint),
+    for the audit log and for revocation; it is no secret.  `grants` are what the credential itself allows, beside
+    what policies give to `members`: the roles of an API key, on its project or on the resources that it is
+    restricted to.  `confined`: it may do nothing else, whatever policies say.  `until`: when the credential ends,
+    if it does; the same caller may have another by then.  `signed_by`: which key of an issuer has signed the
+    credential; empty for other credentials.
     """
 
     member: str

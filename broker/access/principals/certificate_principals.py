@@ -16,7 +16,7 @@ _MEMBER = re.compile(r"(user|serviceAccount):[^@\s\0]+@[^@\s\0]+")
 
 
 def parse_certificate_principals(text: str) -> CertificatePrincipals:
-    """What a file (TOML) with a table [[certificate]] for each name says.  Raises ValueError that says where."""
+    """Parses a file (TOML) with a table [[certificate]] for each name.  Raises ValueError that says where."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

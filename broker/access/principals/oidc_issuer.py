@@ -28,12 +28,12 @@ class OidcIssuer:
 
     @property
     def authority(self) -> str:
-        """As members name it: the issuer without its scheme."""
+        """The issuer as members name it: without its scheme."""
         return self.issuer.partition("://")[2].rstrip("/")
 
 
 def parse_issuers(text: str) -> tuple[OidcIssuer, ...]:
-    """What a file (TOML) with a table `[[issuer]]` for each says.  Raises ValueError that names the field."""
+    """Parses a file (TOML) with a table `[[issuer]]` for each issuer.  Raises ValueError that names the field."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -83,7 +83,7 @@ NO_POLICY = Policy()
 
 
 def make_etag() -> bytes:
-    """Of a policy that was changed just now."""
+    """Returns a new etag for a policy that was changed."""
     return secrets.token_bytes(8)
 
 

@@ -45,7 +45,7 @@ class ServiceAccount:
 
     @property
     def member(self) -> str:
-        """As policies name it."""
+        """The member as policies name the account."""
         return f"serviceAccount:{self.email}"
 
 
@@ -107,7 +107,10 @@ def check_texts(display_name: str, description: str) -> None:
 
 
 def key_file(account: ServiceAccount, *, key_id: str, private_key: str, base_url: str) -> Mapping[str, Any]:
-    """What Google's libraries read as GOOGLE_APPLICATION_CREDENTIALS.  `private_key` is PEM (PKCS 8)."""
+    """Returns the key file that Google's libraries read as GOOGLE_APPLICATION_CREDENTIALS.
+
+    `private_key` is PEM (PKCS 8).
+    """
     return {
         "type": "service_account",
         "project_id": leaf(account.project),

@@ -36,7 +36,7 @@ def make_key() -> SecretsKey:
 
 
 def read_keys(path: Path) -> tuple[SecretsKey, ...]:
-    """Those of a file, the one that encrypts first.
+    """Reads the keys of a file.  The first of them encrypts.
 
     Raises ValueError, which never quotes the file, and OSError.
     """
@@ -55,7 +55,7 @@ def read_keys(path: Path) -> tuple[SecretsKey, ...]:
 
 
 def format_keys(keys: Sequence[SecretsKey]) -> str:
-    """What a file of these has."""
+    """Returns the content of a file with these keys."""
     return "".join(f"{base64.b64encode(key.secret).decode()}\n" for key in keys)
 
 

@@ -22,7 +22,7 @@ _NONCE_BYTES = 12
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Where a secret is stored."""
+    """The location of a secret in the database."""
 
     table: str
     row: str
@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def bound(self) -> bytes:
-        """What an encrypted secret is bound to (the associated data of GCM)."""
+        """The associated data (of GCM) that an encrypted secret is bound to."""
         return "\0".join((self.table, self.row, self.field)).encode()
 
 
@@ -61,12 +61,12 @@ class Secrets:
 
     @property
     def key_id(self) -> str:
-        """Of the key that encrypts."""
+        """The id of the key that encrypts; "" if there is none."""
         return next(iter(self._keys), "")
 
     @property
     def key_ids(self) -> frozenset[str]:
-        """Of the keys that decrypt."""
+        """The ids of the keys that decrypt."""
         return frozenset(self._keys)
 
     def reload(self) -> str:
@@ -89,7 +89,7 @@ class Secrets:
             self._stamp = stamp
 
     def seal(self, clear: bytes, cell: Cell) -> bytes:
-        """As it is to be stored there."""
+        """Encrypts a secret as it is stored in the cell.  Without a key it stays in clear text."""
         if not self.is_sealing:
             return clear
         key = self._keys[self.key_id]
@@ -118,7 +118,7 @@ class Secrets:
         return self._keys[key_id]
 
     def why_absent(self, key_id: str) -> str:
-        """What to say of a key that is not there."""
+        """Explains that a key is missing."""
         if self._path is None:
             return f"it is encrypted with the key {key_id}, and no key is given (--secrets-key-file)"
         return f"it is encrypted with the key {key_id}, which {self._path} does not have (--secrets-key-file)"
@@ -130,7 +130,7 @@ def is_sealed(stored: bytes) -> bool:
 
 
 def key_id_of(sealed: bytes) -> str:
-    """Of the key that it is encrypted with."""
+    """Returns the id of the key that a secret is encrypted with."""
     return _parts(sealed)[0]
 
 

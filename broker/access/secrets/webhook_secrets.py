@@ -9,7 +9,7 @@ from broker.model.subscription import Subscription
 
 
 def sealed(subscription: Subscription, secrets: Secrets) -> Subscription:
-    """As it is to be stored.  What is encrypted already stays as it is."""
+    """Encrypts the webhook secrets of a subscription for storage.  Encrypted ones stay as they are."""
     push = subscription.extensions.push
     if not push.webhook_secrets:
         return subscription

@@ -13,7 +13,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class AccessChanges:
-    """What changed up to `versions`.
+    """The changes up to `versions`.
 
     `projects` are those in which a policy, a role or a credential changed, and `credentials` those of them in which
     a credential did; None: all projects may be affected.

@@ -74,14 +74,17 @@ class AccessVersion:
         self._watchers.append(watch)
 
     def validity(self, project: str) -> Validity:
-        """Of what is read about a project from now on; ABOVE_PROJECTS: about what is in none."""
+        """Returns the validity of what is read about a project from now on.
+
+        ABOVE_PROJECTS stands for everything that is in no project.
+        """
         found = self._validities.get(project)
         if found is None:
             found = self._validities[project] = Validity()
         return found
 
     def changed(self) -> None:
-        """Somebody says that there is a new version."""
+        """Notes that there may be a new version."""
         self._hint.set()
 
     @property
@@ -108,7 +111,7 @@ class AccessVersion:
             raise Unavailable(_UNKNOWN.format(seen)) from error
 
     async def run(self) -> None:
-        """Check the version for ever, at once where somebody says that it has changed."""
+        """Checks the version for ever, and at once on a notification that it has changed."""
         try:
             while True:
                 self._hint.clear()

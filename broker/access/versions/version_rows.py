@@ -34,7 +34,7 @@ _NOTIFY = text("SELECT notify_brokers(:channel, '')")
 async def raise_access_version(
     connection: ResourceConnection, *, schema: str, projects: Collection[str], credentials: bool = False
 ) -> None:
-    """A policy, a role or (`credentials`) a credential of the projects changes in this transaction.
+    """Raises the version, since a policy, a role or (`credentials`) a credential of the projects changes.
 
     ABOVE_PROJECTS among them means all projects.  All processes are notified at the commit.  Changes wait for each
     other here until the transaction ends, so call this last.

@@ -64,7 +64,7 @@ def response_of(rpc: str) -> Any | None:
 
 
 def full_name(service: str) -> str:
-    """Of one of Google's services ("Publisher"), with its package."""
+    """Returns the name of one of Google's services ("Publisher") with its package."""
     return f"google.iam.v1.{service}" if service == "IAMPolicy" else f"google.pubsub.v1.{service}"
 
 

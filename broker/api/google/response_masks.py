@@ -193,7 +193,7 @@ def _checked(mask: Mask, message: Descriptor, where: str) -> Mask:
 
 @cache
 def _fields(message: Descriptor) -> dict[str, FieldDescriptor]:
-    """By either spelling."""
+    """Returns the fields of a message by either spelling."""
     return {name: field for field in message.fields for name in (field.name, field.json_name)}
 
 

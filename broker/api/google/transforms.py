@@ -19,7 +19,7 @@ _FIELDS = msgspec.json.Decoder(Fields)
 
 
 def transforms_from(given: Iterable[Any], where: str = FIELD) -> Transforms:
-    """Those of a topic or subscription.  Raises InvalidArgument."""
+    """Decodes the transforms of a topic or subscription.  Raises InvalidArgument."""
     return tuple(transform_from(message, f"{where}[{index}]") for index, message in enumerate(given))
 
 

@@ -41,7 +41,7 @@ def update_of(
 
 
 def extensions_named(paths: Sequence[str], resource: str, names: Collection[str]) -> Collection[str]:
-    """Which extensions, of those `names`, the paths of a mask name; protobuf's masks do not reach them.
+    """Returns those of the extensions `names` that the paths of a mask name; protobuf's masks do not reach them.
 
     All are named by "extensions", one by "extensions.delay".  Raises InvalidArgument for a path that leads to none.
     """

@@ -32,10 +32,10 @@ SHOWN_BYTES = 600  # of a request, which begins with the name of what it is abou
 
 
 class ArrivingCall(Holder):
-    """What unary calls and streams have in common.  A base class, since each call is one.
+    """The common part of unary calls and streams.  It is a base class, since each call is one.
 
-    What has come of the body of a call that is not admitted is not returned to its window: of such a body no more
-    than the window comes.
+    The received body of a call that is not admitted is not returned to its window: no more than the window is
+    received of such a body.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class ArrivingCall(Holder):
 
     @property
     def _resource(self) -> str:
-        """What the request is about, for the log and the auditor; "-" if it cannot be told."""
+        """The resource of the request, for the log and the auditor; "-" if it cannot be read."""
         first = None if self._beginning else self._first or self._reader.arriving
         if first is not None and first.encoding is None:
             self._beginning = first.data[:SHOWN_BYTES]
@@ -94,7 +94,7 @@ class ArrivingCall(Holder):
             more.set_result(None)
 
     def _stop_reading(self) -> None:
-        """The call is answered, or has failed: nothing of its request is wanted any more."""
+        """Stops reading, since the call is answered, or has failed."""
         self._is_over = True
         self._wake()
         self._reader.forget()
@@ -107,9 +107,9 @@ class ArrivingCall(Holder):
         return await caller_of(gate, self._session, self._stream, self._target.rpc.needs)
 
     def _enter_if_known(self) -> None:
-        """Admit a large request at once if the same call was let in a moment ago.
+        """Admits a large request at once if the same call was allowed a moment ago.
 
-        Otherwise many that begin together would meet the limit of those that are not admitted.
+        Otherwise many that begin together would meet the limit of requests that are not admitted.
         """
         gate, message = self._target.gate, self._first or self._reader.arriving
         caller = warm_caller(gate, self._stream) if gate is not None else None
@@ -159,7 +159,7 @@ class ArrivingCall(Holder):
         return name or ""
 
     def _came(self, size: int) -> None:
-        """So much more of the body has come, and been taken."""
+        """Counts bytes of the body that have arrived and were taken."""
         self._unreturned += size
         if self._admitted or self._reads_through:
             self._return_window()
@@ -204,7 +204,7 @@ class ArrivingCall(Holder):
 
 @cache
 def _paths(rpc: Rpc) -> Sequence[Sequence[int]]:
-    """Where the requests of a method have the name of their resource: in their first field, or in its first field.
+    """Returns the paths of the resource name in requests of a method: their first field, or its first field.
 
     A request for a resource that the broker names has another resource of the project in a field of its own.
     """

@@ -61,11 +61,11 @@ class UnaryCall:
         self.unsent: Callable[[], Awaitable[None]] | None = None
 
     def unless_sent(self, undo: Callable[[], Awaitable[None]]) -> None:
-        """What to do if the answer cannot be handed to the caller as a whole."""
+        """Registers what to undo if the answer cannot be delivered to the caller as a whole."""
         self.unsent = undo
 
     def seconds_left(self) -> float | None:
-        """How long the caller waits for the answer; None: without end."""
+        """Returns how many seconds the caller still waits for the answer; None: without end."""
         return None if self._deadline is None else self._deadline - asyncio.get_running_loop().time()
 
     def has_hung_up(self) -> bool:
@@ -78,7 +78,7 @@ class UnaryCall:
             await asyncio.shield(self._waiting)
 
     def hang_up(self) -> None:
-        """The caller takes no answer any more."""
+        """Records that the caller accepts no answer any more."""
         self._gone = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
@@ -92,19 +92,22 @@ async def allow(call: "UnaryCall | StreamingCall", name: str) -> None:
 
 
 async def in_steps(call: "UnaryCall | StreamingCall", name: str, steps: Steps[R]) -> R:
-    """What comes of work about `name` that takes the event loop for long; each step when its project has a turn."""
+    """Runs work about `name` that takes the event loop for long, each step in a turn of its project.
+
+    Returns its result.
+    """
     return await call.loop_turns.run(project_within(name), steps)
 
 
 async def turn_to_read(call: UnaryCall, name: str, body: bytes) -> None:
-    """Before a long request about `name` is read, if anybody has to be waited for."""
+    """Waits for a turn before a long request about `name` is read, if other projects wait."""
     turns, project = call.loop_turns, project_within(name)
     if not turns.begin(project, len(body)):
         await turns.wait(project, len(body))
 
 
 class StreamingCall(Protocol):
-    """Any number of requests and answers.
+    """A call with any number of requests and answers.
 
     A handler ends the call by returning (OK) or by raising a BrokerError.  It is cancelled when the caller cancels
     the call, loses the connection or lets its deadline pass, and when the broker stops (UNAVAILABLE then).
@@ -133,8 +136,9 @@ class StreamingCall(Protocol):
         """
 
     def when_gone(self, act: Callable[[], None]) -> None:
-        """What to do the moment the caller has cancelled the call or lost the connection: the handler's own turn
-        comes later.
+        """Registers what to call the moment the caller cancels the call or loses the connection.
+
+        The handler itself notices that later.
         """
 
     async def send(self, message: bytes, *, unless_sent: Callable[[], None] = lambda: None) -> None:

@@ -79,7 +79,7 @@ def check_elements(message_class: Any, body: Buffer) -> Steps[None]:
 
 
 class _TooMany(Exception):
-    """Of the list or map at `path`, from the outermost field on."""
+    """The list or map at `path`, from the outermost field on, has too many elements."""
 
     def __init__(self, name: str, limit: int) -> None:
         super().__init__()

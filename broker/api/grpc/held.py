@@ -80,13 +80,16 @@ class Holder:
         self._hold(sent, arriving=self._arriving)
 
     def _drop_unpacked(self) -> None:
-        """The decompressed messages are not needed any more; `_hold` gives back what they held."""
+        """Drops the decompressed messages, which are not needed any more, and gives back what they held."""
         if self._unpacked:
             self._budget.requests.give_back_unpacked((self._unpacker,), self._unpacked)
             self._unpacked = 0
 
     def _share(self, size: int) -> None:
-        """It is `size` bytes in place of `_held`: of the connection's share what is not small."""
+        """Changes the size of the call to `size` bytes.
+
+        Its present size is `_held`.  A large size is taken from the connection's share.
+        """
         own, size = _shared(self._held), _shared(size)
         if size > own:
             self._admission.take_share(self._budget.requests, self._budget, size - own, own=own)

@@ -25,7 +25,7 @@ class Message(NamedTuple):
 
     @property
     def beginning(self) -> bytes:
-        """Its first bytes, decompressed: BEGINNING_BYTES at most."""
+        """The first bytes of the message, decompressed: BEGINNING_BYTES at most."""
         first = self.data[:BEGINNING_BYTES]
         return first if self.encoding is None else beginning_of(first, BEGINNING_BYTES)
 
@@ -58,7 +58,7 @@ class MessageReader:
 
     @property
     def arriving(self) -> Message | None:
-        """What has come of a message that is not complete; None: its BEGINNING_BYTES have not come."""
+        """The received part of an incomplete message; None: its BEGINNING_BYTES have not arrived."""
         if len(self._begun) < PREFIX_BYTES + BEGINNING_BYTES:
             return None
         first = bytes(self._begun[PREFIX_BYTES : PREFIX_BYTES + BEGINNING_BYTES])
@@ -91,7 +91,7 @@ class MessageReader:
         return messages
 
     def forget(self) -> None:
-        """Nothing more is wanted."""
+        """Forgets what has arrived, since nothing more is wanted."""
         self._begun = bytearray()
 
     def _message_length(self, body: bytes | bytearray, at: int) -> int:

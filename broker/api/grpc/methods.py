@@ -38,5 +38,8 @@ class Method(NamedTuple):
 
     @property
     def request_class(self) -> Any:
-        """Of Google's methods, protobuf's class of their requests; None: the requests of others have no lists."""
+        """The protobuf class of the requests, for Google's methods.
+
+        None: the requests of other methods have no lists.
+        """
         return request_of(self.rpc.name) if self.service.startswith("google.") else None

@@ -49,7 +49,7 @@ def _file_of(symbol: str) -> FileDescriptor:
 
 
 def _add_files(file: FileDescriptor, response: Any) -> None:
-    """A file and all that it needs, each once."""
+    """Adds a file and all that it needs, each once."""
     found: dict[str, FileDescriptor] = {}
     waiting = [file]
     while waiting:

@@ -26,7 +26,8 @@ from broker.net.http2.stream import Stream
 class UnaryRpc(ArrivingCall):
     """Collects a request, then runs its handler.  It holds the request until the handler has ended.
 
-    Its task begins when the request is whole; sooner if it is to be asked who calls, or if the request is large.
+    Its task begins when the request is whole; sooner if its caller has to be authenticated, or if the request is
+    large.
     """
 
     __slots__ = (
@@ -112,7 +113,10 @@ class UnaryRpc(ArrivingCall):
             self._fail(DeadlineExceeded("The request did not arrive within a minute."))
 
     def stop(self) -> None:
-        """A handler's answer is soon there: pulls do not wait in a broker that stops."""
+        """Fails the call unless its handler runs.
+
+        The handler answers soon: pulls do not wait in a broker that stops.
+        """
         if not self._running:
             self._fail(Unavailable("The broker stops."))
 
@@ -201,7 +205,7 @@ class UnaryRpc(ArrivingCall):
             auditor.called(self._target.rpc, self._resource, self._call.caller, self._session.peer(), error)
 
     async def _notify_auditor(self, request: bytes, answer: bytes) -> None:
-        """Of a call that went well."""
+        """Reports a successful call to the auditor."""
         rpc, auditor = self._target.rpc, self._session.auditor
         if auditor is None or not auditor.enters(rpc):
             return
@@ -221,7 +225,7 @@ class UnaryRpc(ArrivingCall):
         return self._call.required
 
     def end(self, error: BrokerError) -> None:
-        """The caller may not have the answer any more: what is claimed for it is released."""
+        """Ends a call whose caller may not have the answer any more.  What is claimed for it is released."""
         self._fail(error)
         self._call.hang_up()
 

@@ -54,7 +54,7 @@ def find_text(body: Buffer, path: Sequence[int]) -> str | None:
 
 
 def count_varints(body: Buffer, start: int, end: int) -> int:
-    """How many numbers a packed field has: the last byte of each is below 0x80."""
+    """Returns how many numbers a packed field has: the last byte of each is below 0x80."""
     return len(bytes(body[start:end]).translate(None, _CONTINUED))
 
 

@@ -15,9 +15,9 @@ _MAX_BYTES = {Size.ACK_IDS: MAX_ACK_BYTES, Size.REQUEST: MAX_PAYLOAD_BYTES, Size
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What is told a caller whose request finds no room, and how many bytes past the limit it may go.
+    """The admission of a kind of request: the error if there is no room, and the bytes allowed past the limit.
 
-    A `sender` has a share of large requests (request_memory.py), and within it one for each refusal: whoever
+    A `sender` has a share of large requests (request_memory.py), and within it one for each refusal: a client that
     publishes too much can still ack.  `most`: how many bytes a request may have, as it was sent and decompressed.
     `unpacks`: a small body may become a large one, and counts as one.
     """

@@ -17,8 +17,10 @@ LARGEST_ANSWER_BYTES = 14_000_000  # 10 MB of messages, as JSON
 
 
 class AnswerMemory:
-    """About `limit` bytes: answers that are being made when it is reached are sent.  As many again are for whoever
-    has none on the way, so that those of others do not stop him.
+    """A budget of about `limit` bytes: answers that are being made when it is reached are sent.
+
+    As many bytes again are for resources that have no answer on the way, so that the answers of others do not stop
+    them.
     """
 
     def __init__(self, limit: int) -> None:
@@ -27,14 +29,14 @@ class AnswerMemory:
 
     @property
     def held(self) -> int:
-        """By all."""
+        """The bytes of all answers."""
         return self._shared_capacity.total
 
     def has_capacity(self, resource: str, *, is_short: bool = False) -> bool:
         """Whether more answers may be made about a resource ("projects/p/subscriptions/s").
 
-        `is_short`: an answer that is no list and has no messages.  Those of calls that change something have some
-        more room: whoever is to take a role away from a reader must get through.
+        `is_short`: an answer that is no list and has no messages.  Answers of calls that change something have some
+        more room: a call that takes a role away from a reader must get through.
         """
         shared_capacity, path = self._shared_capacity, _path(resource)
         held = shared_capacity.held(path[:1])
@@ -44,7 +46,7 @@ class AnswerMemory:
 
     @contextmanager
     def holding(self, resource: str, size: int) -> Iterator[None]:
-        """So many bytes, within the block."""
+        """Holds so many bytes within the block."""
         path = _path(resource)
         self._shared_capacity.hold(path, amount=size)
         try:

@@ -22,14 +22,14 @@ P = ParamSpec("P")
 
 @dataclass(eq=False, slots=True)
 class _Project:
-    """How many of its calls may begin, and how many are under way or wait."""
+    """The calls of a project: how many more may begin, and how many are under way or wait."""
 
     free: asyncio.Semaphore
     calls: int = field(default=0)
 
 
 class HotCalls:
-    """Of one process, whichever API they come through.  Costs a question while a project is alone."""
+    """The limits on small calls of one process, of both APIs.  While there is one project they cost one check."""
 
     def __init__(self, is_contended: Callable[[], bool], at_once: int = AT_ONCE) -> None:
         """`is_contended()`: whether more than one project uses the process."""

@@ -35,7 +35,7 @@ class RequestMemory:
 
     @property
     def arriving(self) -> int:
-        """Of requests that are not complete."""
+        """The bytes of requests that are not complete."""
         return self._arriving.total + self._unadmitted.total
 
     @property
@@ -51,9 +51,9 @@ class RequestMemory:
         return not self.held or self.held + size <= self.limit + beyond
 
     def take_share(self, sender: Path, size: int, *, own: int) -> bool:
-        """Count so many bytes more of a large request that has `own` already; False: its sender has his share.
+        """Counts so many bytes more of a large request that has `own` already; False: its sender has its share.
 
-        One request that is alone has room, however small the limit; so it has in `arrive`.
+        A single request has room, however small the limit; the same is true in `arrive`.
         """
         return _take(self._large, sender, size, own)
 
@@ -67,7 +67,7 @@ class RequestMemory:
         return True
 
     def give_back_unnamed(self, size: int) -> None:
-        """What `take_unnamed` took."""
+        """Gives back bytes that `take_unnamed` took."""
         self.held -= size
         self._large.give_back(amount=size)
 
@@ -82,7 +82,7 @@ class RequestMemory:
         return _take(self._shared_capacity(admitted), sender, size, own)
 
     def arrived(self, sender: Path, size: int, *, admitted: bool = True) -> None:
-        """So much is of no incomplete request any more, or was counted as not admitted."""
+        """Counts bytes as arrived: their request is complete, or they were counted as not admitted."""
         self._shared_capacity(admitted).give_back(sender, amount=size)
 
     def unpack(self, caller: Path, size: int, *, own: int) -> bool:

@@ -19,7 +19,7 @@ _LONGEST = 1_000  # characters of a resource's name: what is denied may have any
 
 
 class Auditor:
-    """One for a process."""
+    """The auditor of a process."""
 
     def __init__(self, trail: AuditTrail | None, *, data_access: bool) -> None:
         """`trail`: the audit log (None: there is none); `data_access`: it has calls that only use something."""
@@ -40,7 +40,7 @@ class Auditor:
         fields: Sequence[str] = (),
         request_id: bytes = b"",
     ) -> None:
-        """A change was made, and is about to be answered: once it is written to the audit log, if there is one."""
+        """Records a change before its call is answered: in the log, and in the audit log, if there is one."""
         log_change(rpc, resource, caller, peer, fields=fields, request_id=request_id)
         if self._trail is not None:
             await self._trail.record(_audited(rpc, resource, caller, peer))
@@ -48,7 +48,7 @@ class Auditor:
     def called(
         self, rpc: Rpc, resource: str, caller: Caller, peer: object, error: BrokerError | None = None
     ) -> None:
-        """A call that has changed nothing is about to be answered: with `error`, or as it should be.
+        """Records a call that has changed nothing before it is answered, with `error` or without.
 
         A denial that the caller sees as NOT_FOUND is its cause, and is audited as a denial.
         """
@@ -72,7 +72,7 @@ def _audited(rpc: Rpc, resource: str, caller: Caller, peer: object, error: Broke
 
 
 def _missing(error: BrokerError | None) -> str:
-    """The permission that somebody would have needed."""
+    """Returns the permission that a denied caller would have needed."""
     for detail in error.details if error is not None else ():
         if "permission" in detail.get("metadata", {}):
             return str(detail["metadata"]["permission"])

@@ -25,7 +25,7 @@ _NAMED = re.compile(r"projects/[^/\s:]+(?:/[a-z]+/[^/\s:]+)?")  # the first reso
 
 
 class CallLog:
-    """One for a process.  `on`: whether calls are to `begin`; looked up once, so that they need not ask."""
+    """The log of calls of a process.  `on`: whether to call `begin` for each call; it is looked up once."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class CallLog:
         return perf_counter()
 
     def arrived(self, began: float) -> None:
-        """A call that began then is complete, and goes on in this task."""
+        """Begins the timing of a call that is complete and goes on in this task.  `began`: when it began."""
         if self._slow_seconds:
             TIMING.set(Timing(body=perf_counter() - began))
 
     def answered(self, call: str, code: object, began: float, peer: object, request_id: bytes) -> None:
-        """A call, its status, when it began, and the caller's address."""
+        """Logs a call with its status, when it began, and the caller's address."""
         seconds = perf_counter() - began
         if self._has_lines:
             address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "?"
@@ -76,7 +76,10 @@ class CallLog:
             self._states.report("slow requests", what, level=logging.WARNING, request_id=request_id, fields=about)
 
     def refused(self, error: BrokerError, request_id: bytes) -> None:
-        """A call was answered with an error.  One that is worth another try tells of too much load."""
+        """Records that a call was answered with an error.
+
+        One that is worth another try is a sign of too much load.
+        """
         if error.retry_seconds is not None and error.__cause__ is None and not self._excused():
             what = f"calls are refused with {error.code}"
             name, why = f"{error.code} {error.log_message}", error.log_message.rstrip(".")
@@ -100,7 +103,7 @@ class CallLog:
                 await asyncio.sleep(seconds)
 
     def fault(self, call: str, error: Exception, request_id: bytes) -> None:
-        """A defect of the broker: the first of a kind is traced, the others are counted."""
+        """Logs a defect of the broker: the first of a kind with its traceback, the others are counted."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -114,7 +117,10 @@ class CallLog:
 
 
 def _fields(call: str, code: object, seconds: float | None = None, peer: object = None) -> dict[str, object]:
-    """Of a call as its line names it: "POST /v1/projects/p/topics/t:publish", or a method and a resource."""
+    """Returns the log fields of a call.
+
+    `call` is "POST /v1/projects/p/topics/t:publish", or a method and a resource.
+    """
     named = _NAMED.search(call)
     return {"event": "call"} | fields_of(
         named[0] if named else "",

@@ -25,7 +25,7 @@ logger = logging.getLogger("broker.changes")
 def log_change(
     rpc: Rpc, resource: str, caller: Caller, peer: object, *, fields: Sequence[str] = (), request_id: bytes = b""
 ) -> None:
-    """A call of `rpc` has changed the resource; `fields`: those that an update names."""
+    """Logs a change of the resource by a call of `rpc`; `fields`: those that an update names."""
     if rpc.audit is Audit.MESSAGES:
         return
     method = rpc.name.rpartition(".")[2]
@@ -72,7 +72,7 @@ def changed_in_message(rpc: Rpc, resource: str, request: bytes, answer: bytes) -
 
 
 def _object(encoded: bytes) -> dict[str, Any]:
-    """Of a body or an answer that a handler has read or made; {} if it is no JSON object."""
+    """Decodes a body or an answer that a handler has read or made; {} if it is no JSON object."""
     try:
         found = msgspec.json.decode(encoded or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError):

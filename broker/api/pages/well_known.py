@@ -22,7 +22,7 @@ def well_known_routes(
     """GET /.well-known/openid-configuration, /.well-known/jwks.json and /oauth2/v3/certs.
 
     `issuer` is the tokens' `iss`, and the address of the keys is below it.  Neither is made from the request: with
-    a forged Host header it would name somebody else's keys.  Unless the issuer `is_configured` each broker has its
+    a forged Host header it would name an attacker's keys.  Unless the issuer `is_configured` each broker has its
     own, so no cache may store the document and return it to verifiers of another.
     """
 

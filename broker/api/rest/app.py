@@ -189,14 +189,14 @@ class RestApi:
         return answer
 
     async def _caller(self, exchange: Exchange, needs: Needs) -> Caller:
-        """Who calls.  Raises Unauthenticated, Unavailable."""
+        """Authenticates the caller.  Raises Unauthenticated, Unavailable."""
         assert self._gate is not None
         shown = shown_by(exchange.head, exchange.client_certificate)
         await self._address_turns.to_verify(exchange.peer, shown.authorization)
         return await self._gate.caller(shown, needs)
 
     async def _report(self, auditor: Auditor, rpc: Rpc, call: Call, answer: bytes) -> None:
-        """Of a call that went well."""
+        """Reports a successful call to the auditor."""
         exchange = call.exchange
         if not rpc.audit.is_change:
             auditor.called(rpc, call.name, call.caller, exchange.peer)
@@ -206,7 +206,7 @@ class RestApi:
         await auditor.changed(rpc, resource, call.caller, exchange.peer, fields=fields, request_id=request_id)
 
     async def _taken(self, exchange: Exchange, name: str, size: int) -> None:
-        """The answer counts until the reader has taken all but the last 64 KB."""
+        """Holds the bytes of an answer until the reader has taken all but the last 64 KB."""
         with self._answers.holding(name, size):
             await exchange.taken()
 
@@ -275,7 +275,7 @@ def _targets(
     hot_calls: HotCalls,
     auditor: Auditor | None,
 ) -> dict[tuple[str, str], _Target]:
-    """By method and path."""
+    """Returns the targets by method and path."""
 
     return {
         (route.method, route.path): _Target(

@@ -21,7 +21,7 @@ BODY_SECONDS = 60.0  # for a body to arrive: one that stops halfway must not hol
 
 
 class LargeBody:
-    """What a large request holds of the budget, as a part of its sender's share."""
+    """The bytes of a large request in the budget, as a part of its sender's share."""
 
     __slots__ = ("_admission", "_memory", "_sender", "_unpacked", "_unpacker", "held")
 
@@ -92,7 +92,7 @@ class LargeBody:
 
 
 class BodyReader:
-    """Reads bodies within a budget; whoever reads one lets go of its bytes when it is done with."""
+    """Reads bodies within a budget.  The caller releases the bytes of a body when it no longer needs them."""
 
     def __init__(self, memory: RequestMemory, turns: Turns) -> None:
         """`turns` of the event loop, to decompress in."""
@@ -135,7 +135,7 @@ class BodyReader:
         return body, 0, large
 
     def let_go(self, held: int, large: LargeBody | None) -> None:
-        """Of what `read` has returned with a body."""
+        """Releases the bytes that `read` has returned with a body."""
         if held > LARGE_BYTES:
             self._memory.give_back_unnamed(held)
         else:

@@ -44,11 +44,14 @@ class Call:
             self.large.take(size)
 
     async def in_steps(self, steps: Steps[R]) -> R:
-        """What comes of work that takes the event loop for long: each step is done when its project has a turn."""
+        """Runs work that takes the event loop for long, each step in a turn of the call's project.
+
+        Returns its result.
+        """
         return await self.loop_turns.run(project_within(self.name), steps)
 
     async def turn_to_read(self) -> None:
-        """Before a long body is read, if anybody has to be waited for."""
+        """Waits for a turn before a long body is read, if other projects wait."""
         turns, project, size = self.loop_turns, project_within(self.name), len(self.body)
         if not turns.begin(project, size):
             await turns.wait(project, size)
@@ -60,11 +63,11 @@ class Call:
         return ",".join(given) if given else None
 
     def seconds_left(self) -> float | None:
-        """How long the caller waits for the answer, as far as it says so.
+        """Returns how many seconds the caller waits for the answer; None: it does not say.
 
         X-Server-Timeout, in seconds: "timeout for the server to finish processing the request", one of the system
-        parameters of Google's APIs (https://cloud.google.com/apis/docs/system-parameters).  What is no number is
-        ignored.
+        parameters of Google's APIs (https://cloud.google.com/apis/docs/system-parameters).  A value that is no
+        number is ignored.
         """
         given = next((value for name, value in self.exchange.head.headers if name == b"x-server-timeout"), b"")
         return float(given) if _SECONDS.fullmatch(given) else None

@@ -9,7 +9,7 @@ from broker.net.http1.head import Head
 
 
 def authorization_of(head: Head) -> bytes:
-    """What a request shows in `Authorization`, if it does so once: of the usual callers that is all."""
+    """Returns the value of `Authorization`, if the request has it once.  Most callers send no other credential."""
     found = b""
     for name, value in head.headers:
         if name == b"authorization":
@@ -20,7 +20,7 @@ def authorization_of(head: Head) -> bytes:
 
 
 def shown_by(head: Head, certificate: ClientCertificate | None) -> Shown:
-    """By a request of the API."""
+    """Returns the credentials of a request of the API."""
     return shown_in(head.headers, head.query, certificate)
 
 

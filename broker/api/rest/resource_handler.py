@@ -67,7 +67,10 @@ def _read_body(message: Any, call: Call) -> Mapping[str, Any]:
 
 
 def _set_name(request: Any, path: str, name: str) -> None:
-    """What the path says, the body need not; raises InvalidArgument if it calls the resource by another name."""
+    """Sets the name of the resource from the path, so that the body need not have it.
+
+    Raises InvalidArgument if the body has another name.
+    """
     holder = request
     *parents, field = path.split(".")
     for parent in parents:

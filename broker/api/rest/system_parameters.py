@@ -31,7 +31,7 @@ _SWITCHES = {"true": True, "false": False, "1": True, "0": False}
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """How a caller wants the answer.
+    """The form of an answer that a caller asks for.
 
     `mask`: the fields; None: all.  `pretty`: with white space; None: as the broker prints it.  `enums_of`: the
     message whose enums are numbers; None: enums are names.
@@ -61,10 +61,10 @@ PLAIN = AnswerForm()
 
 
 class Said(NamedTuple):
-    """What the headers of a request say: the method that it means, the mask of its answer.
+    """The meaning of a request's headers: its method, and the mask of its answer.
 
-    `query_in_body`: Google's client for Java sends a GET so whose URL would be too long.  The form of the answer is
-    read from the URL and the headers alone.
+    `query_in_body`: Google's client for Java sends a GET with its query in the body if the URL would be too long.
+    The form of the answer is read from the URL and the headers alone.
     """
 
     method: str

@@ -49,7 +49,7 @@ def check_networks(networks: str) -> None:
 
 
 def read_oidc_issuers(path: str) -> tuple[OidcIssuer, ...]:
-    """Those of a file ("": none).  Raises ValueError."""
+    """Reads the issuers of a file ("": none).  Raises ValueError."""
     return parse_issuers(_content(path).decode()) if path else ()
 
 
@@ -66,7 +66,7 @@ def check_principal_quotas(limits: str) -> None:
 
 
 def read_certificate_principals(path: str) -> CertificatePrincipals:
-    """Those of a file ("": none).  Raises ValueError."""
+    """Reads the certificate principals of a file ("": none).  Raises ValueError."""
     return parse_certificate_principals(_content(path).decode()) if path else {}
 
 
@@ -97,14 +97,14 @@ def check_secrets_key_file(path: str) -> None:
 
 
 def check_new_file(path: str) -> None:
-    """A file that is made when it is written first."""
+    """Checks the name of a file that is created when it is first written."""
     directory = Path(path).absolute().parent
     if not directory.is_dir():
         raise ValueError(f"there is no directory {directory}")
 
 
 def check_declarations(files: str) -> None:
-    """That they can be read; what they say is checked when it is applied (cli/server/applier.py)."""
+    """Checks that the files can be read.  Their content is checked when it is applied (cli/server/applier.py)."""
     for path in split_list(files):
         _content(path)
 
@@ -117,7 +117,7 @@ def check_project_id(project: str) -> None:
 
 
 def check_access_log(where: str) -> None:
-    """A file, or one of two words."""
+    """Checks the name of a file, or one of two words."""
     if where not in ("off", "on"):
         check_new_file(where)
 

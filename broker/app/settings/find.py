@@ -15,7 +15,7 @@ _NEAR = 0.75  # of difflib's ratio: PROT is near PORT, and URL near nothing
 
 
 def default_data_dir() -> str:
-    """Where an installed broker keeps its data: the XDG data directory ("": the user has no home)."""
+    """Returns where an installed broker keeps its data: the XDG data directory ("": the user has no home)."""
     try:
         base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     except RuntimeError:
@@ -94,7 +94,7 @@ def asks_for_traces(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def _given(name: str, options: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str]:
-    """Where the setting was given ("": nowhere), and as what."""
+    """Returns the option or variable that has the setting ("": none), and its text."""
     if (text := options.get(name)) is not None:
         return option(name), text.strip()
     variables = [variable(name)] + (["DATABASE_URL"] if name == "database_url" else [])
@@ -116,10 +116,11 @@ def _read(name: str, origin: str, text: str) -> Any:
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Those that begin as ours do and are none.  Raises SettingError for one that is nearly ours.
+    """Returns the variables that begin as the broker's do and are none of them.
 
-    BROKER_NAME and the like belong to other programs.  But a near miss is meant for the broker: to go on without it
-    could be to use another database, or to let pushes go where they may not.
+    Raises SettingError for one that is almost the broker's.  BROKER_NAME and the like belong to other programs.
+    But a near miss is meant for the broker: to ignore it could be to use another database, or to let pushes go
+    where they may not.
     """
     unknown = []
     for given, text in environment.items():

@@ -74,7 +74,10 @@ class WholeOrAuto(Whole):
 
 
 def processors(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """How many this process may use: by its affinity, and by what its container may (`limit`, of cgroup v2)."""
+    """Returns how many processors this process may use: by its affinity, and by its container's limit.
+
+    `limit` is a file of cgroup v2.
+    """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, _, period = limit.read_text().partition(" ")
@@ -101,7 +104,7 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of some words, in whatever case."""
+    """A choice between words, in any case."""
 
     words: tuple[str, ...]
 
@@ -121,7 +124,10 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text but an empty one, unless `may_be_empty`; `check` raises ValueError for one that will not do."""
+    """A text that is not empty, unless it `may_be_empty`.
+
+    `check` raises ValueError for a text that is not allowed.
+    """
 
     allowed: str
     placeholder: str
@@ -143,7 +149,7 @@ class Several(Text):
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """On or off; the option alone means on."""
+    """A switch, on or off; the option alone means on."""
 
     placeholder: str = "true|false"
     allowed: str = "true or false"

@@ -81,7 +81,10 @@ COMMANDS = bench
 
 
 def _in_threads(api: Api, connections: int, work: Callable[[Api], None]) -> float:
-    """How long it took.  Raises Stop."""
+    """Runs `work` in so many threads, each with a connection.
+
+    Returns how long it took, in seconds.  Raises Stop.
+    """
 
     def run(_: int) -> None:
         with Api(api.url, api.credentials, api.ca_file) as own:
@@ -132,7 +135,7 @@ def _consume(api: Api, subscription: str, messages: int, connections: int) -> Js
 
 
 def _latency(api: Api, topic: str, subscription: str, body: Json, count: int) -> Json:
-    """One message after the other, to a pull that waits for it on a connection of its own."""
+    """Measures the latency of one message after the other, to a pull that waits on a connection of its own."""
     run = _Run()
     arrived = threading.Semaphore(0)
     times: list[float] = []

@@ -163,7 +163,7 @@ def _transport(session: Session) -> Iterator[Finding]:
 
 
 def _certificate(session: Session) -> Iterator[Finding]:
-    """Of a server that is reached by TLS.  Raises NotReached."""
+    """Checks the certificate of a server that is reached by TLS. Raises NotReached."""
     validity, now = session.api.certificate_validity(), machine_time()
     if validity is None:
         return
@@ -198,7 +198,7 @@ def _storage(warnings: list[str]) -> Iterator[Finding]:
 
 
 def _permissions(session: Session, server: _Server) -> Iterator[Finding]:
-    """What the caller may do.  Raises Refused, NotKnown, NotReached."""
+    """Checks the permissions of the caller.  Raises Refused, NotKnown, NotReached."""
     body = {"permissions": _PERMISSIONS}
     try:
         held = session.api.call("POST", f"{session.project}:testIamPermissions", body).get("permissions", [])
@@ -235,7 +235,7 @@ def _project(session: Session) -> Iterator[Finding]:
 
 
 def _lags(session: Session) -> Iterator[Finding]:
-    """What holds subscriptions, and the clock.  Raises Refused, NotKnown, NotReached."""
+    """Checks what delays subscriptions, and the clock.  Raises Refused, NotKnown, NotReached."""
     before = machine_time()
     answer = session.api.call("GET", f"{session.project}/lag", params={"pageSize": _MOST_LAGS})
     after = machine_time()
@@ -272,7 +272,7 @@ def _lagging(lags: list[Json], total: int) -> Iterator[Finding]:
 
 
 def _clock(lags: list[Json], before: datetime, after: datetime) -> Iterator[Finding]:
-    """By an age and the time that it counts from: answers have no other time of now.
+    """Checks the clock by an age and the time that it counts from: answers have no other present time.
 
     The answer was made between `before` and `after`, so an answer that took long is not taken for a skew.
     """

@@ -119,14 +119,14 @@ def _print_ids(out: Output, answer: Json) -> None:
 
 
 def _checks(later: Json, ttl: str | None, urgency: Json) -> list[Callable[[Session, str], None]]:
-    """Of the topic: what is said must be more to it than an attribute."""
+    """Returns the checks that the topic supports the given options: without that, they would be mere attributes."""
     wanted = ((check_delayed, later), (check_expiring, ttl), (check_prioritized, urgency))
     return [check for check, said in wanted if said]
 
 
 @dataclass(slots=True)
 class _Pace:
-    """So many a second, from the first one on."""
+    """The pace of publishes: so many messages a second, from the first one on."""
 
     rate: float | None
     began: float = 0.0

@@ -30,7 +30,7 @@ def bootstrap(settings: Settings, key_file: str) -> int:
 
 @contextmanager
 def used_database(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Where the database is, and its schema; a broker may run on it.  Raises Stop."""
+    """Yields the URL of the database and its schema.  A broker may run on it.  Raises Stop."""
     if settings.database_url:
         url = own_database(settings)
         yield url, check_schema(url, settings.database_schema).schema

@@ -21,7 +21,7 @@ PROGRAMS = ("psql", "pg_dump", "pg_restore")  # each takes --dbname=URL
 
 
 def run_on_embedded(settings: Settings, command: Sequence[str]) -> int:
-    """Run one of PROGRAMS, which is told where the database is.  Returns its exit code.  Raises Stop.
+    """Runs one of PROGRAMS with the address of the database.  Returns its exit code.  Raises Stop.
 
     PostgreSQL is started for it, and stopped afterwards, unless a broker runs on the data directory.
     """

@@ -55,7 +55,7 @@ def find_database_checks(options: Mapping[str, str | None]) -> Sequence[Check]:
 
 
 def inspect_database(database_url: str, schema: str = "") -> Iterator[Finding]:
-    """All checks of the database itself."""
+    """Runs all checks of the database itself."""
     try:
         state, server = inspect(database_url, schema), read_server_settings(database_url)
     except DatabaseUnreachable as error:

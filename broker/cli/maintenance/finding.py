@@ -9,7 +9,7 @@ UNKNOWN: Final = "unknown"  # the check could not be made: this says nothing abo
 
 
 class Finding(NamedTuple):
-    """What a check found, why it matters or how it came about, and the command or the step that comes next."""
+    """The finding of a check, why it matters or how it came about, and the next command or step."""
 
     check: str
     state: str

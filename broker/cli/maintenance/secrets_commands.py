@@ -25,12 +25,12 @@ _NO_PREFIX = f"{SEALED}-:"  # of no key: whatever is secret is unlike it
 
 
 def rotate(settings: Settings, flags: Mapping[str, Any]) -> int:
-    """While brokers run.  Returns the exit code.  Raises Stop."""
+    """Rotates the keys while brokers run.  Returns the exit code.  Raises Stop."""
     return _on_database(settings, lambda database, path: _rotate(database, path, flags))
 
 
 def decrypt(settings: Settings) -> int:
-    """For brokers without a key; none may run.  Returns the exit code.  Raises Stop."""
+    """Decrypts all secrets, for brokers without a key; none may run.  Returns the exit code.  Raises Stop."""
     return _on_database(settings, _decrypt)
 
 
@@ -60,7 +60,7 @@ def _on_database(settings: Settings, work: Callable[[Database, Path], Awaitable[
 
 
 def key_file_of(settings: Settings) -> Path | None:
-    """With the keys of secrets; None: the settings do not say."""
+    """Returns the file with the keys of secrets; None: the settings have none."""
     if settings.secrets_key_file:
         return Path(settings.secrets_key_file)
     return None if settings.database_url else Path(settings.data_dir) / FILE_NAME
@@ -114,13 +114,13 @@ async def _decrypt(database: Database, path: Path) -> None:
 
 
 async def _others(database: Database, secrets: Secrets) -> list[StoredSecrets]:
-    """What is not encrypted with the key that encrypts now."""
+    """Returns the secrets that are not encrypted with the current key."""
     async with database.transaction() as connection:
         return await list_secrets_unlike(connection, prefix=f"{SEALED}{secrets.key_id}:")
 
 
 async def _check(database: Database, secrets: Secrets, *, discards: bool) -> None:
-    """Before anything is changed.  Raises Stop."""
+    """Checks that all secrets can be decrypted, before anything is changed.  Raises Stop."""
     used = _key_ids(await _others(database, secrets)) - secrets.key_ids
     if used and not discards:
         raise Stop(
@@ -134,8 +134,10 @@ def _key_ids(rows: Sequence[StoredSecrets]) -> set[str]:
 
 
 async def _add_key(database: Database, path: Path) -> None:
-    """At the top of the file.  The last one stays, for brokers that have not read the file anew; what is older, and
-    in use nowhere, goes.
+    """Adds a key at the top of the file.
+
+    The previous key stays, for brokers that have not read the file again; older keys that are not in use are
+    removed.
     """
     keys = _keys(path)
     async with database.transaction() as connection:
@@ -149,7 +151,7 @@ def _are(secrets: int) -> str:
 
 
 def _keys(path: Path) -> Sequence[SecretsKey]:
-    """Those of the file, if it is there.  Raises ValueError, OSError."""
+    """Reads the keys of the file, if it exists.  Raises ValueError, OSError."""
     return read_keys(path) if path.exists() else ()
 
 

@@ -62,7 +62,7 @@ def show_refused(settings: Settings, *, again: bool) -> int:
 
 
 def _superuser_url(settings: Settings) -> str:
-    """Of the embedded PostgreSQL, whose roles nobody else makes."""
+    """Returns the superuser's URL of the embedded PostgreSQL, whose roles nobody else creates."""
     return Cluster(Path(settings.data_dir)).superuser_url
 
 

@@ -18,7 +18,7 @@ def make_admin_key(database_url: str, schema: str, *, base_url: str, path: Path)
 
 
 def is_administered(database_url: str, schema: str) -> bool:
-    """Whether there is somebody who owns everything.  Raises Stop."""
+    """Whether a principal owns everything.  Raises Stop."""
     return _in_a_process(database_url, schema, "", None)
 
 

@@ -13,7 +13,7 @@ from broker.version import version
 
 
 def say(line: str) -> None:
-    """Print a line at once.  Whoever has closed standard output does not want to know, and the broker goes on."""
+    """Prints a line at once.  If standard output is closed, the line is dropped and the broker goes on."""
     try:
         terminal.write_line(line)
     except BrokenPipeError:
@@ -21,7 +21,7 @@ def say(line: str) -> None:
 
 
 def say_what_runs(settings: Settings, *, postgres: int, schema: str, revision: str) -> None:
-    """Of which version, on which database (without its password), at which schema, in how many processes."""
+    """Prints the broker's version, database (without its password), schema and number of processes."""
     where = (
         without_password(settings.database_url)
         if settings.database_url
@@ -32,7 +32,7 @@ def say_what_runs(settings: Settings, *, postgres: int, schema: str, revision: s
 
 
 def say_ready(settings: Settings, ports: Ports) -> None:
-    """Where it listens, and what Google's clients are to be told."""
+    """Prints where the broker listens, and how to configure Google's clients."""
     say(f"Ready: {listening.url(ports.main, secure=ports.is_secure)}")
     if ports.tls:
         address = listening.emulator_host(ports.main)

@@ -78,7 +78,7 @@ async def _apply(config: AppConfig, files: Sequence[str], project: str) -> str:
 
 @asynccontextmanager
 async def _serving(config: AppConfig, path: str) -> AsyncIterator[None]:
-    """A broker that asks nobody who calls, on a socket that nobody else reaches."""
+    """Runs a broker without authentication, on a socket that no other process can reach."""
     broker = Broker(config)
     broker.gate = None
     async with broker.running():

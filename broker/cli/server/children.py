@@ -34,7 +34,7 @@ _NO_WORKER = "No worker process of the broker serves; try again."
 
 @dataclass(slots=True)
 class _Life:
-    """One run of a worker: starting ──Serving──► serving ──► ended, or starting ──(Failed)──► ended."""
+    """The life of a worker process: starting ──Serving──► serving ──► ended, or starting ──(Failed)──► ended."""
 
     serving_since: float | None = None
     why: str = ""  # it ended
@@ -45,10 +45,11 @@ class _Life:
 
 
 class Children:
-    """`count` worker processes on the same listening sockets, each started again when it ends.
+    """The worker processes: `count` on the same listening sockets, each started again when it ends.
 
     As long as no worker has ever served there is nothing to keep up: when each has ended without, `given_up` is
-    set, and `why` says why.  Later all are started again and again, and whoever connects while none serves is told.
+    set, and `why` says why.  Later all are started again and again, and clients that connect while none serves get
+    an error.
     """
 
     def __init__(self, ports: Ports, *, count: int, log: tuple[str, str]) -> None:
@@ -88,12 +89,12 @@ class Children:
         self._send(Renew(tls))
 
     def report_disk(self, space: DiskSpace) -> None:
-        """To the workers that run, and to those that will."""
+        """Sends the disk space to the running workers, and to later ones when they start."""
         self._disk = Disk(space)
         self._send(self._disk)
 
     def report_outage(self, why: str) -> None:
-        """The same."""
+        """Sends an outage to the running workers, and to later ones when they start."""
         self._outage = Outage(why)
         self._send(self._outage)
 
@@ -214,7 +215,10 @@ class Children:
         self._report()
 
     def _report(self) -> None:
-        """A worker that was killed is back at once, and connections wait for it; one that cannot start is not."""
+        """Reports whether workers serve.
+
+        A worker that was killed is back at once, and connections wait for it; one that cannot start is not.
+        """
         none_serves = bool(self._failed) and not self._serving
         for event, is_so in ((self._none_serves, none_serves), (self._some_serve, not none_serves)):
             if is_so:
@@ -230,7 +234,10 @@ class Children:
 
 
 def restart_delay(short_lives: int) -> float:
-    """Nobody waits for a child that was killed: the first is started at once."""
+    """Returns the seconds before a restart.
+
+    The first is at once: nobody should wait for a child that was killed.
+    """
     if short_lives < 2:
         return 0.0
     return min(_FIRST_DELAY_SECONDS * 2.0 ** min(short_lives - 2, 10), _MAX_DELAY_SECONDS)

@@ -42,7 +42,7 @@ class DiskWatch:
         self.space = self._measure(was_low=False)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Measures the disk until it is cancelled."""
         loop = asyncio.get_running_loop()
         report_at, reported = 0.0, self.space
         self._log()

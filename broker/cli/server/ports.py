@@ -31,7 +31,7 @@ class Ports:
 
     @property
     def sockets(self) -> list[socket.socket]:
-        """Those that serve the API."""
+        """The sockets that serve the API."""
         return [self.main] if self.cleartext is None else [self.main, self.cleartext]
 
     @property
@@ -48,7 +48,7 @@ class Ports:
 
     @asynccontextmanager
     async def turning_away(self, reason: str, *, alive: bool) -> AsyncIterator[None]:
-        """Answer what comes to them within the block that nobody serves; `alive`: what /healthz says."""
+        """Answers requests within the block that no worker serves; `alive`: the answer of /healthz."""
         context: ssl.SSLContext | None = make_context(self.tls) if self.tls else None
         async with AsyncExitStack() as stack:
             for listener in self._all:
@@ -61,8 +61,9 @@ class Ports:
 def bound_ports(
     settings: Settings, tls: TlsMaterial | None, handed_over: Mapping[str, socket.socket]
 ) -> Iterator[Ports]:
-    """They have their addresses, and refuse connections until `listen`; connections to those that were handed over
-    wait until then.  Raises CannotListen.
+    """Binds the sockets of the broker.  They refuse connections until `listen`.
+
+    Connections to sockets that were handed over wait until then.  Raises CannotListen.
     """
     if CLEARTEXT in handed_over and tls is None:
         raise CannotListen(f"a socket {CLEARTEXT} is handed over, and the main one does not speak TLS")

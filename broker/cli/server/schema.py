@@ -115,7 +115,7 @@ def _migrate(begun: tuple[BaseProcess, Connection], database_url: str, schema: s
 
 
 def _load_and_migrate(pipe: Connection) -> None:
-    """In that process.  It answers why the database cannot be migrated ("": it is)."""
+    """Migrates, in a process of its own.  It answers why the database cannot be migrated ("": it is)."""
     from broker.db.schema import migrations
 
     try:

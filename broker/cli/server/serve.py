@@ -109,7 +109,7 @@ def _check_transport(settings: Settings, ports: Ports) -> str:
 
 
 def _readable(ports: Ports) -> list[socket.socket]:
-    """Those that other machines reach without TLS."""
+    """Returns the sockets that other machines reach without TLS."""
     return [one for one in ports.sockets if is_open_to_others(one) and not ports.speaks_tls(one)]
 
 
@@ -124,7 +124,7 @@ def _warn_of_strangers(settings: Settings, ports: Ports) -> None:
 
 
 def _key_file(settings: Settings) -> str:
-    """With the keys of secrets; "": there is none.  Raises Stop."""
+    """Returns the file with the keys of secrets; "": there is none.  Raises Stop."""
     if settings.secrets_key_file:
         return settings.secrets_key_file
     if settings.database_url:
@@ -148,7 +148,7 @@ def _stop_signals() -> list[signal.Signals]:
 
 
 def _ignore_signals() -> None:
-    """From here on the broker stops; a second Ctrl-C must not leave anything running."""
+    """Ignores further signals: the broker stops, and a second Ctrl-C must not leave anything running."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
@@ -176,8 +176,10 @@ def _data_directory(settings: Settings) -> Iterator[Cluster | None]:
 def _database(
     settings: Settings, cluster: Cluster | None, own_url: str, address: str, times: StartTimes
 ) -> Iterator[tuple[str, "Served"]]:
-    """The URL of the database to serve from: the operator's own, or the embedded one, started and migrated; and
-    where the tables are in it.  With authentication there is somebody who owns everything.
+    """Yields the URL of the database to serve from, and the schema with the tables.
+
+    The database is the operator's own, or the embedded one, started and migrated.  With authentication there is a
+    principal that owns everything.
     """
     from broker.cli.server.schema import (  # loads psycopg, while the workers load theirs
         check_schema,
@@ -288,7 +290,7 @@ def _push_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _retention(settings: Settings) -> dict[str, Any]:
-    """How much the janitor keeps."""
+    """Returns the settings for how much the janitor keeps."""
     names = ("audit_days", "audit_entries", "operation_days", "delivery_record_hours")
     return {name: getattr(settings, name) for name in names}
 

@@ -29,7 +29,7 @@ class ServiceManager:
     address: str = ""
 
     def report(self, *facts: str) -> None:
-        """Such as READY=1.  Whoever does not take it does not keep the broker from its work."""
+        """Sends facts such as READY=1 to the service manager.  Errors are logged, and do not stop the broker."""
         if not self.address:
             return
         address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
@@ -41,7 +41,7 @@ class ServiceManager:
 
 
 def service_manager(variables: Mapping[str, str], *, first: int = FIRST) -> ServiceManager:
-    """By the variables that it sets.  Raises CannotListen for a socket that the broker cannot serve."""
+    """Reads the variables of a service manager.  Raises CannotListen for a socket that the broker cannot serve."""
     sockets: dict[str, socket.socket] = {}
     if variables.get("LISTEN_PID") == str(os.getpid()):  # else they are somebody else's
         count = int(variables.get("LISTEN_FDS") or 0)

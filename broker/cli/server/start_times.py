@@ -19,17 +19,17 @@ class StartTimes:
         self.done("the program is loaded")
 
     def done(self, what: str) -> None:
-        """The step that began with the end of the last one is done."""
+        """Logs a completed step, which began with the end of the last one."""
         now = time.monotonic()
         self._line(now - self._last, what)
         self._last = now
 
     def concurrent(self, seconds: float, what: str) -> None:
-        """A step took so long beside the others."""
+        """Logs a step that took so long beside the others."""
         self._line(seconds, f"({what})")
 
     def all_done(self) -> None:
-        """The start is over."""
+        """Logs the end of the start."""
         self._line(time.monotonic() - self._began, "in all")
 
     def _line(self, seconds: float, what: str) -> None:
@@ -37,7 +37,7 @@ class StartTimes:
 
 
 def _age() -> float:
-    """For how many seconds this process has run; 0.0 where the system does not say."""
+    """Returns for how many seconds this process has run; 0.0 if the system does not say."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         began = int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -61,7 +61,10 @@ class TlsFiles:
         return f"{option(_OPTIONS[what])} {self._paths[what]}: {why}"
 
     def check(self) -> State:
-        """What changes when a file does, also where a link leads elsewhere, as Kubernetes renews its secrets."""
+        """Returns the states of the files, which differ after any change.
+
+        A link that leads elsewhere is a change too: Kubernetes renews its secrets so.
+        """
         return {what: _state(path) for what, path in self._paths.items()}
 
 
@@ -107,7 +110,7 @@ class Renewal:
         self._reported: tuple[ValidityState, datetime] | None = None  # what was said of the expiry, and when
 
     async def run(self) -> None:
-        """For ever."""
+        """Checks the files for ever."""
         while True:
             self.report_expiry(datetime.now(UTC))
             await asyncio.sleep(CHECK_SECONDS)
@@ -120,7 +123,7 @@ class Renewal:
             self._read(state, surely=state == self._doubted)
 
     def check_now(self) -> None:
-        """Read the files, changed or not: somebody asks for it."""
+        """Reads the files, changed or not, on an operator's request."""
         self._read(self._files.check(), surely=True)
 
     def _read(self, state: State, *, surely: bool) -> None:

@@ -138,7 +138,7 @@ def _tracing() -> "Tracing | None":
 
 
 def _raise_file_limit() -> int:
-    """As far as the operator's hard limit allows.  Returns how many files may be open."""
+    """Raises the limit on open files as far as the hard limit allows.  Returns how many may be open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -161,7 +161,7 @@ def give_large_blocks_back() -> None:
 
 
 def _hear_parent(pipe: Connection, tls: ServerTls | None, storage: StorageAlarm) -> None:
-    """The pipe ends when the parent does, even if it was killed."""
+    """Handles messages of the parent.  The pipe ends when the parent does, even if it was killed."""
     try:
         while True:
             match pipe.recv():
@@ -176,7 +176,7 @@ def _hear_parent(pipe: Connection, tls: ServerTls | None, storage: StorageAlarm)
 
 
 def _validity(tls: ServerTls | None) -> tuple[float, float] | None:
-    """Of the certificate that new connections get, as Unix times."""
+    """Returns the validity of the certificate for new connections, as Unix times; None: there is none."""
     if tls is None or tls.validity is None:
         return None
     return tls.validity.begins.timestamp(), tls.validity.ends.timestamp()

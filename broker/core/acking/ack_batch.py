@@ -35,12 +35,12 @@ class RefusedAcks:
     out_of_order: Mapping[AttemptName, set[int]] = field(default_factory=dict)
 
     def of(self, acks: Mapping[AttemptName, set[int]]) -> "RefusedAcks":
-        """Those among `acks`."""
+        """Returns those of the refused acks that are among `acks`."""
         return RefusedAcks(own(acks, self.stale), own(acks, self.out_of_order))
 
     @staticmethod
     def joined(refused: "Iterable[RefusedAcks]") -> "RefusedAcks":
-        """Of several shards."""
+        """Returns the refused acks of several shards as one."""
         stale: dict[AttemptName, set[int]] = {}
         out_of_order: dict[AttemptName, set[int]] = {}
         for each in refused:
@@ -72,7 +72,7 @@ class Batch:
         self.done.exception()  # every caller may be gone
 
     def change(self, attempt: AttemptName, ordinals: Iterable[int], deadline: NewDeadline) -> None:
-        """The last change counts, but a message that was given up is not held on to."""
+        """Adds new deadlines.  The last one counts, but a message that was given up is not extended."""
         known = self.deadlines.setdefault(attempt, {})
         if known and deadline.status == "delivering":
             given_up = [each for each in ordinals if each in known and known[each].status != "delivering"]
@@ -80,20 +80,20 @@ class Batch:
         known.update(dict.fromkeys(ordinals, deadline))
 
     def ack(self, attempt: AttemptName, ordinals: set[int], *, exactly_once: bool) -> None:
-        """The ordinals are kept as they are, and stay so: their caller has them, too."""
+        """Adds acks.  The ordinals are not copied, and must not change: their caller has them, too."""
         of_plain = self.exactly_once_acks if exactly_once else self.acks
         acks = self.acks_in_order if attempt.ordered else of_plain
         known = acks.get(attempt)
         acks[attempt] = ordinals if known is None else known | ordinals
 
     def acked(self, out_of_order: Mapping[AttemptName, set[int]]) -> Iterator[MessageNames]:
-        """What is acked once the batch is written."""
+        """Yields the messages that are acked once the batch is written."""
         yield self.acks
         yield self.exactly_once_acks
         yield {a: ordinals - out_of_order.get(a, set()) for a, ordinals in self.acks_in_order.items()}
 
     def nacked(self) -> Iterator[MessageNames]:
-        """What is nacked then."""
+        """Returns the messages that are nacked once the batch is written."""
         yield {
             attempt: nacked
             for attempt, deadlines in self.deadlines.items()

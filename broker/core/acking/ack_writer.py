@@ -45,7 +45,7 @@ _MAX_SPLIT_ATTEMPTS = 10_000  # whose changes are counted
 
 
 class AckWriter:
-    """All that it does may be repeated without harm."""
+    """The writer of acks and new deadlines.  All that it does may be repeated without harm."""
 
     def __init__(
         self,
@@ -81,20 +81,26 @@ class AckWriter:
         return refused, await self._write_deadlines(shard_id, batch)
 
     def _connection(self, shard_id: int, *, journaled: bool) -> Hot:
-        """One to change attempts by.  The coordinator gives out the numbers of a journal."""
+        """Returns a connection to change attempts by.  The coordinator gives out the numbers of a journal."""
         return self._database.hot() if journaled else self._database.at_any_node(shard_id)
 
     def _written_down(
         self, connection: HotConnection, shard_id: int, attempts: Iterable[AttemptName], *, journaled: bool
     ) -> AbstractAsyncContextManager[Ledger | None]:
-        """If any of them is `journaled`, their change and the ledger's writes are one transaction."""
+        """Returns a ledger for the attempts.
+
+        If they are `journaled`, their change and its writes are one transaction.
+        """
         names = list(attempts) if journaled else []
         return written_down(
             connection, shard_id=shard_id, attempts=names, journaled=journaled, clock=self._clock.now
         )
 
     async def _find_traces(self, shard_id: int, batch: Batch, tracing: "Tracing") -> None:
-        """Of what is acked here and was handed out by another process: once it is acked nobody knows them."""
+        """Finds the trace attributes of attempts that are acked here and were delivered by another process.
+
+        They are read before the acks, since an acked attempt is no longer stored.
+        """
         acked = chain(batch.acks, batch.exactly_once_acks, batch.acks_in_order)
         unknown = [each for each in acked if not tracing.knows((shard_id, each.attempt_id))]
         if not unknown:
@@ -124,7 +130,7 @@ class AckWriter:
             self._counts.acked(some, missing, now)
 
     def _record(self, shard_id: int, acked: Sequence[AckedRow], batch: Batch, now: datetime) -> None:
-        """What was acknowledged, once that is committed."""
+        """Records what was acknowledged, once that is committed."""
         if self._records is not None:
             self._records.acknowledged(shard_id, acked, batch.attribution, now)
 
@@ -227,7 +233,7 @@ class AckWriter:
         return stale
 
     async def _merge(self, connection: HotConnection, shard_id: int, changes: Iterable[DeadlineChange]) -> None:
-        """What was changed message by message, after so many times."""
+        """Merges the parts of attempts that were changed message by message PARTS_BEFORE_MERGE times."""
         splits = self._splits
         many: list[AttemptName] = []
         for change in changes:
@@ -265,7 +271,7 @@ class AckWriter:
 
 
 def _statements(items: Iterable[V]) -> Iterator[Sequence[V]]:
-    """In parts that one statement may have."""
+    """Yields the items in parts that fit into one statement."""
     rest = iter(items)
     while part := list(islice(rest, MAX_STATEMENT_ATTEMPTS)):
         yield part
@@ -274,7 +280,11 @@ def _statements(items: Iterable[V]) -> Iterator[Sequence[V]]:
 def _waves(
     deadlines: Mapping[AttemptName, Mapping[int, NewDeadline]],
 ) -> list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]]:
-    """What may go together: of an attempt that holds a key one change, for it may take back what another names."""
+    """Divides the changes into waves; those of one wave are written together.
+
+    A wave has one change of an attempt that holds an ordering key, since such a change may take back messages that
+    another one names.
+    """
     waves: list[list[tuple[AttemptName, tuple[NewDeadline, set[int]]]]] = []
     for attempt, ordinals in deadlines.items():
         for number, group in enumerate(_groups(ordinals).items()):
@@ -286,7 +296,7 @@ def _waves(
 
 
 def _groups(ordinals: Mapping[int, NewDeadline]) -> dict[NewDeadline, set[int]]:
-    """Those that get the same; most often all do, and a thousand need not be told apart one by one."""
+    """Groups the ordinals by their new deadline.  Most often there is only one, which is handled without a loop."""
     new = list(ordinals.values())
     if new and new.count(new[0]) == len(new):
         return {new[0]: set(ordinals)}

@@ -75,9 +75,10 @@ async def acknowledge_exactly_once(
     now: datetime,
     acked: list[AckedRow] | None = None,
 ) -> MessageNames:
-    """As `acknowledge`, but only messages whose deadline has not passed; a repeated ack succeeds.
+    """Acknowledges messages as `acknowledge` does, but only those whose deadline has not passed.
 
-    Returns those that are not acked: redelivered, expired, never delivered under their attempt.
+    A repeated ack succeeds.  Returns those that are not acked: redelivered, expired, never delivered under their
+    attempt.
     """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
     parameters = {**_masks(shard_id, attempts, acks), "now": now}
@@ -89,7 +90,7 @@ async def acknowledge_exactly_once(
 
 @dataclass(frozen=True, slots=True)
 class AckedInOrder:
-    """What became of acks of ordered runs.
+    """The outcome of acks of ordered runs.
 
     `stale`: not out under their attempt any more.  `out_of_order`: with exactly-once delivery, earlier messages of
     the key are not acked yet.  `due`: subscriptions whose keys may go on.
@@ -109,7 +110,10 @@ async def acknowledge_in_order(
     now: datetime,
     acked: list[AckedRow] | None = None,
 ) -> AckedInOrder:
-    """As `acknowledge`, of attempts that hold an ordering key.  `exactly_once`: the subscriptions that are so."""
+    """Acknowledges messages of attempts that hold an ordering key.
+
+    `exactly_once`: the subscriptions with exactly-once delivery.
+    """
     attempts = sorted(acks, key=lambda attempt: (attempt.subscription_id, attempt.attempt_id))
     strict = [attempt.subscription_id in exactly_once for attempt in attempts]
     parameters = {**_masks(shard_id, attempts, acks), "exactly_once": strict, "now": now}
@@ -137,9 +141,9 @@ async def modify_ordered_deadline(
     jitter: float,
     now: datetime,
 ) -> MessageNames:
-    """As `modify_ack_deadline`, of attempts that hold an ordering key: none is ever split.
+    """Modifies deadlines as `modify_ack_deadline` does, of attempts that hold an ordering key: none is ever split.
 
-    At most one change an attempt, for one may take back what another names.
+    Pass at most one change for each attempt, since one may take back messages that another names.
     """
     parameters = {
         **_deadlines(shard_id, changes),
@@ -239,7 +243,7 @@ async def release_attempts(
 async def read_open_attempts(
     connection: HotConnection, *, shard_id: int, attempts: Sequence[AttemptName], now: datetime
 ) -> MessageNames:
-    """Which messages of one shard's attempts, all of one subscription, are out: the ack deadline has not passed."""
+    """Reads which messages of a shard's attempts, all of one subscription, are within their ack deadline."""
     parameters = {
         "shard_id": shard_id,
         "subscription_id": attempts[0].subscription_id,

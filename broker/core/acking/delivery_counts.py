@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class DeliveryCounts:
-    """One for a process."""
+    """The delivery counters of one process."""
 
     def __init__(self, counters: Counters | None = None) -> None:
         self.counters = counters or Counters()
@@ -37,7 +37,7 @@ class DeliveryCounts:
             _trace(self.counters.tracing, name, deliveries, microseconds(now))
 
     def acked(self, acks: Iterable[tuple[AttemptName, Set[int]]], missing: MessageNames, now: datetime) -> None:
-        """These were acknowledged, but for those that were not out any more."""
+        """Counts acknowledged messages, without those (`missing`) that were no longer out."""
         at = microseconds(now)
         of_id, tracing = self.counters.of_id, self.counters.tracing
         for attempt, ordinals in acks:
@@ -58,7 +58,10 @@ class DeliveryCounts:
         again: Iterable[AttemptName],
         now: datetime,
     ) -> None:
-        """As `acked`, of those that hold an ordering key; `tries`: what became of them, then of some `again`."""
+        """Counts messages of attempts that hold an ordering key, as `acked` does.
+
+        `tries`: the outcome for all of them, then that for some, which were tried `again`.
+        """
         missing = dict(tries[0].stale)
         for attempt in again:
             missing[attempt] = tries[1].stale.get(attempt, set())

@@ -37,8 +37,9 @@ Claim = tuple[int, int]  # a subscription and an attempt
 
 
 class _Pending:
-    """One row of an attempt, as it was acknowledged.  `attribution`: by whom; of several callers with their
-    ordinals.
+    """The acknowledgement of one row of an attempt.
+
+    `attribution`: who acknowledged it; with several callers, each of them with its ordinals.
     """
 
     __slots__ = ("acked_at", "attribution", "row", "shard_id")
@@ -61,7 +62,7 @@ class _Pending:
         return _ROW_BYTES + len(self.row[2]) + len(self.row[3])
 
     def acked(self) -> Iterable[AckedMessages]:
-        """What it says, by author and attempt."""
+        """Yields the acknowledged messages, by author and attempt."""
         subscription_id, attempt_id, bits, seqs, number, *more = self.row
         numbers = attempt_numbers(more[0]) if more and more[0] is not None else None
         handed_out_at = handed_out_microseconds(attempt_id)
@@ -91,10 +92,10 @@ def _by_attempt(
 
 
 class DeliveryRecords:
-    """Those of one process."""
+    """The record of deliveries, as one process writes it."""
 
     def __init__(self, core: Core, *, on: bool = True) -> None:
-        """Unless it is `on` nothing is recorded."""
+        """Creates the record.  Unless it is `on`, nothing is recorded."""
         self.on = on
         self._database = core.database
         self._clock = core.clock
@@ -108,7 +109,7 @@ class DeliveryRecords:
     def acknowledged(
         self, shard_id: int, rows: Sequence[AckedRow], attribution: AckAttributions, now: datetime
     ) -> None:
-        """These rows were acknowledged, durably."""
+        """Adds rows whose acknowledgement is committed to what is recorded."""
         if not self.on or not rows:
             return
         acked_at = microseconds(now)
@@ -170,7 +171,7 @@ class DeliveryRecords:
         await with_partitions(self._database, self._clock.now, insert)
 
     def _drop(self) -> None:
-        """The oldest of what the database has not taken."""
+        """Drops the oldest of the records that the database has not taken."""
         dropped = 0
         while self._size > MAX_PENDING_BYTES and self._pending:
             pending = self._pending.popleft()

@@ -23,7 +23,7 @@ from broker.observability.timing import timed
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What became of ack ids of a subscription with exactly-once delivery; each is in one of the lists."""
+    """The outcome of acks or deadlines with exactly-once delivery; each ack id is in one of the lists."""
 
     done: Sequence[str] = ()
     invalid: Sequence[str] = ()
@@ -62,11 +62,10 @@ class AcknowledgeService:
     async def acknowledge_on_stream(
         self, subscription_name: str, ack_ids: Sequence[str], author: Author = NOBODY
     ) -> Confirmation | None:
-        """As `acknowledge`, for who hears later what became of it, and only with exactly-once delivery.  Here and
-        below, `author` is whom the journal names.
+        """Acknowledges messages of a stream, and reports the outcome only with exactly-once delivery.
 
-        Raises NotFound, InvalidArgument for an id that this subscription never had, and without exactly-once
-        delivery Unavailable.
+        Here and below, the journal names `author`.  Raises NotFound, InvalidArgument for an id that this
+        subscription never had, and without exactly-once delivery Unavailable.
         """
         subscription = await self._resources.subscription(subscription_name)
         try:
@@ -116,9 +115,9 @@ class AcknowledgeService:
         ack_deadlines: Sequence[int],
         author: Author = NOBODY,
     ) -> Confirmation | None:
-        """As `modify_ack_deadline`, each id to a deadline of its own; confirmed as `acknowledge_on_stream`.
+        """Modifies deadlines as `modify_ack_deadline` does, each message's to its own.
 
-        Raises as that does.
+        Reports and raises as `acknowledge_on_stream` does.
         """
         subscription = await self._resources.subscription(subscription_name)
         by_seconds: dict[int, list[str]] = {}
@@ -149,7 +148,7 @@ class AcknowledgeService:
     async def nack(
         self, subscription_name: str, ack_ids: Sequence[str], delay: timedelta | None, principal: str = ""
     ) -> None:
-        """A nack with a delay of its own (0 to 24 h; None: as the retry policy says).  An extension (A4).
+        """Nacks messages with a delay of their own (0 to 24 h; None: as the retry policy says).  An extension (A4).
 
         Raises NotFound, InvalidArgument.
         """
@@ -192,7 +191,7 @@ class AcknowledgeService:
             )
 
     async def _count(self, subscription: Subscription, principal: str) -> None:
-        """A request, where anything is limited.  Raises QuotaExceeded."""
+        """Counts a request, if anything is limited.  Raises QuotaExceeded."""
         project = project_of(subscription.name)
         gauge = self._admission.subscribing(project, principal)
         gauge.take(await self._admission.check(gauge, project, requests_alone=True), requests=1)
@@ -234,7 +233,7 @@ def _attribution(subscription: Subscription, author: Author) -> Attribution | No
 
 
 def _refused(refused: RefusedAcks) -> InvalidArgument:
-    """What official clients read: the detail names each id that failed, and whether to try it again."""
+    """Returns the error that official clients read: its detail names each failed ack id and whether to retry it."""
     failures = dict.fromkeys(_ack_ids(refused.stale), "PERMANENT_FAILURE_INVALID_ACK_ID")
     failures |= dict.fromkeys(_ack_ids(refused.out_of_order), "TRANSIENT_FAILURE_UNORDERED_ACK_ID")
     return InvalidArgument(

@@ -8,7 +8,10 @@ from broker.model.sequences import bounds_of, from_multirange
 
 
 def delivery_row(row: Any) -> DeliveryRow:
-    """From a named row with the columns of lock_holding_attempts.sql, of which a row without a key needs fewer."""
+    """Converts a named row with the columns of lock_holding_attempts.sql.
+
+    A row without a key needs fewer of them.
+    """
     return DeliveryRow(
         status=row.status,
         attempt_number=row.attempt_number,

@@ -15,7 +15,7 @@ from broker.model.sequences import from_bits
 
 
 class DeliveryState(StrEnum):
-    """How a message stands with a subscription; the first five are those of its backlog."""
+    """The state of a message in a subscription; the first five states are those of its backlog."""
 
     WAITING = "WAITING"  # never delivered, or released before it reached a consumer
     OUTSTANDING = "OUTSTANDING"  # with a consumer, within its ack deadline
@@ -140,11 +140,12 @@ class DeliveryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFacts:
-    """What is stored of a message for one subscription; a row or a cursor that is not stored is None.
+    """The stored facts about a message in one subscription; a row or a cursor that is not stored is None.
 
     `next_seq`: the first sequence that the cursor has yet to pass (None: the subscription is detached);
     `first_seq`: the first that is the subscription's (None: all are).  `row` holds the message, as its `ordinal`,
-    not settled.  `key_row`: the row of its ordering key.  `matches`: whether the filter of its publish time does.
+    not settled.  `key_row`: the row of its ordering key.  `matches`: whether the filter in force at its publish
+    time matches it.
     """
 
     seq: int

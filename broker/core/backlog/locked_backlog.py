@@ -49,7 +49,7 @@ class Located(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A message that was handed out and is not settled: its row, as it was read and parsed, and its ordinal."""
+    """A message that was delivered and is not settled: its row, as it was read and parsed, and its ordinal."""
 
     row: Any
     parsed: DeliveryRow
@@ -125,7 +125,7 @@ class LockedBacklog:
         return 0 if held is None else held.parsed.attempts(held.ordinal)
 
     def row_of(self, message: Any) -> Any:
-        """Returns the row of a message that was handed out and is not settled; None: it was not, or is."""
+        """Returns the row of a message that was delivered and is not settled; None: it was not, or is."""
         held = self._held.get(message.seq)
         return None if held is None else held.row
 
@@ -327,7 +327,10 @@ class LockedBacklog:
         )
 
     def _stop_waiting(self, messages: Sequence[Any]) -> Iterator[Bound]:
-        """Also without ordering: such rows may come from a snapshot of an ordered subscription."""
+        """Yields statements that remove messages from those that wait for their ordering key.
+
+        They are needed without ordering too: such rows may come from a snapshot of an ordered subscription.
+        """
         keys: dict[str, list[int]] = {}
         for message in messages:
             key_row = self._keys.get(message.ordering_key)
@@ -345,9 +348,10 @@ def _is_out(row: Any, now: datetime) -> bool:
 
 
 def _without(row: Any, taken: set[int], attempt_ids: AttemptIds, now: datetime) -> dict[str, Any]:
-    """The row of a key, as replace_ordered_runs.sql has it, from its first open message on; with another attempt
-    id, since ack ids name messages by their number in the row.  What is out with those that are taken comes again
-    at its deadline: an ack of it names nothing any more.
+    """Returns the new row of a key, as replace_ordered_runs.sql has it, from its first open message on.
+
+    It has another attempt id, since ack ids name messages by their number in the row.  Messages that are
+    outstanding with those that are taken are redelivered at their deadline: their ack ids are invalid by then.
     """
     seqs = from_multirange(row.seqs)
     still_open = [number for number in from_bits(row.open) if seqs[number] not in taken]

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """One word for each outcome, the same in the answers of all operations and in the counts of their progress.
+    """The outcome for a message, in the same words in the answers and the progress of all operations.
 
     Each operation answers with some of them:
 

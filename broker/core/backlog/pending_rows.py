@@ -31,9 +31,10 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRows:
-    """Of one subscription in one shard, whose cursor's lock is held.  `next_seq`: what the cursor has yet to pass.
+    """The pending messages of one subscription in one shard, whose cursor is locked.
 
-    `redriven`: they are delivered however old they are.
+    `next_seq`: the first sequence that the cursor has yet to pass.  `redriven`: the messages are delivered however
+    old they are.
     """
 
     shard_id: int
@@ -44,7 +45,10 @@ class PendingRows:
     messages: Sequence[Pending]
 
     def statements(self, attempt_ids: AttemptIds, now: datetime) -> Iterator[Bound]:
-        """What writes the rows: of messages without a key many to a row, of an ordering key one."""
+        """Yields the statements that write the rows.
+
+        Messages without a key share rows, each ordering key has its own.
+        """
         plain = [message for message in self.messages if not self._waits(message)]
         keys: dict[str, list[Pending]] = {}
         for message in self.messages:
@@ -96,5 +100,5 @@ def multiranges(seqs: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def all_of(rows: Sequence[PendingRows], attempt_ids: AttemptIds, now: datetime) -> list[Bound]:
-    """What writes them all."""
+    """Returns the statements that write all of the rows."""
     return list(chain.from_iterable(each.statements(attempt_ids, now) for each in rows))

@@ -13,10 +13,11 @@ from broker.db.schema.tables import cursors
 async def lock_cursors(
     connection: ResourceConnection, *, shard_ids: Iterable[int], subscription_ids: Sequence[int]
 ) -> None:
-    """By shard and subscription, before an UPDATE or DELETE of the same, which would take them in any order.
+    """Locks cursors by shard and subscription.
 
-    Waits for claims under way.  A shard at a time: on nodes a statement locks rows of one shard only, and a shard
-    that moves would leave the locks behind.
+    Call it before an UPDATE or DELETE of the same cursors, which would lock them in any order.  Waits for claims
+    under way.  It locks a shard at a time: on nodes a statement locks rows of one shard only, and a shard that
+    moves would leave the locks behind.
     """
     shard_ids = sorted(shard_ids)
     await hold_shards(await driver_of(connection), shard_ids)
@@ -27,6 +28,6 @@ async def lock_cursors(
 
 
 async def lock_cursors_of(connection: ResourceConnection, *subscription_ids: int) -> None:
-    """All of some subscriptions', whose rows are still there."""
+    """Locks all cursors of subscriptions whose rows still exist."""
     shard_ids = await shards_of(connection, subscription_ids)
     await lock_cursors(connection, shard_ids=shard_ids, subscription_ids=subscription_ids)

@@ -55,12 +55,12 @@ async def pause_pushes(
     endpoint: str | None = None,
     unless_paused: bool = False,
 ) -> bool:
-    """Push nothing for a subscription until `resume_pushes`; a later reason replaces an earlier one, or
-    `unless_paused` does not.
+    """Pauses pushes for a subscription until `resume_pushes`.
 
-    `reason` is not ""; `by`: who wants it ("": the broker, or nobody knows).  `endpoint`: only if messages are
-    still pushed there, for what one endpoint said must not stop another that has taken its place.  Returns whether
-    it is paused now, for this reason: not if the subscription is deleted either.
+    A later reason replaces an earlier one, or `unless_paused` does not.  `reason` is not ""; `by`: who wants it
+    ("": the broker, or it is not known).  `endpoint`: only if messages are still pushed there, since the answer of
+    one endpoint must not stop another that has taken its place.  Returns whether it is paused now, for this reason:
+    not if the subscription is deleted either.
     """
     pause = {
         "subscription_id": subscription_id,
@@ -86,8 +86,9 @@ async def resume_pushes(connection: ResourceConnection, *, subscription_id: int,
 
 
 async def pause_claims(connection: ResourceConnection, *, subscription_id: int) -> None:
-    """Once this is committed nothing is claimed by any process, until `resume_pushes`; it waits for claims under
-    way.
+    """Stops the claims for a subscription in all processes, from the commit until `resume_pushes`.
+
+    Waits for claims under way.
     """
     await _let_claims(connection, subscription_id, paused=True)
 
@@ -109,14 +110,14 @@ async def forget_push_state(connection: ResourceConnection, *, subscription_id: 
 
 
 async def read_push_state(connection: ResourceConnection, *, subscription_id: int) -> PushState | None:
-    """What was last written of a subscription; None if there is nothing to tell yet."""
+    """Returns the push state that was last written for a subscription; None if there is none yet."""
     return (await read_push_states(connection, subscription_ids=[subscription_id])).get(subscription_id)
 
 
 async def read_push_states(
     connection: ResourceConnection, *, subscription_ids: Sequence[int]
 ) -> dict[int, PushState]:
-    """What was last written of each, by subscription; those with nothing to tell are not there."""
+    """Returns the push states that were last written, by subscription; subscriptions without one are left out."""
     query = select(push_states).where(push_states.c.subscription_id.in_(subscription_ids))
     return {row.subscription_id: push_state_of(row) for row in await connection.execute(query)}
 

@@ -72,7 +72,7 @@ class Entries(Generic[Resource]):
         self._refreshing = False
 
     def peek(self, name: str) -> Resource | None:
-        """What is known without reading."""
+        """Returns what is cached, without reading."""
         entry = self._entries.get(name)
         return entry[0] if entry is not None else None
 
@@ -123,7 +123,10 @@ class Entries(Generic[Resource]):
             future.set_result(found.get(name))
 
     async def _read(self, names: Sequence[str]) -> tuple[Mapping[str, Resource], set[str]]:
-        """What there is of them, and the names of what is kept; what changed meanwhile may be older than that."""
+        """Reads resources by name.  Returns them, and the names of those that were cached.
+
+        Resources that changed during the read are not cached, and may be older than the change.
+        """
         dropped: set[str | None] = set()
         self._reads.append(dropped)
         try:
@@ -222,7 +225,10 @@ class ResourceCache:
         return subscription
 
     def is_current(self, subscription: Subscription) -> bool:
-        """Whether nobody was heard to change it since it was read.  False also if it is not kept any more."""
+        """Whether no change of the subscription is known since it was read.
+
+        Also False if it is no longer cached.
+        """
         return self._subscriptions.peek(subscription.name) is subscription
 
     def forget(self, subscription: Subscription) -> None:
@@ -233,10 +239,10 @@ class ResourceCache:
     async def in_known_shards(
         self, subscription: Subscription, messages: Mapping[AttemptName, set[int]]
     ) -> tuple[Mapping[AttemptName, set[int]], dict[AttemptName, set[int]]]:
-        """Those in shards of the subscription, and those in others, which are stale: an ack id may name any shard.
+        """Separates messages in shards of the subscription from those in others, which are stale.
 
-        What is known of the shards may be older than an ack id, so it is read anew before one counts as stale.
-        Raises NotFound, Unavailable.
+        An ack id may name any shard.  The cached shards may be older than an ack id, so they are read anew before
+        one counts as stale.  Raises NotFound, Unavailable.
         """
         if not {attempt.shard_id for attempt in messages}.difference(subscription.shard_ids):
             return messages, {}
@@ -262,7 +268,11 @@ class ResourceCache:
         is_meant: Callable[[Resource], bool],
         kind: str,
     ) -> Resource:
-        """What is known may be older than what is meant, so it is read anew before it counts as another."""
+        """Returns the resource that `is_meant` accepts.
+
+        A cached one may be too old, so it is read anew before it is refused.  Raises NotFound if another resource
+        has the name.
+        """
         if is_meant(found := await read(name)):
             return found
         self.drop(name)

@@ -51,7 +51,7 @@ async def shards_of(connection: AsyncConnection, subscription_ids: Sequence[int]
 
 
 async def insert_shards(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Of one topic, as made_shards has them.  Returns their ids, in any order."""
+    """Inserts shards of one topic, as made_shards returns them.  Returns their ids, in any order."""
     first = rows[0]
     made = {
         "topic_id": first["topic_id"],

@@ -12,10 +12,10 @@ class SubscriptionListener(Protocol):
     """
 
     def subscription_read(self, subscription: Subscription) -> None:
-        """The subscription was read, created or changed, and is like this now."""
+        """Called with the present state of a subscription that was read, created or changed."""
 
     def subscription_gone(self, name: str) -> None:
-        """There is no subscription of this name, or another process pushes its messages."""
+        """Called when no subscription has this name, or another process pushes its messages."""
 
     def is_interested(self, name: str) -> bool:
         """Whether to read the subscription again once it changes, even if nothing else asks for it."""

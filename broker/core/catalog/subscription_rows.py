@@ -224,7 +224,7 @@ async def _lock_and_resolve(connection: AsyncConnection, subscription_id: int) -
 
 
 async def list_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> list[Subscription]:
-    """Up to one subscription more than a page of a project's subscriptions, by name."""
+    """Lists a page of a project's subscriptions, by name, and one subscription more."""
     query = _SUBSCRIPTION.where(*_listed(project, page)).order_by(subscriptions.c.name)
     rows = await connection.execute(query.limit(page.size + 1))
     return [_subscription(row) for row in rows]
@@ -243,7 +243,7 @@ def _listed(project: str, page: Page) -> tuple[ColumnElement[bool], ...]:
 
 
 async def list_push_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:
-    """Up to `limit` push subscriptions with ids greater than `after`, by id, the paused ones included."""
+    """Lists up to `limit` push subscriptions with ids greater than `after`, by id, the paused ones included."""
     query = _SUBSCRIPTION.where(_IS_PUSH, subscriptions.c.subscription_id > after)
     rows = await connection.execute(query.order_by(subscriptions.c.subscription_id).limit(limit))
     return [_subscription(row) for row in rows]

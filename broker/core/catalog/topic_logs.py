@@ -30,11 +30,10 @@ _NOBODY = 0  # the topic of a log that nothing refers to: the janitor deletes it
 
 
 async def replace_logs(connection: AsyncConnection, *, topic: Topic, now: datetime) -> tuple[Sequence[str], Lost]:
-    """Give a topic new shards, at whose beginnings its subscriptions stand; the caller has locked its row.
+    """Gives a topic new shards, with its subscriptions at their beginnings; the caller has locked its row.
 
-    Returns the names of the subscriptions, and the dead letters in the old shards that nobody had dealt with.
-    Waits for claims and publishes under way; later ones find the old shards closed, or without a cursor, and read
-    the topic again.
+    Returns the names of the subscriptions, and the unresolved dead letters in the old shards.  Waits for claims and
+    publishes under way; later ones find the old shards closed, or without a cursor, and read the topic again.
     """
     waiting = await _take_cursors(connection, topic.shard_ids)
     await connection.execute(delete(delivery_attempts).where(delivery_attempts.c.shard_id.in_(topic.shard_ids)))
@@ -76,7 +75,7 @@ async def add_levels(
 
 
 async def _keep_keys(connection: AsyncConnection, topic: Topic, count: int | None) -> None:
-    """In so many of its plain shards, the first ones; None: in all."""
+    """Keeps ordering keys in the first `count` plain shards; None: in all of them."""
     await connection.execute(update(topics).where(topics.c.topic_id == topic.topic_id).values(key_shards=count))
 
 
@@ -90,9 +89,9 @@ async def _names(connection: AsyncConnection, topic: Topic) -> Sequence[str]:
 
 
 async def _hold(connection: AsyncConnection, topic: Topic) -> dict[int, bool]:
-    """Its subscriptions, and which are paused.
+    """Returns the subscriptions of a topic, and whether each is paused.
 
-    Held, so that none is deleted, detached or paused meanwhile without the new cursors.
+    Locks them, so that none is deleted, detached or paused meanwhile without the new cursors.
     """
     of_topic = select(subscriptions.c.subscription_id).where(_attached(topic))
     held = of_topic.order_by(subscriptions.c.subscription_id).with_for_update(read=True)
@@ -131,7 +130,7 @@ async def _begin(
 
 
 async def _take_cursors(connection: AsyncConnection, shard_ids: Sequence[int]) -> dict[int, bool]:
-    """Whose cursors there were, and which were paused."""
+    """Deletes the cursors of shards.  Returns their subscriptions, and whether each was paused."""
     ids = await _subscriptions_of(connection, shard_ids)
     of_them = cursors.c.shard_id.in_(shard_ids) & cursors.c.subscription_id.in_(ids)
     await lock_cursors(connection, shard_ids=shard_ids, subscription_ids=ids)

@@ -149,7 +149,7 @@ async def delete_topic(connection: AsyncConnection, *, topic: Topic) -> Sequence
 
 
 async def list_topics(connection: AsyncConnection, *, project: str, page: Page) -> list[Topic]:
-    """Up to one topic more than a page of a project's topics, by name."""
+    """Lists a page of a project's topics, by name, and one topic more."""
     rows = await connection.execute(
         _TOPIC.where(*_listed(project, page)).order_by(topics.c.name).limit(page.size + 1)
     )
@@ -181,12 +181,12 @@ async def find_topics_of_shards(connection: AsyncConnection, *, shard_ids: Seque
 
 
 async def list_topic_subscriptions(connection: AsyncConnection, *, topic_id: int, page: Page) -> Sequence[str]:
-    """Up to one more than a page of the names of the subscriptions attached to a topic."""
+    """Lists a page of the names of the subscriptions attached to a topic, and one name more."""
     return await _names(connection, subscriptions, topic_id, page, subscriptions.c.detached.is_(False))
 
 
 async def list_topic_snapshots(connection: AsyncConnection, *, topic_id: int, page: Page) -> Sequence[str]:
-    """Up to one more than a page of the names of a topic's snapshots."""
+    """Lists a page of the names of a topic's snapshots, and one name more."""
     return await _names(connection, snapshots, topic_id, page, literal(True))
 
 

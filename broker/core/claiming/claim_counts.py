@@ -10,7 +10,7 @@ from broker.observability.metrics.families import EXPIRED, EXPIRED_MESSAGES, FAN
 
 
 class ClaimCounts:
-    """Counts claims: their turns, the messages that each hands out, and those that it finds to have expired."""
+    """Counts claims: their turns, the messages that each delivers, and those that it finds to have expired."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
@@ -26,8 +26,10 @@ class ClaimCounts:
         return held
 
     def claimed(self, results: Sequence[tuple[str, Claimed]]) -> None:
-        """Count a claim: what it handed out, and for each subscription by name the messages that have expired, or
-        whose ack deadline had passed.
+        """Counts the messages of a claim.
+
+        They are those that it delivered, and for each subscription by name those that have expired, or whose ack
+        deadline had passed.
         """
         handed_out = []
         for subscription, claimed in results:

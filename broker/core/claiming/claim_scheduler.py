@@ -135,7 +135,7 @@ class ShardSubscription:
         )
 
     def old_at(self, now: datetime) -> datetime | None:
-        """When its messages may have waited too long to give way; None: never."""
+        """Returns when its messages may have waited too long to give way; None: never."""
         order, subscription = self.scheduled.order, self.scheduled.consumer.subscription
         return None if order is None else order.old_at(self.shard_id, self.level, subscription.priorities, now)
 
@@ -236,7 +236,7 @@ class ScheduledConsumer:
     urgent: bool = False  # when `shards` was made
 
     def in_turn(self) -> Sequence[ShardSubscription]:
-        """All its shards, the most urgent first, then the longest unclaimed.
+        """Returns its shards in the order of claims: the most urgent first, then the longest unclaimed.
 
         Shards that were never claimed for come in random order: a pull that does not wait makes a new consumer, and
         the first shard with a backlog would get all of its claims.
@@ -266,8 +266,10 @@ class ScheduledConsumer:
         ]
 
     def next_due_at(self, now: datetime) -> datetime | None:
-        """When to claim again though nothing has happened: messages are due, were retried long enough ago, or may
-        have waited too long.
+        """Returns when to claim again without a wake-up.
+
+        Then messages are due, were retried long enough ago, or may have waited too long.  None: there is no such
+        time.
         """
         times = [shard.due_at for shard in self.shards if shard.due_at is not None and shard.state is State.IDLE]
         times += [each.retried_until for each in self.held_up if each.retried_until and each.retried_until > now]
@@ -276,7 +278,7 @@ class ScheduledConsumer:
         return min(times, default=None)
 
     def next_old_at(self, now: datetime) -> datetime | None:
-        """When the messages of the next held-up shard may have waited too long."""
+        """Returns when the messages of the next held-up shard may have waited too long; None: there is none."""
         olds = [shard.old_at(now) for shard in self.held_up]
         return min((old_at for old_at in olds if old_at is not None and old_at > now), default=None)
 

@@ -47,7 +47,7 @@ _PREFIX = "pubsub."
 
 
 class Subject(NamedTuple):
-    """What a condition is of, in full: "projects/p", "backlog", "projects/p/subscriptions/s"."""
+    """The subject of a condition, in full: "projects/p", "backlog", "projects/p/subscriptions/s"."""
 
     project: str
     kind: Kind
@@ -82,4 +82,4 @@ class TellEvent(Protocol):
 
 
 async def discard_event(connection: ResourceConnection, event: Event, *, topic: str) -> None:
-    """The TellEvent of a process whose features publish no events."""
+    """Discards an event: the TellEvent of a process whose features publish no events."""

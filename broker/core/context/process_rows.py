@@ -21,10 +21,10 @@ async def record_process(
     connections: Mapping[str, int] | None = None,
     database_connections: int = 0,
 ) -> None:
-    """This process runs, and knows the schema `version`; projects have so many `connections` to it, and it opens
-    so many to the database at the most.
+    """Records that this process runs, and knows the schema `version`.
 
-    Need not outlive a crash, so the transaction does not wait for the disk.
+    Projects have so many `connections` to it, and it opens at most `database_connections`.  The row need not
+    outlive a crash, so the transaction does not wait for the disk.
     """
     reported = dict(connections) if connections else None
     await connection.execute(text("SET LOCAL synchronous_commit = off"))
@@ -43,12 +43,12 @@ async def record_process(
 
 
 async def list_processes(connection: AsyncConnection, *, seen_since: datetime) -> dict[str, Mapping[str, int]]:
-    """The processes that were seen since then, by their ids, with the connections that they told of."""
+    """Lists the processes that were seen since then, by their ids, with the connections that they reported."""
     query = select(processes.c.process_id, processes.c.connections)
     rows = await connection.execute(query.where(processes.c.seen_at >= seen_since))
     return {row.process_id: row.connections or {} for row in rows}
 
 
 async def remove_process(connection: AsyncConnection, *, process_id: str) -> None:
-    """This process ends."""
+    """Removes the row of a process that ends."""
     await connection.execute(delete(processes).where(processes.c.process_id == process_id))

@@ -35,7 +35,10 @@ class SharedCounts(Protocol):
         """Return what the other processes must know of this one."""
 
     def heard(self, reported: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
-        """A heartbeat told the other processes `reported`; each of these has told so much."""
+        """Takes the counts of a heartbeat.
+
+        The other processes know `reported` of this one; each of them has reported one of `others`.
+        """
 
 
 class RunningProcesses:
@@ -74,11 +77,11 @@ class RunningProcesses:
         return all(_weight(other, subscription_id) < ours for other in self._others)
 
     def count(self) -> int:
-        """How many run, as far as this one knows."""
+        """Returns how many processes run, as far as this one knows."""
         return 1 + len(self._others)
 
     def is_alone(self) -> bool:
-        """Whether no other process needs to be told of anything."""
+        """Whether no other process needs notifications."""
         return not self._others and self._seen_at is not None and self._clock.now() - self._seen_at < GONE_AFTER
 
     async def run_once(self) -> int:
@@ -125,7 +128,7 @@ class RunningProcesses:
         )
 
     async def leave(self) -> None:
-        """This process ends: the others need not wait until it is missed."""
+        """Removes this process, which ends, so that the others need not wait until they miss it."""
         async with self._database.transaction() as connection:
             await remove_process(connection, process_id=self._process_id)
 

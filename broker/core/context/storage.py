@@ -39,7 +39,7 @@ class DiskSpace:
 
     @property
     def measured(self) -> str:
-        """For the operator, who may know where the data is."""
+        """The measurement in words, for the operator, who may know where the data is."""
         return f"{format_size(self.free)} are free on the file system of {self.directory}"
 
     @property
@@ -49,7 +49,7 @@ class DiskSpace:
 
     @property
     def remedy(self) -> str:
-        """What ends it."""
+        """The ways in which an operator can end the condition."""
         return "free disk space, purge or delete what keeps messages, or lower --disk-free-min"
 
     def refusal(self) -> StorageLow:
@@ -76,7 +76,7 @@ class TableSize:
 
     @property
     def measured(self) -> str:
-        """For people."""
+        """The measurement in words."""
         return f"the broker's tables take {format_size(self.size)}"
 
     @property
@@ -90,7 +90,7 @@ class TableSize:
 
     @property
     def remedy(self) -> str:
-        """What ends it."""
+        """The ways in which an operator can end the condition."""
         return "have messages acknowledged, purge or delete what keeps them, or raise --database-size-max"
 
     def refusal(self) -> StorageLow:

@@ -11,10 +11,11 @@ from broker.model.errors import BrokerError, Unavailable
 
 
 class StorageAlarm:
-    """One for each process.  Whatever adds messages checks `is_raised` first, which costs one attribute.
+    """The storage alarm of a process.  Code that adds messages checks `is_raised` first, which costs one attribute.
 
-    The parent process measures the disk and reports it (cli/server/disk_watch.py); a thread of this process hears
-    it and calls `report_disk` and `report_outage`.  core/retention/table_sizes.py calls `report_tables`.
+    The parent process measures the disk and reports it (cli/server/disk_watch.py); a thread of this process
+    receives the reports and calls `report_disk` and `report_outage`. core/retention/table_sizes.py calls
+    `report_tables`.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,10 @@ class StorageAlarm:
         return [each for each in (self.disk, self.tables) if each is not None and each.is_low]
 
     def warnings(self) -> list[str]:
-        """For readiness: publishing is paused and everything else goes on, so the broker stays ready."""
+        """Returns warnings for readiness.
+
+        Publishing is paused and everything else goes on, so the broker stays ready.
+        """
         return [low.refusal().message for low in self.lows]
 
     def refusal(self) -> BrokerError | None:
@@ -60,7 +64,7 @@ class StorageAlarm:
         return self.unavailable()
 
     def unavailable(self) -> Unavailable | None:
-        """The outage of the embedded PostgreSQL, as callers are told of it."""
+        """Returns the error for the outage of the embedded PostgreSQL; None: it runs."""
         return Unavailable(f"The embedded PostgreSQL does not run: {self.outage}.") if self.outage else None
 
     async def pace(self, project: str) -> None:

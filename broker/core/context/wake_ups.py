@@ -82,10 +82,10 @@ class WakeUps:
             self._something.set()
 
     async def announce(self, *names: str) -> None:
-        """Topics or subscriptions have changed, which is committed; other processes hear of it before we answer.
+        """Announces a committed change of topics or subscriptions; other processes hear of it before the answer.
 
-        If they cannot be told now the call is answered all the same, for it has succeeded: they are told as soon as
-        that can be done, and believe what they know for 30 seconds at most.
+        If they cannot be notified now the call is answered all the same, since it has succeeded: they are notified
+        as soon as possible, and use what they have cached for 30 seconds at most.
         """
         for name in names:
             self._drop(name)

@@ -22,14 +22,14 @@ class SubscriptionActivity:
     def __init__(
         self, database: Database, clock: DatabaseClock, *, in_use: Callable[[], Collection[int]] = tuple
     ) -> None:
-        """`in_use()`: subscriptions that somebody is connected to and waits for."""
+        """`in_use()`: subscriptions that have connected clients which wait for messages."""
         self._database = database
         self._clock = clock
         self._in_use = in_use
         self._used: set[int] = set()
 
     def used(self, subscription_id: int) -> None:
-        """Somebody uses the subscription: a pull, an ack, a successful push, …"""
+        """Records a use of the subscription: a pull, an ack, a successful push, …"""
         self._used.add(subscription_id)
 
     async def record(self) -> int:

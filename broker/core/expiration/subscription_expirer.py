@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class SubscriptionExpirer:
-    """Every process has one; each deletion is decided on the locked row, so they need not know of each other."""
+    """The expirer of a process.  Each deletion is decided on the locked row, so processes need not coordinate."""
 
     def __init__(self, core: Core, activity: SubscriptionActivity) -> None:
         self._database = core.database

@@ -97,14 +97,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of one or more."""
+    """A conjunction of one or more expressions."""
 
     operands: "tuple[Expression, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of one or more."""
+    """A disjunction of one or more expressions."""
 
     operands: "tuple[Expression, ...]"
 

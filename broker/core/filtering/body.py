@@ -30,7 +30,7 @@ def read_body(data: bytes) -> Sequence[Any]:
 
 
 def values_at(roots: Sequence[Any], path: FieldPath) -> list[Any]:
-    """What stands at the path in the JSON: at each step an array stands for its elements."""
+    """Returns the values at the path in the JSON: at each step an array stands for its elements."""
     found = list(roots)
     for key in path:
         found = [each[key] for each in _elements(found) if isinstance(each, dict) and key in each]
@@ -38,7 +38,7 @@ def values_at(roots: Sequence[Any], path: FieldPath) -> list[Any]:
 
 
 def elements_at(roots: Sequence[Any], path: FieldPath) -> list[Any]:
-    """As `values_at`; an array there stands for its elements."""
+    """Returns the values as `values_at` does; an array among them stands for its elements."""
     return list(_elements(values_at(roots, path)))
 
 

@@ -13,7 +13,7 @@ from broker.model.subscription import Subscription
 
 
 def filter_expression(newest: str, earlier: Sequence[EarlierFilter] = ()) -> Expression | None:
-    """What a subscription's filter says that was changed since it had the `earlier` ones (in the order of time).
+    """Returns the expression of a subscription's filter that replaced the `earlier` ones (in the order of time).
 
     None: every message matches.  Raises InvalidArgument for a text that is no filter.
     """

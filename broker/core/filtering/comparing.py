@@ -4,5 +4,8 @@ BODY_COUNTS_FOR = 10  # messages does one whose body is read: some 7 microsecond
 
 
 def most_compared(messages: int, body_path: str | None) -> int:
-    """Where a check compares up to `messages` by their attributes.  `body_path`: what reads bodies."""
+    """Returns how many messages a check compares that compares up to `messages` by their attributes.
+
+    `body_path`: the jsonpath that reads bodies, if any; then fewer are compared.
+    """
     return messages if body_path is None else max(messages // BODY_COUNTS_FOR, 1)

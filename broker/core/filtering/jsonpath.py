@@ -109,9 +109,9 @@ def _needs_attributes_only(expression: Expression) -> bool:
 
 
 def upper_bound(expression: Expression, *, negated: bool = False) -> Expression | None:
-    """What is true of the attributes wherever `expression` is (`negated`: is not); None: whatever they are.
+    """Returns a condition on attributes alone that holds wherever `expression` does (`negated`: does not).
 
-    So a message that can be told by its attributes alone never has its body read.
+    None: there is none.  With it, the body of a message that its attributes rule out is never read.
     """
     match expression:
         case Not(operand):

@@ -33,10 +33,10 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def parse_filter(text: str) -> Expression:
-    """What `text` says.  An empty filter is no filter: the caller does not ask.
+    """Parses `text`.  An empty text is no filter: callers do not pass it.
 
-    The tree is at most about a hundred levels deep, as the text is short: functions over it may recurse.
-    Raises InvalidArgument with the column (in characters, from 1; a line break is one) and what was expected.
+    The tree is at most about a hundred levels deep, as the text is short: functions over it may recurse.  Raises
+    InvalidArgument with the column (in characters, from 1; a line break is one) and what was expected.
     """
     _check_size(text)
     try:

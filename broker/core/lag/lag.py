@@ -57,10 +57,12 @@ class KeyHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLag:
-    """One subscription in one shard.  `unclaimed` messages were never delivered (with a filter: `matching` of the
-    first `scanned` match it).  `claimed` messages were delivered and are not acked, in so many `attempts` (rows):
-    of them `outstanding` are within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by
-    an earlier one of their ordering key.  Messages have `message_size` bytes.
+    """The lag of one subscription in one shard.
+
+    `unclaimed` messages were never delivered (with a filter: `matching` of the first `scanned` match it).
+    `claimed` messages were delivered and are not acked, in so many `attempts` (rows): of them `outstanding` are
+    within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by an earlier one of their
+    ordering key.  Messages have `message_size` bytes.
     """
 
     subscription_id: int
@@ -106,12 +108,13 @@ class Delivering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """One subscription.  `oldest`: when its oldest message that is not acked was published (None: there is none).
+    """The lag of one subscription.
 
-    `undelivered` messages are not acked: `outstanding` of them are with a consumer, within their ack deadline, and
-    `held` are blocked by an earlier message of their ordering key.  `undelivered_bytes` is always an estimate,
-    `undelivered` if `is_estimated`.  `verdict` explains `state` in a sentence; `warnings` report what loses
-    messages without delaying any.  `endpoint`: the state of the endpoint if it fails.
+    `oldest`: when its oldest message that is not acked was published (None: there is none).  `undelivered` messages
+    are not acked: `outstanding` of them are with a consumer, within their ack deadline, and `held` are blocked by
+    an earlier message of their ordering key.  `undelivered_bytes` is always an estimate, `undelivered` if
+    `is_estimated`.  `verdict` explains `state` in a sentence; `warnings` report what loses messages without
+    delaying any.  `endpoint`: the state of the endpoint if it fails.
     """
 
     subscription: Subscription
@@ -137,7 +140,7 @@ class Lag:
 
 
 def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: Delivering, now: datetime) -> Lag:
-    """How far behind a subscription is, from where it stands in its shards."""
+    """Returns the lag of a subscription, given that of its shards."""
     held = sum(shard.held for shard in shards)
     outstanding = sum(shard.outstanding for shard in shards)
     oldest = [t for shard in shards for t in (shard.oldest_claimed, shard.oldest_unclaimed) if t is not None]
@@ -244,7 +247,7 @@ def _slow(subscription: Subscription, readers: int, figures: str) -> tuple[LagSt
 
 
 def endpoint_verdict(state: PushState | None, now: datetime) -> tuple[LagState, str] | None:
-    """What stops pushes, and the same as a sentence; None if nothing does."""
+    """Returns what stops pushes, and a sentence that explains it; None if nothing does."""
     if state is None:
         return None
     state = state.as_of(now)

@@ -28,7 +28,10 @@ async def find_lagging(connection: HotConnection, *, after: str, before: str) ->
 async def read_lag(
     connection: HotConnection, *, subscriptions: Sequence[Subscription], now: datetime
 ) -> list[ShardLag]:
-    """Of each subscription, in each of its shards; one that is detached, or gone, has none.  Nothing is locked."""
+    """Returns the lag of each subscription in each of its shards, without locks.
+
+    A subscription that is detached or deleted has none.
+    """
     ids = {"subscription_ids": [s.subscription_id for s in subscriptions]}
     asked = {
         "retained_since": [now - s.retention for s in subscriptions],

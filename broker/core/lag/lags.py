@@ -23,7 +23,7 @@ async def read_lags(
     *,
     late: bool = False,
 ) -> list[Lag]:
-    """Of at most AT_A_TIME subscriptions; `late`: see Looks.  Nothing is locked."""
+    """Returns the lags of at most AT_A_TIME subscriptions, without locks.  `late`: see ReplicaReads."""
     now = clock.now()
     pushed = [s.subscription_id for s in some if s.is_push]
     async with database.transaction() as connection:

@@ -76,10 +76,10 @@ async def _append_asking(connection: HotConnection, take: Bound, append: Bound, 
 async def _append_expecting(
     connection: HotConnection, append: Bound, before: int, publish_time: datetime
 ) -> list[Any]:
-    """In one round trip, so that another may follow (docs/decisions/0008).
+    """Appends in one round trip, so that another may follow (docs/decisions/0008).
 
-    No row is given back if the shard is gone with its topic: what was sent along is then nobody's, like all of its
-    messages, and goes with their partition.
+    Returns no row if the shard is deleted with its topic: the messages are then lost, like all of the topic's, and
+    are dropped with their partition.
     """
     shard_id, count = append[1]["shard_id"], append[1]["count"]
     expected = {"shard_id": shard_id, "count": count, "head": before, "publish_time": publish_time}
@@ -113,7 +113,7 @@ def _rows(given: Mapping[str, Any], head: int, publish_time: datetime) -> Iterat
 
 
 def _elements(packed: bytes | None) -> list[bytes]:
-    """Of an array, each with its length before it; none if there is no array."""
+    """Returns the elements of an array, each with its length before it; an empty list if there is no array."""
     if packed is None:
         return []
     elements, at = [], _HEADER_BYTES

@@ -28,7 +28,7 @@ class ShardEnd:
 async def read_ends(
     connection: HotConnection, *, shard_ids: Sequence[int], since: datetime, until: datetime
 ) -> dict[int, ShardEnd]:
-    """Of each shard."""
+    """Returns the end of each shard."""
     asked = {"shard_ids": list(shard_ids), "since": since, "until": until}
     [rows] = await connection.run((_READ_ENDS, asked))
     return {row.shard_id: ShardEnd(row.head, row.count) for row in rows}

@@ -11,7 +11,7 @@ from broker.model.errors import InvalidArgument
 
 
 class CopyOutcome(StrEnum):
-    """What became of a message.  REFUSED: it is not as the schema of the target says."""
+    """The outcome of copying a message.  REFUSED: it does not conform to the schema of the target."""
 
     COPIED = "copied"
     REFUSED = "refused"
@@ -19,7 +19,7 @@ class CopyOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOptions:
-    """As it was asked for; times None: any."""
+    """The options of a copy, as they were requested; times None: any."""
 
     target: str
     filter: str = ""
@@ -31,8 +31,10 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meant:
-    """What a copy means: messages of a topic that were published from `since` on and before `until`, and had been
-    when it was asked for: up to the last sequence of each shard (`ends`), that a filter matches.
+    """The messages that a copy covers.
+
+    They are messages of a topic that a filter matches and that were published from `since` on and before `until`,
+    and no later than the call: up to the last sequence of each shard at that time (`ends`).
     """
 
     source_id: int
@@ -61,7 +63,7 @@ def check_span(start: datetime | None, end: datetime | None) -> None:
 
 
 def meant_json(meant: Meant) -> dict[str, Any]:
-    """As it is stored with its operation."""
+    """Encodes a copy as it is stored with its operation."""
     texts = {"since": meant.since.isoformat(), "until": meant.until.isoformat()}
     return asdict(meant) | texts | {"ends": {str(shard_id): end for shard_id, end in meant.ends.items()}}
 
@@ -73,7 +75,7 @@ def meant_from(stored: Mapping[str, Any]) -> Meant:
 
 
 def next_position(meant: Meant, progress: Mapping[str, Any], shard_ids: tuple[int, ...]) -> LogPosition | None:
-    """Behind which message to go on, of the shards that the topic still has; None: nothing is left."""
+    """Returns the position to go on from, in the shards that the topic still has; None: nothing is left."""
     later = [id_ for id_ in sorted(meant.ends) if id_ >= progress.get("shard", 0) and id_ in shard_ids]
     if not later:
         return None
@@ -83,7 +85,7 @@ def next_position(meant: Meant, progress: Mapping[str, Any], shard_ids: tuple[in
 
 
 def progress_json(shard_id: int, read: LogPosition | None) -> dict[str, Any]:
-    """How far a shard was read; None: all of it."""
+    """Returns how far a shard was read, as JSON; None: all of it."""
     if read is None:
         return {"shard": shard_id + 1}
     return {"shard": shard_id, "time": read.publish_time.isoformat(), "seq": read.seq}

@@ -42,20 +42,20 @@ Lost = Mapping[str, int]  # dead letters, by the subscription that dead-lettered
 
 
 async def read_kept_since(connection: Connection, *, now: datetime) -> datetime:
-    """No dead letter that is older is kept unless a subscription of its topic has it."""
+    """Reads the publish time from which dead letters are kept although no subscription of their topic has them."""
     row = await (await connection.execute(_READ_LONGEST)).fetchone()
     assert row is not None
     return kept_since(row[0], now)
 
 
 async def resolve_acknowledged(connection: Connection, *, before: datetime) -> None:
-    """Write down of which dead letters, published before a time, somebody is done with."""
+    """Records which dead letters, published before a time, are resolved."""
     found = await (await connection.execute(_FIND_SHARDS, [before])).fetchall()
     await _resolve(connection, found, before)
 
 
 async def resolve_in_shards(connection: Connection, shard_ids: Sequence[int]) -> None:
-    """The same of all dead letters of some shards: before cursors go, in the transaction that has locked them."""
+    """Resolves all dead letters of some shards: before cursors go, in the transaction that has locked them."""
     if shard_ids:
         found = await (await connection.execute(_FIND_OF_SHARDS, [list(shard_ids)])).fetchall()
         await _resolve(connection, found, _NEVER)
@@ -85,9 +85,9 @@ async def _existing(connection: Connection, owners: Collection[int]) -> set[int]
 async def delete_dead_letter_records(
     connection: Connection, *, since: datetime, until: datetime, now: datetime, limit: int
 ) -> tuple[int, Lost]:
-    """Delete up to so many records of dead letters published within a time of which the log has nothing any more.
+    """Deletes up to `limit` records of dead letters published within a time that are no longer in the log.
 
-    Returns how many, and of which dead letters nobody had dealt with them.
+    Returns how many, and which dead letters were unresolved.
     """
     bounds = {"since": since, "until": until, "limit": limit}
     bounds["kept_since"] = await read_kept_since(connection, now=now)
@@ -96,9 +96,9 @@ async def delete_dead_letter_records(
 
 
 async def delete_dead_letters_of_shards(connection: Connection, shard_ids: Sequence[int]) -> Lost:
-    """Delete the records of all dead letters in some shards, which are to be dropped; returns what is lost by it.
+    """Deletes the records of all dead letters in shards that are to be dropped.  Returns the lost dead letters.
 
-    Dead letters elsewhere of messages in these shards come back to nobody, and need not be kept.
+    Dead letters elsewhere of messages in these shards can no longer be redriven, and need not be kept.
     """
     await connection.execute(_RESOLVE_OF_SOURCES, [list(shard_ids)])
     rows = await (await connection.execute(_DELETE_OF_SHARDS, [list(shard_ids)])).fetchall()
@@ -106,6 +106,6 @@ async def delete_dead_letters_of_shards(connection: Connection, shard_ids: Seque
 
 
 async def _lost(connection: Connection, rows: Sequence[Sequence[Any]]) -> Lost:
-    """Of subscriptions that exist: with the others all that they had is gone."""
+    """Counts the lost dead letters of subscriptions that still exist."""
     existing = await _existing(connection, {owner for owner, _, _ in rows})
     return Counter(name for owner, name, is_lost in rows if is_lost and owner in existing)

@@ -21,7 +21,10 @@ class _Head:
 
 
 class KnownHeads:
-    """Of one process.  Nothing depends on it: what is expected is tried by the statement that moves the head."""
+    """The heads of shards that one process expects.
+
+    They are an optimization: the statement that moves a head checks that it is the expected one.
+    """
 
     def __init__(self) -> None:
         self._heads: dict[int, _Head] = {}
@@ -36,7 +39,7 @@ class KnownHeads:
         return before, known.publish_time
 
     def moved(self, shard_id: int, count: int, head: int, publish_time: datetime) -> None:
-        """By a flush that asked, and has the shard's row until it ends."""
+        """Records the head after a flush that read it, and has locked the shard's row until it ends."""
         known = self._heads.get(shard_id)
         if known is None:
             if len(self._heads) >= _MOST_SHARDS:
@@ -47,11 +50,11 @@ class KnownHeads:
         known.head, known.publish_time = head, publish_time
 
     def mistaken(self, shard_id: int) -> None:
-        """Somebody else publishes there."""
+        """Records that another process publishes to the shard."""
         if (known := self._heads.get(shard_id)) is not None and known.alone:
             known.alone, known.needed = 0, min(4 * known.needed, _MOST_NEEDED)
 
     def lost(self, shard_id: int) -> None:
-        """A flush failed, so nobody knows the head."""
+        """Records that a flush failed, so that the head is not known."""
         if (known := self._heads.get(shard_id)) is not None:
             known.alone = 0

@@ -11,7 +11,7 @@ _NEWEST = (datetime.max.replace(tzinfo=UTC), 2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far a shard has been read: the messages before this one, the older ones, come next."""
+    """A position in a shard that is read backwards: the messages before this one, the older ones, come next."""
 
     shard_id: int
     publish_time: datetime = _NEWEST[0]
@@ -20,9 +20,9 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """At most so many messages, from `before` on (None: from the newest message of the first shard on).
+    """The parameters of a page: at most `size` messages, from `before` on.
 
-    `with_data`: whether their data is wanted as well.
+    `before` None: from the newest message of the first shard on.  `with_data`: whether their data is read as well.
     """
 
     size: int
@@ -47,7 +47,7 @@ class MatchedMessage:
 
 @dataclass(frozen=True, slots=True)
 class FilterTest:
-    """What a filter matched of so many messages (`scanned`); `rest`: where to go on, if anywhere."""
+    """The messages that a filter matched of so many (`scanned`); `rest`: where to go on, if anywhere."""
 
     matched: Sequence[MatchedMessage]
     scanned: int

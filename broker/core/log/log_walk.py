@@ -10,8 +10,10 @@ from broker.core.log.log_page import LogPosition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWalk:
-    """Which messages are meant: those published before `until` that the filters match, of each shard from a time on
-    (`starts`) to a last sequence (`ends`).
+    """The messages of a walk.
+
+    They are published before `until`, match the filters, and are of each shard from a time on (`starts`) to a last
+    sequence (`ends`).
     """
 
     subscription_id: int
@@ -22,7 +24,7 @@ class LogWalk:
     body_path: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored with its operation."""
+        """Encodes the walk as it is stored with its operation."""
         starts = {str(shard_id): start.isoformat() for shard_id, start in self.starts.items()}
         ends = {str(shard_id): end for shard_id, end in self.ends.items()}
         return asdict(self) | {"starts": starts, "ends": ends, "until": self.until.isoformat()}
@@ -36,7 +38,7 @@ class LogWalk:
         return cls(**{**stored, "starts": starts, "ends": ends, "until": until})
 
     def next_position(self, progress: Mapping[str, Any]) -> LogPosition | None:
-        """Behind which message to go on; None: nothing is left."""
+        """Returns the position to go on from; None: nothing is left."""
         later = [shard_id for shard_id in sorted(self.starts) if shard_id >= progress.get("shard", 0)]
         if not later:
             return None

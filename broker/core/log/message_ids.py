@@ -13,9 +13,10 @@ _READ_ID_SEQS = statements.hot("read_id_seqs")
 
 
 async def sequence_of(connection: HotConnection, *, shard_id: int, id_seq: int) -> int | None:
-    """Where the message with this id stands in its shard: an id is made of the sequence, or it came later.
+    """Returns the sequence of the message with this id in its shard.
 
-    None: it has not come, never will, or is in the log no more.
+    An id is made of the sequence, or of a number that a scheduled message was given.  None: the message has not
+    been published yet, never will be, or is no longer in the log.
     """
     if id_seq <= FIRST_ID_SEQ:
         return id_seq
@@ -35,7 +36,10 @@ async def located(connection: HotConnection, ids: Sequence[tuple[int, int]]) -> 
 async def id_seqs_at(
     connection: HotConnection, sequences: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], int]:
-    """What the ids of the messages at these shards and sequences are made of; without any, nothing is asked."""
+    """Returns the numbers that the ids of the messages at these shards and sequences are made of.
+
+    Without any, no query is made.
+    """
     if not sequences:
         return {}
     shard_ids, seqs = map(list, zip(*sequences, strict=True))
@@ -45,7 +49,7 @@ async def id_seqs_at(
 
 
 def id_seqs_of(batch: EncodedMessages, answer: Appended | Stored) -> Sequence[int]:
-    """What the ids of a request's messages are made of, once they are stored."""
+    """Returns the numbers that the ids of a request's messages are made of, once they are stored."""
     if isinstance(answer, Stored):
         return answer.id_seqs
     return id_seqs_from(batch, answer.first_seq, answer.first_id_seq)

@@ -117,9 +117,9 @@ class EncodedMessages:
 
 
 class Appended(NamedTuple):
-    """Where messages came to stand: sequences first_seq, first_seq + 1, …, all with one publish time.
+    """The position of appended messages: sequences first_seq, first_seq + 1, …, all with one publish time.
 
-    `first_id_seq`: the first number of those that are to come later, if there are any.
+    `first_id_seq`: the first number of the scheduled messages, if there are any.
     """
 
     first_seq: int
@@ -128,10 +128,10 @@ class Appended(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What became of a request some of whose messages may have been repeats.
+    """The outcome of a request some of whose messages may have been repeats.
 
-    `id_seqs`: what the id of each is made of; `sizes`: of those that were stored; `repeated`: the indexes of those
-    that were not.
+    `id_seqs`: the number that the id of each message is made of; `sizes`: of the messages that were stored;
+    `repeated`: the indexes of those that were not.
     """
 
     id_seqs: Sequence[int]
@@ -234,7 +234,10 @@ def encode_with_gaps(
 
 
 def _size(message: NewMessage, length: int, attributes: bytes) -> int:
-    """With the attributes as PostgreSQL prints them: it has a space after each comma and colon."""
+    """Returns the size of a message, with its attributes as PostgreSQL prints them.
+
+    It prints a space after each comma and colon.
+    """
     return length + (len(attributes) + 2 * len(message.attributes) - 1 if attributes else 0)
 
 
@@ -294,7 +297,10 @@ class _Batches:
 def append_statements(
     shard_id: int, requests: Sequence[EncodedMessages], now: datetime, heads: KnownHeads | None = None
 ) -> tuple[Bound, Bound]:
-    """What appends all requests' messages, in order; the first statement has no row if the shard is closed."""
+    """Returns the statements that append all requests' messages, in order.
+
+    The first statement returns no row if the shard is closed.
+    """
     batches = _Batches()
     for request in requests:
         batches.add(request)
@@ -369,7 +375,10 @@ async def append_messages(
 
 
 def append_of(requests: Sequence[EncodedMessages]) -> AppendIdentified | None:
-    """What appends these requests if any of them is identified; None: `append_messages` does."""
+    """Returns the function that appends these requests if any of them is identified; None:
+
+    `append_messages` does.
+    """
     for request in requests:
         if request.identified is not None:
             return request.identified.append
@@ -377,7 +386,7 @@ def append_of(requests: Sequence[EncodedMessages]) -> AppendIdentified | None:
 
 
 def appended_each(whole: Appended, requests: Sequence[EncodedMessages]) -> list[Appended]:
-    """Where each request's messages came to stand, of all that were appended together."""
+    """Divides the position of all messages that were appended together among their requests."""
     if len(requests) == 1:
         return [whole]
     first_seq, publish_time, first_id_seq = whole
@@ -391,14 +400,17 @@ def appended_each(whole: Appended, requests: Sequence[EncodedMessages]) -> list[
 
 
 def schedule_statements(shard_id: int, parts: Sequence[ScheduledPart], now: datetime) -> tuple[Bound, ...]:
-    """What puts these messages among those that wait; the first has no row if the shard is closed or frozen."""
+    """Returns the statements that store scheduled messages.
+
+    The first statement returns no row if the shard is closed or frozen.
+    """
     flush = random.getrandbits(63)
     take = {"shard_id": shard_id, "count": sum(part.count for part in parts), "flush": flush}
     return (_TAKE_ID_SEQS, take), schedule_statement(shard_id, parts, now, flush)
 
 
 def schedule_statement(shard_id: int, parts: Sequence[ScheduledPart], now: datetime, flush: int) -> Bound:
-    """What puts these messages among those that wait, if the `flush` has numbers for them."""
+    """Returns the statement that stores scheduled messages, if the `flush` has numbers for them."""
     count = sum(part.count for part in parts)
     attributes = b"".join(part.attributes or _NULL * part.count for part in parts)
     rows = {

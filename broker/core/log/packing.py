@@ -134,7 +134,7 @@ def _encode_at_once(
 
 
 def _whole(message: NewMessage, shared: str) -> NewMessage:
-    """With what it shares with others: nobody knows with which it will stand in the log."""
+    """Returns a message with its shared attributes, since it may be stored with other messages."""
     if not shared:
         return message
     return msgspec.structs.replace(message, attributes={**message.attributes, **_decode_attributes(shared)})

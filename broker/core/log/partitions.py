@@ -37,7 +37,7 @@ WHERE i.inhparent = %s::regclass
 
 
 class PartitionMissing(Exception):
-    """No partition covers the time of what is written; nothing was written."""
+    """A partition for the time of a write does not exist; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ async def _make(connection: Connection, of: Partitioned, start: datetime, end: d
 
 
 async def drop_partition(connection: Connection, partition: Partition, of: Partitioned = MESSAGES) -> bool:
-    """Take a partition out and drop it; False if somebody holds it just now (the next run tries again)."""
+    """Takes a partition out and drops it; False if it is locked just now (the next run tries again)."""
     return await detach_and_drop(connection, of.table, partition.name, detaching=partition.detaching)
 
 

@@ -49,5 +49,5 @@ def stored_messages(
 
 
 def _with_shared(attributes: str, shared: str) -> str:
-    """Both in one JSON object."""
+    """Joins both in one JSON object."""
     return shared if attributes == _NO_ATTRIBUTES else f"{attributes[:-1]}, {shared[1:]}"

@@ -15,7 +15,7 @@ def microseconds(at: datetime) -> int:
 
 
 def handed_out_microseconds(attempt_id: int) -> int:
-    """When the attempt was made, about: ids that are made at once differ by a few."""
+    """Returns about when the attempt was made, in microseconds: ids that are made at once differ by a few."""
     return attempt_id >> _RANDOM_BITS
 
 

@@ -81,7 +81,10 @@ class _Sample(NamedTuple):
         return self.time + timedelta(seconds=tick - self.tick)
 
     def step_to(self, later: "_Sample") -> float:
-        """By how many seconds the later one is certainly ahead of what this one foretold; less than 0: behind."""
+        """Returns by how many seconds the later sample is certainly ahead of this one's forecast.
+
+        Less than 0: it is behind.
+        """
         apart = (later.time - self.now(later.tick)).total_seconds()
         sure = abs(apart) - self.error - later.error
         return apart if sure > 0 else 0.0

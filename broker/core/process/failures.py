@@ -12,7 +12,7 @@ PASSING_SECONDS = 5.0  # for which what may pass by itself is not worth a line
 def report_failure(
     states: StateChanges, kind: str, name: str, what: str, error: BaseException, *, lasted: float
 ) -> None:
-    """It has failed for `lasted` seconds, now with `error`; a defect comes with its traceback.
+    """Reports work that has failed for `lasted` seconds, now with `error`; a defect is logged with its traceback.
 
     `kind`, `name` and `what` are as StateChanges has them.
     """

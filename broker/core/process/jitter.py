@@ -9,5 +9,5 @@ Jitter = Callable[[], float]
 
 
 def retry_jitter() -> float:
-    """Between 0 and 0.1, anew each time."""
+    """Returns a new random number from 0 to 0.1."""
     return random.uniform(0, MAX_JITTER)  # noqa: S311  (spreads retries, protects nothing)

@@ -12,7 +12,7 @@ class NextDue:
         self._until: datetime | None = None  # what is waited for; None: nothing is
 
     def notify(self, due_at: datetime) -> None:
-        """A message is due at this time."""
+        """Notes that a message is due at this time."""
         if self._until is None or due_at < self._until:
             self._notified.set()
 

@@ -16,11 +16,11 @@ class PeriodicWorker:
 
     @property
     def healthy_seconds(self) -> float:
-        """After which a pass has gone well."""
+        """The seconds after which a pass has gone well."""
         return self._interval_seconds + _LONG_PASS_SECONDS
 
     async def run(self) -> None:
-        """Until an error, which is the supervisor's."""
+        """Runs passes until one raises an error, which the supervisor handles."""
         while True:
             await asyncio.sleep(self._interval_seconds * random.uniform(0.8, 1.0))  # noqa: S311
             await self.run_once()

@@ -13,7 +13,10 @@ ENDING_SECONDS = 2.0  # of a process, between the end of its pipe and its own
 
 
 class Died(Exception):
-    """It has ended, or took too long and was ended, before it answered.  `code`: how it ended, as of subprocess."""
+    """The process ended, or took too long and was ended, before it answered.
+
+    `code`: its exit code, as of subprocess.
+    """
 
     def __init__(self, code: int | None = None) -> None:
         super().__init__(code)
@@ -59,11 +62,11 @@ class ProcessApart:
             raise
 
     async def start(self) -> None:
-        """Start it if it does not run, so that whoever asks next waits for less.  Raises Unavailable."""
+        """Starts the process if it does not run, so that the next request waits for less.  Raises Unavailable."""
         await self._started()
 
     async def end(self) -> None:
-        """It is started again when it is asked."""
+        """Ends the process.  The next request starts it again."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -95,7 +98,10 @@ class ProcessApart:
 
 
 async def _ended_by_itself(process: Process) -> None:
-    """Its pipe is closed, so it ends.  Whoever kills it before that is known takes its code from whoever waits."""
+    """Waits until a process ends whose pipe is closed.
+
+    If it is killed before that is known, the killer learns its exit code from whichever call waits for it.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(ENDING_SECONDS):
             await process.wait()

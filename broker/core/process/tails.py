@@ -29,7 +29,7 @@ class Tail:
         self.arrived = asyncio.Event()
 
     async def wait(self, seconds: float) -> bool:
-        """Until something may have been published or changed; False: nothing was."""
+        """Waits until something may have been published or changed; False: nothing was."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.arrived.wait()
@@ -39,7 +39,7 @@ class Tail:
 
 
 class Tails:
-    """Those of one process."""
+    """The open tails of one process."""
 
     def __init__(self) -> None:
         self._open: set[Tail] = set()
@@ -72,11 +72,11 @@ class Tails:
                 del self._by_shard[shard_id]
 
     def watched_shards(self) -> Collection[int]:
-        """The shards that somebody watches."""
+        """Returns the shards that have open tails."""
         return self._by_shard.keys()
 
     def wake(self, shard_id: int | None) -> None:
-        """A shard was published to; None: any may have been."""
+        """Wakes the tails of a shard with new messages; None: any shard may have some."""
         if not self._by_shard:
             return
         shard_ids = self._by_shard if shard_id is None else (shard_id,)
@@ -85,7 +85,7 @@ class Tails:
                 tail.arrived.set()
 
     def changed(self, name: str | None) -> None:
-        """A subscription was changed or deleted; None: any may have been."""
+        """Wakes the tails of a subscription that was changed or deleted; None: any may have been."""
         for tail in self._open:
             if tail.name and name in (tail.name, None):
                 tail.arrived.set()

@@ -6,7 +6,7 @@ from typing import Any
 
 
 async def first_done(*futures: asyncio.Future[Any], seconds: float) -> None:
-    """Until one of them is done, or so many seconds have passed: asyncio.wait, at half of what that costs."""
+    """Waits until one of the futures is done, or so many seconds have passed: asyncio.wait at half of its cost."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
 

@@ -71,7 +71,7 @@ class Published(NamedTuple):
 
 
 def batches_of(prepared: Iterable[Prepared]) -> Batches:
-    """All parts by shard, in their order."""
+    """Returns all parts by shard, in their order."""
     batches: dict[int, list[EncodedMessages]] = {}
     for each in prepared:
         for part in each.parts:

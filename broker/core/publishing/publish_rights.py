@@ -7,4 +7,4 @@ CheckPublisher = Callable[[str, str], Awaitable[None]]
 
 
 async def allow_any_publisher(_project: str, _topic: str) -> None:
-    """Where anybody may do anything."""
+    """Allows every project to publish on every topic."""

@@ -20,7 +20,7 @@ PUBLISH_SECONDS = 20.0  # for the schema and the transforms of a request's messa
 
 
 class Rule(StrEnum):
-    """How an entry point treats a property of a topic; the values are the words of the documentation."""
+    """The treatment of a property of a topic at an entry point; the values are the words of the documentation."""
 
     APPLIES = "yes"  # the property has its effect, and a message that breaks it is refused
     LENIENT = "if valid"  # it has its effect, but an invalid value of the message is ignored

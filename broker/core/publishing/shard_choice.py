@@ -12,7 +12,7 @@ _MAX_TOPICS = 10_000  # that are remembered
 
 
 class ShardChoice:
-    """Of one process."""
+    """The shard choices of one process."""
 
     def __init__(self, is_busy: Callable[[int], bool]) -> None:
         """`is_busy(shard_id)`: something waits to be stored there, or is being stored."""
@@ -23,7 +23,7 @@ class ShardChoice:
         self._first = random.getrandbits(30)  # processes begin with different ones
 
     def choose(self, topic_id: int, shard_ids: Sequence[int], count: int) -> int:
-        """For so many messages."""
+        """Chooses the shard for so many messages."""
         if len(shard_ids) == 1:
             return shard_ids[0]
         at, left = self._choices.get(topic_id, (self._first, 0))

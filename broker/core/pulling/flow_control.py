@@ -24,13 +24,19 @@ class FlowControl:
         return 0 < self.max_messages < UNCOUNTED or self.max_bytes > 0
 
     def available(self, messages: int, size: int) -> int | None:
-        """How many messages more may be handed out to who has so many, of so many bytes; None: any number."""
+        """Returns how many more messages may be delivered to a client that has so many, of so many bytes.
+
+        None: any number.
+        """
         if 0 < self.max_bytes <= size:
             return 0
         return max(self.max_messages - messages, 0) if 0 < self.max_messages < UNCOUNTED else None
 
     def bytes_left(self, size: int) -> int | None:
-        """How many bytes more, likewise; the message that reaches them may be larger."""
+        """Returns how many more bytes may be delivered to a client that has `size` bytes; None: any number.
+
+        The message that reaches the limit may be larger.
+        """
         return max(self.max_bytes - size, 0) if self.max_bytes > 0 else None
 
 

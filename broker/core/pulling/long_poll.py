@@ -75,11 +75,11 @@ class LongPoll:
         hung_up: Callable[[], Awaitable[None]] | None = None,
         terms: PullTerms = PLAIN_TERMS,
     ) -> list[Delivery]:
-        """Messages for one pull; empty if there are none within `wait_seconds` (0: do not wait).
+        """Pulls messages; empty if there are none within `wait_seconds` (0: do not wait).
 
-        `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.
-        What was claimed for a caller that left, or that is cancelled, is released.
-        Raises SubscriptionChanged, Unavailable.
+        `hung_up()` completes when the caller is gone; it is only awaited while the pull is parked.  Messages that
+        were claimed for a caller that left, or that is cancelled, are released.  Raises SubscriptionChanged,
+        Unavailable.
         """
         wait = wait_seconds > 0 and not self._stopping
         shared_capacity, path = (
@@ -127,9 +127,9 @@ class LongPoll:
             raise
 
     async def release(self, subscription: Subscription, deliveries: Sequence[Delivery]) -> None:
-        """Give back deliveries that reached nobody: due at once, the attempt not counted.
+        """Releases deliveries that reached no client: they are due at once, and the attempt is not counted.
 
-        If that cannot be written their ack deadlines pass: nothing that anybody waits for has failed.
+        If that cannot be written their ack deadlines pass: no call fails for it.
         """
         try:
             await self._release(subscription, deliveries)
@@ -176,7 +176,7 @@ class LongPoll:
 
     @property
     def is_stopping(self) -> bool:
-        """No pull waits any more."""
+        """Whether no pull waits any more."""
         return self._stopping
 
     def waited_for(self) -> Collection[int]:
@@ -230,14 +230,17 @@ class LongPoll:
         return pull.answer.result()
 
     async def _release_answer(self, subscription: Subscription, pull: WaitingPull) -> None:
-        """For a caller that was cancelled: why a claim has failed is nothing to him any more."""
+        """Releases the answer of a cancelled call.
+
+        The reason of a failed claim no longer matters to its caller.
+        """
         await asyncio.wait((pull.answer,))
         if pull.answer.exception() is None and (deliveries := pull.answer.result()):
             await self.release(subscription, deliveries)
 
 
 def _too_many(over: Over, *, wait: bool) -> Unavailable:
-    """Without numbers: the log tells of what differs one by one."""
+    """Returns the error for too many pulls.  It has no numbers: the log counts different errors one by one."""
     what = "wait in this process" if wait else "that do not wait are under way in this process"
     if not over.path:
         return Unavailable(f"Too many pulls {what}; try again.")

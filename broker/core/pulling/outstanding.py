@@ -39,7 +39,7 @@ class Window:
 
     @property
     def owner(self) -> Hashable:
-        """Whose ordering keys the stream's are."""
+        """The owner of the stream's ordering keys."""
         return self.client_id or self
 
     @property
@@ -47,12 +47,12 @@ class Window:
         return self._flow_control.is_limited
 
     def available(self, most: int) -> int:
-        """How many messages may be handed out now, of at most `most`."""
+        """Returns how many messages may be delivered now, at most `most`."""
         available = self._flow_control.available(self.messages, self.bytes)
         return most if available is None else min(available, most)
 
     def bytes_left(self, most: int) -> int:
-        """How many bytes may be handed out now, of at most `most`; one message that is larger may be."""
+        """Returns how many bytes may be delivered now, at most `most`; a single message may be larger."""
         left = self._flow_control.bytes_left(self.bytes)
         return most if left is None else min(left, most)
 
@@ -80,11 +80,14 @@ class Window:
         self.sizes, self.messages, self.bytes = other.sizes, other.messages, other.bytes
 
     def notify(self) -> None:
-        """Something may be different: whoever waits for room is to see for himself."""
+        """Wakes the stream, to check again whether there is room."""
         self._changed.set()
 
     async def wait_for_change(self) -> bool:
-        """Wait until something is out no more, or for `notify`.  False: it is time to look at the database."""
+        """Waits until a message is no longer outstanding, or for `notify`.
+
+        False: it is time to check in the database.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pause):
                 await self._changed.wait()
@@ -93,7 +96,7 @@ class Window:
         return False
 
     def checked(self, *, found: bool) -> None:
-        """A check at the database has found that something is out no more, or not."""
+        """Records the result of a check in the database: a message was no longer outstanding, or none."""
         self._pause = SHORTEST_PAUSE_SECONDS if found else min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
 
@@ -123,7 +126,10 @@ class Outstanding:
         return window
 
     def close(self, window: Window) -> None:
-        """The stream has ended.  What it had is outstanding until it is settled or due.  May be repeated."""
+        """Closes the window of a stream.
+
+        Its messages are outstanding until they are settled or due.  May be repeated.
+        """
         others = self._open.get(window.subscription_id, set())
         if window not in others:
             return
@@ -139,17 +145,17 @@ class Outstanding:
         self._forget_left(window.left_at)
 
     def subscriptions(self) -> Collection[int]:
-        """Those that a stream is open for."""
+        """Returns the subscriptions that have open streams."""
         return self._open.keys()
 
     def notify(self) -> None:
-        """A subscription has changed: streams that wait for room must see whether it is theirs."""
+        """Wakes the streams that wait for room, since a subscription has changed, which may be theirs."""
         for windows in self._open.values():
             for window in windows:
                 window.notify()
 
     def handed_out(self, window: Window, deliveries: Sequence[Delivery]) -> None:
-        """These were claimed for the window's stream."""
+        """Counts messages that were claimed for the window's stream."""
         if window.is_counted:
             for delivery in deliveries:
                 attempt = attempt_name(window.subscription_id, delivery)
@@ -157,7 +163,10 @@ class Outstanding:
                 self._windows[attempt] = window
 
     def remove(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
-        """These are out no more: settled or due.  Nothing is taken from `messages` while nothing is counted."""
+        """Removes messages that are no longer outstanding: settled or due.
+
+        While nothing is counted, `messages` is not iterated.
+        """
         if not self._windows:
             return
         for attempt, ordinals in chain.from_iterable(part.items() for part in messages):
@@ -185,7 +194,7 @@ class Outstanding:
         window.checked(found=any(gone.values()))
 
     def _forget_left(self, now: datetime) -> None:
-        """Those that left long ago, and those beyond what is kept."""
+        """Forgets the windows of clients that left long ago, and those beyond MAX_LEFT."""
         while self._left:
             key, window = next(iter(self._left.items()))
             if len(self._left) <= MAX_LEFT and window.left_at is not None and now - window.left_at < LEFT:

@@ -66,7 +66,7 @@ class WaitingPull:
     left: bool = False
 
     def fail(self, error: BaseException) -> None:
-        """Unless it is answered already."""
+        """Fails the pull, unless it is answered already."""
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()  # its caller may be gone
@@ -95,7 +95,7 @@ class Line:
         self._pulls[pull] = None
 
     def put_back(self, pulls: Sequence[WaitingPull]) -> None:
-        """Before all others, in this order."""
+        """Puts pulls back before all others, in this order."""
         for pull in reversed(pulls):
             self._pulls[pull] = None
             self._pulls.move_to_end(pull, last=False)
@@ -112,7 +112,7 @@ class Line:
 
 
 class PullQueue:
-    """One claim at a time is made for it; what is in that is `serving`."""
+    """The waiting pulls of one subscription.  One claim at a time is made for it, for the pulls in `serving`."""
 
     in_doubt = False
 
@@ -124,8 +124,9 @@ class PullQueue:
         has_capacity: Callable[[str], bool],
         idle: Callable[["PullQueue"], None],
     ) -> None:
-        """`has_capacity(name)`: whether more answers may be made of a subscription.  `idle(queue)` is told that
-        nobody is left.
+        """`has_capacity(name)`: whether more answers may be made of a subscription.
+
+        `idle(queue)` is called when no pull is left.
         """
         self.subscription = subscription
         self.pulls = Line()
@@ -138,7 +139,7 @@ class PullQueue:
         self._stopping = False
 
     def join(self, pull: WaitingPull) -> None:
-        """Stand at the end; whoever lets it join has the scheduler look."""
+        """Adds a pull at the end.  The caller then wakes the scheduler."""
         pull.joined = self._claims
         pull.unseen = set(self.subscription.shard_ids)
         self.pulls.append(pull)
@@ -151,7 +152,7 @@ class PullQueue:
         return False
 
     def leave(self, pull: WaitingPull) -> bool:
-        """As `give_up`; a pull that is claimed for waits for no other claim."""
+        """Gives a pull up as `give_up` does; a pull that is being claimed for waits for no other claim."""
         pull.left = True
         return self.give_up(pull)
 
@@ -161,7 +162,7 @@ class PullQueue:
         self._send_away(SubscriptionChanged())
 
     def stop(self) -> None:
-        """Answer all with what there is: nothing; those that are claimed for, unless they get something."""
+        """Answers all pulls with no messages; those that are being claimed for, unless they get some."""
         self._stopping = True
         while self.pulls:
             pull = self.pulls.popleft()
@@ -175,7 +176,10 @@ class PullQueue:
         return bool(self.pulls) and not self.serving and self.subscription.pause is None
 
     def begin(self, now: datetime, *, due: bool) -> ClaimTarget | None:
-        """For as many as one claim serves.  Redeliveries are looked for always: they may be another process's."""
+        """Begins a claim for as many pulls as one claim serves.
+
+        It always includes redeliveries: another process may have delivered them.
+        """
         if not self.wants():
             return None
         self._claims += 1
@@ -229,12 +233,15 @@ class PullQueue:
         return None
 
     def woken(self) -> None:
-        """What is due is looked at by the scheduler."""
+        """Does nothing: the scheduler looks for due messages."""
 
     # --- those who got nothing -------------------------------------------------------------------------------
 
     def _put_back(self, hungry: Sequence[WaitingPull], answer: Answer) -> None:
-        """In front.  That nothing is left counts for those behind, too, if they joined before the claim."""
+        """Puts pulls back in front.
+
+        If nothing is left, pulls behind them that joined before the claim leave too.
+        """
         seen = isinstance(answer.claimed.rest, Quiet)
         behind: list[WaitingPull] = []
         for pull in reversed(self.pulls) if seen else ():
@@ -257,7 +264,7 @@ class PullQueue:
         )
 
     def _goes_on(self, pull: WaitingPull, shard_id: int, *, seen: bool) -> bool:
-        """Whether it goes on waiting; else it is answered.  Parks it once all shards were looked at."""
+        """Returns whether a pull goes on waiting; else it is answered.  Parks it once all shards were checked."""
         if pull.left or self._stopping:
             pull.answer.set_result([])
             return False
@@ -303,8 +310,9 @@ def take(waiting: Line) -> list[WaitingPull]:
 
 
 def requests_of(pulls: Sequence[WaitingPull]) -> list[DeliveryRequest]:
-    """What one claim is asked for, so that all get something: equal parts of the bytes, and of the messages for
-    those who share evenly.
+    """Divides one claim among pulls so that all get something.
+
+    They get equal parts of the bytes, and pulls that share evenly get equal parts of the messages.
     """
     max_bytes = MAX_CLAIM_BYTES // len(pulls)
     part = max(1, MAX_CLAIM_MESSAGES // len(pulls))

@@ -58,14 +58,12 @@ class PullService:
         seconds_left: float | None = None,
         hung_up: Callable[[], Awaitable[None]],
     ) -> tuple[Subscription, list[Delivery]]:
-        """Up to `max_messages` (at most 1,000) under new ack ids; none after the bounded wait.
+        """Pulls up to `max_messages` (at most 1,000) under new ack ids; none after the bounded wait.
 
-        `max_bytes`: of their data and attributes; one message that is larger still comes alone.  `seconds_left`:
-        until the caller takes no answer any more, if that is known; the wait ends before.  `principal`: who pulls,
-        and `address` from where ("": it is not known).
-
-        Raises InvalidArgument, NotFound (also when the subscription is deleted meanwhile), FailedPrecondition,
-        ResourceExhausted (a quota).
+        `max_bytes`: of their data and attributes; a single message may be larger.  `seconds_left`: until the caller
+        accepts no answer any more, if that is known; the wait ends before.  `principal`: who pulls, and `address`
+        from where ("": it is not known).  Raises InvalidArgument, NotFound (also when the subscription is deleted
+        meanwhile), FailedPrecondition, ResourceExhausted (a quota).
         """
         subscription = await pullable(self._resources, subscription_name)
         request = delivery_request(max_messages, max_bytes)

@@ -12,12 +12,12 @@ ReaderKind = Literal["PULL", "STREAMING_PULL"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """One stream, or all pulls of one principal from one address through one process.
+    """A reader: one stream, or all pulls of one principal from one address through one process.
 
-    `client_id` is what a stream's client says of itself, `principal` who it is (both ""  if not known).
-    `outstanding` messages were handed to it and are neither acked nor due again, the first since `oldest_since`
-    (None: there are none).  Rates and times are those of the last minute or so, of acks through its own process:
-    `ack_p50` and `ack_p99` seconds from a hand-out to its ack (None: there was none).
+    `client_id` is what a stream's client calls itself, `principal` who it is (both "" if not known).  `outstanding`
+    messages were delivered to it and are neither acked nor due again, the first since `oldest_since` (None: there
+    are none).  Rates and times are those of the last minute or so, of acks through its own process: `ack_p50` and
+    `ack_p99` seconds from a delivery to its ack (None: there was none).
     """
 
     subscription_id: int

@@ -22,7 +22,7 @@ _KEPT = timedelta(minutes=1)  # rows of processes that have ended
 async def count_still_out(
     connection: HotConnection, *, attempts: Sequence[AttemptName], now: datetime
 ) -> list[int]:
-    """How many messages of each attempt are out."""
+    """Returns how many messages of each attempt are outstanding."""
     asked = {
         "shard_ids": [attempt.shard_id for attempt in attempts],
         "subscription_ids": [attempt.subscription_id for attempt in attempts],
@@ -37,7 +37,7 @@ async def count_still_out(
 async def replace_readers(
     connection: ResourceConnection, *, key: str, readers: Sequence[Reader], now: datetime
 ) -> None:
-    """What a process (`key`) knows now, in place of what it wrote before; rows of those that are gone go, too."""
+    """Replaces the rows of a process (`key`), and deletes those of processes that are gone."""
     await connection.execute(delete(table).where(or_(table.c.process_key == key, table.c.seen_at < now - _KEPT)))
     if readers:
         rows = [{**asdict(r), "client_id": storable(r.client_id), "process_key": key} for r in readers]
@@ -45,12 +45,12 @@ async def replace_readers(
 
 
 async def remove_readers(connection: ResourceConnection, *, key: str) -> None:
-    """A process ends."""
+    """Removes the readers of a process that ends."""
     await connection.execute(delete(table).where(table.c.process_key == key))
 
 
 async def list_readers(connection: ResourceConnection, *, subscription_id: int, now: datetime) -> list[Reader]:
-    """Of one subscription, as running processes last wrote them down."""
+    """Returns the readers of one subscription, as running processes last wrote them."""
     query = select(table).where(table.c.subscription_id == subscription_id, table.c.seen_at > now - SHOWN_FOR)
     rows: Any = await connection.execute(query)
     return [Reader(**{name: row[name] for name in Reader.__dataclass_fields__}) for row in rows.mappings()]
@@ -59,7 +59,7 @@ async def list_readers(connection: ResourceConnection, *, subscription_id: int, 
 async def count_readers(
     connection: ResourceConnection, *, subscription_ids: Sequence[int], now: datetime
 ) -> dict[int, int]:
-    """How many each subscription has; none: it is not there."""
+    """Counts the readers of each subscription; those without any are left out."""
     query = (
         select(table.c.subscription_id, func.count())
         .where(table.c.subscription_id.in_(subscription_ids), table.c.seen_at > now - SHOWN_FOR)

@@ -39,7 +39,7 @@ _PASSES = 12  # that the rate of acks is taken from: a minute
 
 
 class Reading:
-    """One reader, as its process sees it."""
+    """A reader, as its process sees it."""
 
     __slots__ = (
         "acked",
@@ -72,7 +72,7 @@ class Reading:
         self.history: deque[tuple[float, int]] = deque([(now, 0)], maxlen=_PASSES + 1)
 
     def is_over(self, now: float) -> bool:
-        """Nothing more can be told of it."""
+        """Returns whether the reader need not be shown any more."""
         if self.outstanding:
             return False
         if self.kind == "STREAMING_PULL":
@@ -81,9 +81,9 @@ class Reading:
 
 
 class _Attempt(msgspec.Struct, gc=False):
-    """One that is followed: who got it and when, and how many messages are left of it.
+    """A followed attempt: who got it and when, and how many messages are left of it.
 
-    A hundred thousand may be kept for long: the collector of cycles need not look at them, there are none.
+    A hundred thousand may be kept for long.  They form no cycles, so the garbage collector need not track them.
     """
 
     reading: Reading
@@ -91,14 +91,14 @@ class _Attempt(msgspec.Struct, gc=False):
     left: int
 
     def settle(self, count: int) -> None:
-        """So many of them are out no more."""
+        """Counts messages that are no longer outstanding."""
         count = min(count, self.left)
         self.left -= count
         self.reading.outstanding -= count
 
 
 class Readers:
-    """Those of one process."""
+    """The readers of one process."""
 
     def __init__(
         self, database: Database, clock: DatabaseClock, *, ticks: Callable[[], float] = time.monotonic
@@ -114,7 +114,7 @@ class Readers:
         self._has_written = False
 
     def pulls(self, subscription_id: int, principal: str, address: str) -> Reading:
-        """Somebody pulls."""
+        """Records a pull.  Returns its reader."""
         now, key = self._ticks(), (subscription_id, principal, address)
         found = self._pulls.get(key)
         if found is None:
@@ -126,7 +126,7 @@ class Readers:
         return found
 
     def opens(self, subscription_id: int, *, client_id: str, principal: str, address: str) -> Reading:
-        """Somebody opens a stream; `closes` when it ends."""
+        """Records an open stream.  Returns its reader; call `closes` when the stream ends."""
         opened = Reading(
             subscription_id,
             "STREAMING_PULL",
@@ -140,11 +140,11 @@ class Readers:
         return opened
 
     def closes(self, reading: Reading) -> None:
-        """What it has is out until it is acked or due.  May be repeated."""
+        """Marks a reader as closed.  Its messages are outstanding until they are acked or due.  May be repeated."""
         reading.is_open = False
 
     def handed_out(self, reading: Reading, deliveries: Sequence[Delivery]) -> None:
-        """These were claimed for it."""
+        """Counts messages that were claimed for the reader."""
         if reading not in self._all or len(self._attempts) >= MAX_ATTEMPTS:
             return
         now = self._ticks()
@@ -154,7 +154,7 @@ class Readers:
             reading.outstanding += count
 
     def acked(self, messages: Iterable[Mapping[AttemptName, Collection[int]]]) -> None:
-        """These were acked through this process."""
+        """Counts messages that were acked through this process."""
         if not self._attempts:
             return
         now = self._ticks()
@@ -174,7 +174,7 @@ class Readers:
     # --- every five seconds ----------------------------------------------------------------------------------
 
     async def run_once(self) -> int:
-        """Write down who reads; returns how many do.  Writes nothing while nobody does."""
+        """Writes the present readers; returns how many there are.  Writes nothing while there are none."""
         await self._check()
         now = self._ticks()
         for reading in [reading for reading in self._all if reading.is_over(now)]:
@@ -194,7 +194,7 @@ class Readers:
         return len(readers)
 
     async def leave(self) -> None:
-        """This process ends."""
+        """Removes the readers of this process, which ends."""
         if self._has_written:
             async with self._database.transaction() as connection:
                 await remove_readers(connection, key=self._key)
@@ -218,7 +218,7 @@ class Readers:
                 self._attempts[name] = self._attempts.pop(name)  # the others' turn
 
     def _oldest(self) -> dict[Reading, float]:
-        """When each handed out what it has had for longest."""
+        """Returns the time of the oldest outstanding delivery of each reader."""
         oldest: dict[Reading, float] = {}
         for attempt in self._attempts.values():
             if attempt.handed_out_at < oldest.get(attempt.reading, math.inf):

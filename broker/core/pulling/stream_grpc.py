@@ -117,7 +117,7 @@ def _response(stream: MessageStream) -> Any:
 
 
 class _Client:
-    """What the client of a stream says."""
+    """The requests of a stream's client."""
 
     def __init__(
         self, acknowledge: AcknowledgeService, call: StreamingCall, stream: MessageStream, first: Any
@@ -128,7 +128,7 @@ class _Client:
         self._expects_answers = first.protocol_version >= KEEP_ALIVE_VERSION
 
     async def listen(self, first: Any, requests: AsyncIterator[bytes], sending: asyncio.Lock) -> None:
-        """Until the client says that this was all, and what is on its way to it has arrived."""
+        """Handles requests until the client ends its side, and the messages on their way to it have arrived."""
         await self._apply(first)
         async for body in requests:
             request = decode_request(StreamingPullRequest, body)

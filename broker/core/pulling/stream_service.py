@@ -77,7 +77,7 @@ class StreamingPullService:
 
 
 class MessageStream:
-    """What one client receives."""
+    """The messages that one client receives."""
 
     def __init__(
         self,
@@ -150,19 +150,22 @@ class MessageStream:
 
     @property
     def acking_author(self) -> Author:
-        """Whom the record of deliveries names."""
+        """The author that the record of deliveries names."""
         reading = self._reading
         return Author(reading.principal, f"StreamingPull client {reading.client_id or reading.address}")
 
     @property
     def author(self) -> Author:
-        """Whom the journal names."""
+        """The author that the journal names."""
         if self.subscription.journal is None:
             return NOBODY
         return Author(self._reading.principal, self._reading.client_id)
 
     async def _within_quotas(self, available: int, size: int) -> tuple[int, int]:
-        """How many messages and bytes may come now; none, once it has waited: a stream is slowed, not ended."""
+        """Returns how many messages and bytes the quotas allow now.
+
+        After a wait it returns none: a stream is slowed, not ended.
+        """
         admission = self._parts.admission
         gauge = admission.subscribing(project_of(self.subscription.name), self._reading.principal)
         now = admission.ticks()
@@ -179,11 +182,11 @@ class MessageStream:
         self.touch()
 
     def set_ack_deadline(self, ack_deadline: timedelta) -> None:
-        """For the messages that are handed out from now on."""
+        """Sets the ack deadline of messages that are delivered from now on."""
         self._terms.ack_deadline = ack_deadline
 
     def touch(self) -> None:
-        """The client is there: the subscription is in use."""
+        """Records that the client is connected, so that the subscription is in use."""
         self._parts.activity.used(self.subscription.subscription_id)
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
@@ -195,7 +198,10 @@ class MessageStream:
         self._parts.tasks.start(release, name=f"release for {self.subscription.name}")
 
     def close(self) -> None:
-        """The client is gone; what it had is outstanding until it is settled or due."""
+        """Closes the stream of a client that is gone.
+
+        Its messages are outstanding until they are settled or due.
+        """
         window, outstanding, key_owners = self._window, self._parts.outstanding, self._parts.long_poll.key_owners
         self._connection.close()
         if self._counts[OPEN_STREAMS]:  # else the subscription is gone for so long that nothing is counted of it

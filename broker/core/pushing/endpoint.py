@@ -41,7 +41,7 @@ class Memory:
     bytes_held: int = 0
 
     def hold(self, size: int) -> None:
-        """So many bytes more; less, if it is negative."""
+        """Adds `size` bytes to those that are held; less than 0: removes them."""
         self.bytes_held += size
         if self.of_all is not None:
             self.of_all.bytes_held += size
@@ -63,7 +63,7 @@ class Item:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Which message it is, whatever the attempt."""
+        """The key of the message, whatever the attempt."""
         return self.name.shard_id, self.message.seq
 
 
@@ -78,7 +78,7 @@ class PushBatch:
 
 
 class Slot(NamedTuple):
-    """For a request: what it was taken from, by which paths (slots.py), and when."""
+    """A slot for a request: the capacity that it was taken from, by which paths (slots.py), and when."""
 
     shared_capacity: SharedCapacity
     paths: tuple[Path, ...]
@@ -87,7 +87,10 @@ class Slot(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Flight:
-    """A request that is out.  Once it is overdue its messages are given up, but a late success still counts."""
+    """A request that is under way.
+
+    Once it is overdue its messages are given up, but a late success still counts.
+    """
 
     push_batch: PushBatch
     health: EndpointHealth
@@ -144,19 +147,19 @@ class Endpoint:
         return self.subscription.subscription_id
 
     def latency(self, now: float) -> float:
-        """Seconds that it takes for an answer: lately, or already, for the oldest request that is out."""
+        """Returns the seconds until an answer: of late, or already passed for the oldest request under way."""
         oldest = next(iter(self.flights), None)
         return self.health.mean_latency if oldest is None else max(self.health.mean_latency, now - oldest.begun_at)
 
     def in_doubt(self, now: float) -> bool:
-        """It fails, is slow, or has not answered yet."""
+        """Returns whether the endpoint fails, is slow, or has not answered yet."""
         return not self.health.does_well or self.latency(now) > SLOW_LATENCY
 
     def wants(self, now: float) -> int:
-        """How many push batches to claim now.
+        """Returns how many push batches to claim now.
 
-        Some more than may be sent at once, but then only when half of those are used up: a claim for one message
-        costs as much as a claim for a hundred.
+        They are some more than may be sent at once, but new ones are claimed only when half of those are used up: a
+        claim for one message costs as much as a claim for a hundred.
         """
         if self.closed or self.suspended or self.waits_since is not None:
             return 0
@@ -174,9 +177,9 @@ class Endpoint:
         return max(available + ahead - waiting, 0)
 
     def wakes_at(self, now: float, *, held_up: bool) -> float | None:
-        """When it is to be looked at though no answer came in; None: never, an answer must come.
+        """Returns when to check the endpoint though no answer came in; None: never, an answer must come.
 
-        `held_up`: something was not wanted a moment ago; what is wanted by now nobody else will say.
+        `held_up`: batches were refused a moment ago; there is no other signal once they are wanted.
         """
         if not held_up and not self.buffer:
             return None
@@ -192,8 +195,9 @@ class Endpoint:
         return min(int(window * _AHEAD_SECONDS / health.mean_latency), _MAX_AHEAD)
 
     def accept(self, deliveries: Iterable[Delivery], now: float, *, due_at: float = inf) -> None:
-        """Puts what was claimed behind what waits: retries and new messages by turns, so that many messages that
-        always fail do not look like an endpoint that does.
+        """Puts claimed messages behind those that wait: retries and new ones by turns.
+
+        Otherwise many messages that always fail would look like an endpoint that fails.
         """
         retries: list[list[Item]] = []
         new: list[Item] = []
@@ -221,7 +225,7 @@ class Endpoint:
         self.memory.hold(push_batch.size)
 
     def let_go(self, push_batch: PushBatch) -> None:
-        """A push batch was settled, or given back."""
+        """Releases the memory of a push batch that was settled, or given back."""
         self.bytes_held -= push_batch.size
         self.memory.hold(-push_batch.size)
 
@@ -234,7 +238,7 @@ class Endpoint:
             yield item
 
     def drop(self, settled: Item) -> None:
-        """A message that waits to be sent again has been settled meanwhile."""
+        """Drops a message that waits to be sent again and has been settled meanwhile."""
         for push_batch in self.buffer:
             push_batch.items[:] = [item for item in push_batch.items if item is not settled]
         emptied = [push_batch for push_batch in self.buffer if not push_batch.items]
@@ -243,7 +247,7 @@ class Endpoint:
             self.let_go(push_batch)
 
     def forget_late(self, flight: Flight) -> None:
-        """An overdue call has ended: its messages are remembered only for others that are still open."""
+        """Forgets an overdue call that has ended, with its messages, unless others of them are still open."""
         self.late_flights.pop(flight, None)
         open_keys = {item.key for other in self.late_flights for item in other.push_batch.items}
         for item in flight.push_batch.items:
@@ -251,7 +255,7 @@ class Endpoint:
                 self.late.pop(item.key, None)
 
     def take_buffer(self) -> Sequence[PushBatch]:
-        """All that is claimed and not sent, to be given back."""
+        """Takes all batches that are claimed and not sent, to release them."""
         push_batches = list(self.buffer)
         self.buffer.clear()
         for push_batch in push_batches:
@@ -260,9 +264,8 @@ class Endpoint:
 
 
 def _retry_size(max_messages: int, attempt_number: int) -> int:
-    """How many messages a digest has that carries retries.
+    """Returns how many messages a digest of retries has.
 
-    Half as many each time that they failed: so a message that the endpoint rejects is soon alone, and takes no
-    others along.
+    It halves each time that they failed: a message that the endpoint rejects is soon alone, and delays no others.
     """
     return max(1, max_messages >> (attempt_number - 1))

@@ -46,32 +46,32 @@ class EndpointIncidents:
         self._held: set[str] = set()
 
     def breaker_changed(self, endpoint: Endpoint) -> None:
-        """The endpoint's circuit breaker is in another state; whether the endpoint fails is reported by time."""
+        """Logs the state of the circuit breaker; whether the endpoint fails is reported by time."""
         logger.debug("%s: the circuit breaker is %s", _pushes(endpoint), endpoint.health.breaker)
 
     def failing(self, endpoint: Endpoint, run: FailureRun, retry_at: datetime | None, *, lasted: timedelta) -> None:
-        """The endpoint fails, and is to be reported for it; the reminder has the newest failure."""
+        """Reports that the endpoint fails; the reminder has the newest failure."""
         name, what = endpoint.subscription.name, f"{_pushes(endpoint)} fail"
         why, fields = describe_run(run, retry_at), fields_of(name, status=run.status)
         self._states.begins(_FAILING, name, what, why, lasted=lasted.total_seconds(), fields=fields)
 
     def recovered(self, endpoint: Endpoint) -> None:
-        """An endpoint that was reported as failing has taken a message."""
+        """Ends the report of a failing endpoint, which has accepted a message."""
         self._states.ends(_FAILING, endpoint.subscription.name, f"{_pushes(endpoint)} work again")
 
     def nothing_left(self, endpoint: Endpoint) -> None:
-        """An endpoint that was reported as failing has nothing left to take."""
+        """Ends the report of a failing endpoint, for which no message is left."""
         what = f"{_pushes(endpoint)} fail no longer: nothing is left to push"
         self._states.ends(_FAILING, endpoint.subscription.name, what)
 
     def replaced(self, endpoint: Endpoint, by: Subscription) -> None:
-        """The subscription is pushed to another endpoint from now on."""
+        """Ends the report of a failing endpoint, since the subscription is pushed to another one from now on."""
         origin = shown_origin(by.push_config.endpoint)
         what = f"{_pushes(endpoint)} fail no longer: they go to {origin} now"
         self._states.ends(_FAILING, endpoint.subscription.name, what)
 
     def message_failing(self, endpoint: Endpoint, message: FailingMessage, *, lasted: timedelta) -> None:
-        """A message keeps failing while others are delivered."""
+        """Reports a message that keeps failing while others are delivered."""
         what = f"pushes of message {message.message_id} of {endpoint.subscription.name} fail"
         name, why = _message_name(endpoint, message.message_id), describe_failing_message(message)
         fields = fields_of(endpoint.subscription.name, message_id=message.message_id, status=message.status)
@@ -109,34 +109,37 @@ class EndpointIncidents:
         report_failure(self._states, _CLAIMS, name, what, error, lasted=now - endpoint.claims_fail_since)
 
     def claimed(self, endpoint: Endpoint) -> None:
-        """They could."""
+        """Ends the condition that messages of the endpoint cannot be claimed."""
         if endpoint.claims_fail_since is not None:
             endpoint.claims_fail_since = None
             name = endpoint.subscription.name
             self._states.ends(_CLAIMS, name, f"messages of {name} are taken from the log again")
 
     def waits_for_slots(self, endpoint: Endpoint, seconds: float) -> None:
-        """Others have the slots that its requests need, for so long."""
+        """Begins the condition that others have had the slots that its requests need, for so many seconds."""
         name, over = endpoint.subscription.name, endpoint.waits_because
         assert over is not None
         why = f"{waits_for(endpoint, over)}; endpoints that hang or are slow hold them"
         self._states.begins(_NO_SLOT, name, f"pushes of {name} wait for slots", why, lasted=seconds)
 
     def has_slots(self, endpoint: Endpoint) -> None:
-        """They do not wait for slots."""
+        """Ends the condition that the endpoint waits for slots."""
         self._states.ends(
             _NO_SLOT, endpoint.subscription.name, f"pushes of {endpoint.subscription.name} have slots"
         )
 
     def removed(self, endpoint: Endpoint) -> None:
-        """It is another's now, or paused, or gone, or about to be made anew."""
+        """Ends the conditions of an endpoint that was removed here.
+
+        Another process has it, it is paused or deleted, or it is about to be created anew.
+        """
         self._states.forget(_FAILING, endpoint.subscription.name)
         self._states.forget(_CLAIMS, endpoint.subscription.name)
         self._states.forget(_NO_SLOT, endpoint.subscription.name)
         self.messages_given_up(endpoint, (message.message_id for message in endpoint.failing.failing_messages))
 
     def read(self, subscription: Subscription) -> None:
-        """This is how it is now."""
+        """Records the present state of a subscription, and logs a change of its pause."""
         name, pause = subscription.name, subscription.pause
         self._resources.report_read(subscription)
         if pause is not None:
@@ -148,7 +151,7 @@ class EndpointIncidents:
             self._states.ends(_PAUSED, name, f"pushes of {name} are resumed")
 
     def held(self, subscription: Subscription, why: str) -> None:
-        """Its requests cannot be signed, and why; "": they can."""
+        """Logs that requests of a subscription cannot be signed, and why; "": they can."""
         name = subscription.name
         if why:
             self._held.add(name)
@@ -159,7 +162,10 @@ class EndpointIncidents:
             self._states.ends(_HELD, name, f"pushes of {name} are signed again")
 
     def not_ours(self, name: str, *, pulled: bool = False) -> None:
-        """The subscription is deleted, is another process's, or is `pulled`: any process tells of that one."""
+        """Forgets a subscription that is deleted, is another process's, or is `pulled`.
+
+        A pulled one is reported by any process.
+        """
         self._paused.discard(name)
         self._states.forget(_PAUSED, name)
         self._held.discard(name)
@@ -168,7 +174,7 @@ class EndpointIncidents:
             self._resources.report_gone(name)
 
     def all_of_ours(self, names: Container[str]) -> None:
-        """There are no others than these."""
+        """Forgets all other subscriptions: these are all of this process."""
         for name in [name for name in self._paused | self._held if name not in names]:
             self.not_ours(name)
 
@@ -182,7 +188,10 @@ def _message_name(endpoint: Endpoint, message_id: str) -> str:
 
 
 def waits_for(endpoint: Endpoint, over: Over) -> str:
-    """Who has the slots that an endpoint waits for, as it may be shown to anybody: no other project is named."""
+    """Describes the holders of the slots that an endpoint waits for.
+
+    No other project is named, so anybody may read it.
+    """
     match over.path:
         case ():
             whose = "all together have"

@@ -21,7 +21,7 @@ _LONG_SECONDS = SLOW_LATENCY  # a request that is out for longer is worth tellin
 
 
 class EndpointReports:
-    """Of the endpoints of this process."""
+    """The reports on the endpoints of this process."""
 
     def __init__(
         self, log: PushLog, incidents: EndpointIncidents, clock: DatabaseClock, origins: KnownOrigins
@@ -42,7 +42,7 @@ class EndpointReports:
         status: int | None,
         detail: str,
     ) -> None:
-        """A request was not taken, or of a digest these messages, which wait for `pause`.
+        """Records a request that was not accepted, or of a digest the failed `items`, which wait for `pause`.
 
         `status`: None without an answer.
         """
@@ -72,7 +72,10 @@ class EndpointReports:
         self.report(endpoint)
 
     def succeeded(self, endpoint: Endpoint, items: Sequence[Item], *, had_failed: bool = False) -> None:
-        """A request was taken, of a digest these.  `had_failed`: the endpoint's health has changed by it."""
+        """Records an accepted request, or of a digest the accepted `items`.
+
+        `had_failed`: the endpoint's health has changed by it.
+        """
         if not items:
             return
         run = endpoint.failing.run
@@ -102,7 +105,7 @@ class EndpointReports:
                     self.report(endpoint)
 
     def end_idle(self, endpoints: Iterable[Endpoint]) -> None:
-        """An endpoint that failed, and that nothing is left to send to, is no longer known to fail."""
+        """Ends the failures of endpoints for which nothing is left to send."""
         now, loop_now = self._clock.now(), asyncio.get_running_loop().time()
         for endpoint in endpoints:
             if endpoint.failing.run is None:
@@ -119,7 +122,7 @@ class EndpointReports:
                 self.report(endpoint)
 
     def taken_over(self, endpoint: Endpoint) -> None:
-        """This process delivers to the endpoint from now on: log what is known to fail."""
+        """Logs known failures of an endpoint that this process delivers to from now on."""
         self._log_failures(endpoint, self._clock.now())
 
     def _report_due(self, endpoint: Endpoint, now: datetime) -> None:
@@ -210,7 +213,7 @@ def _held_ids(endpoint: Endpoint) -> set[str]:
 
 
 def _retry_at(endpoint: Endpoint, item: Item, pause: MessagePause, now: datetime) -> datetime | None:
-    """When a message whose push has failed is due again; None: it becomes a dead letter."""
+    """Returns when a message whose push has failed is due again; None: it becomes a dead letter."""
     subscription = endpoint.subscription
     policy, backoff = subscription.dead_letter_policy, pause.policy(subscription.retry_policy)
     if policy is not None and item.attempt_number >= policy.max_delivery_attempts:

@@ -77,11 +77,11 @@ class Endpoints:
         return self._endpoints.get(subscription_id)
 
     def all(self) -> Iterable[Endpoint]:
-        """All endpoints that this process delivers to."""
+        """Returns all endpoints that this process delivers to."""
         return self._endpoints.values()
 
     def resource_changed(self, name: str | None) -> None:
-        """A subscription or topic has changed; None: anything may have."""
+        """Notes a change of a subscription or topic; None: any may have changed."""
         if name is not None and "/subscriptions/" in name:
             self._changed.add(name)
             if name in self._by_name:
@@ -109,7 +109,7 @@ class Endpoints:
 
     @property
     def _next_reading(self) -> float:
-        """When all are read again: soon after something changed, but not without a pause."""
+        """The time to read all subscriptions again: soon after a change, but not without a pause."""
         return self._read_at + (self._spacing if self._read_all else _READ_ALL_SECONDS)
 
     async def _follow_changes(self) -> None:
@@ -130,7 +130,7 @@ class Endpoints:
     async def _read_states(
         self, connection: ResourceConnection, subscriptions: Sequence[Subscription]
     ) -> Mapping[int, PushState]:
-        """What was last written down about the endpoints that this process may be about to take over."""
+        """Returns the stored push states of the endpoints that this process may be about to take over."""
         new = [
             s.subscription_id
             for s in subscriptions
@@ -192,7 +192,7 @@ class Endpoints:
         self._let_go(name, as_read)
 
     def _is_held(self, subscription: Subscription, known: Endpoint | None) -> bool:
-        """Whether its requests cannot be signed for want of a key; that is looked at again at each reading."""
+        """Whether its requests cannot be signed for want of a key; that is checked again at each reading."""
         why = self._why_no_token() if subscription.push_config.oidc_token is not None else ""
         if known is None or known.suspended or known.subscription != subscription:  # it is made anew then
             try:
@@ -239,7 +239,10 @@ class Endpoints:
         self._removed(endpoint)
 
     def _let_go(self, name: str, subscription: Subscription | None) -> None:
-        """Of the endpoints that were removed: whose answers are awaited no more, now that it is like this."""
+        """Stops awaiting the answers of removed endpoints that `subscription` does not have.
+
+        None: the subscription was deleted.
+        """
         still = []
         for endpoint in self._awaited.pop(name, ()):
             if subscription is None or not _is_of(endpoint, subscription):

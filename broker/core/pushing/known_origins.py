@@ -22,26 +22,26 @@ class Trouble:
 
 
 class KnownOrigins:
-    """By project and origin; what does well is not kept.  No clock: times are given, in seconds."""
+    """The origins in trouble, by project.  It has no clock: times are passed in, in seconds."""
 
     def __init__(self) -> None:
         self._troubles: dict[tuple[str, Origin], Trouble] = {}  # the one with the newest sign at the end
 
     def failed(self, project: str, origin: Origin, now: float) -> None:
-        """A connection was refused, or there was no answer in time."""
+        """Records that a connection was refused, or that there was no answer in time."""
         self._note(project, origin, now).failures += 1
 
     def slow(self, project: str, origin: Origin, now: float) -> None:
-        """A request has been out for long: that counts as a sign before it has failed."""
+        """Records that a request has been open for long: that counts as a sign before it has failed."""
         self._note(project, origin, now)
 
     def answered(self, project: str, origin: Origin) -> None:
-        """Whatever the answer was."""
+        """Records an answer, whatever it was."""
         if self._troubles:
             self._troubles.pop((project, origin), None)
 
     def trouble(self, project: str, origin: Origin, now: float) -> Trouble | None:
-        """What is known of an origin that is in trouble."""
+        """Returns the trouble of an origin; None: none is known, or it is too long ago."""
         found = self._troubles.get((project, origin))
         return found if found is not None and now - found.last <= _KEPT_SECONDS else None
 

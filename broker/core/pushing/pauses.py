@@ -26,12 +26,15 @@ class PushPauses:
         self._not_taken = not_taken
 
     def gone(self, endpoint: Endpoint) -> None:
-        """It has answered several messages with 410: pause it until somebody resumes it."""
+        """Pauses an endpoint that has answered several messages with 410, until somebody resumes it."""
         origin = shown_origin(endpoint.subscription.push_config.endpoint)
         self._begin(endpoint, gone_reason(origin, GONE_AFTER))
 
     def denied(self, endpoint: Endpoint, why: str) -> None:
-        """The broker may not push to it: until it may.  Whoever has paused it otherwise ends that himself."""
+        """Pauses a subscription until the broker may push to it.
+
+        A pause that an operator began is not replaced.
+        """
         self._begin(endpoint, withheld_reason(why), unless_paused=True)
 
     def _begin(self, endpoint: Endpoint, reason: str, *, unless_paused: bool = False) -> None:
@@ -41,7 +44,7 @@ class PushPauses:
             self._tasks.start(pause, name=f"pause {endpoint.subscription.name}")
 
     async def _pause(self, endpoint: Endpoint, reason: str, *, unless_paused: bool) -> None:
-        """Unless the subscription is pushed elsewhere by now."""
+        """Pauses a subscription, unless it is pushed elsewhere by now."""
         try:
             async with self._database.transaction() as connection:
                 await pause_pushes(

@@ -29,7 +29,7 @@ class PushPlanner:
         self.sender: PushSender  # set by whoever connects the two
 
     def add(self, endpoint: Endpoint) -> None:
-        """An endpoint is new, or was changed: look at everything."""
+        """Adds an endpoint that is new, or was changed, and checks all of it."""
         consumer = self._consumers.get(endpoint)
         if consumer is None:
             consumer = self._consumers[endpoint] = _EndpointConsumer(endpoint, self.sender, self._incidents)
@@ -37,12 +37,12 @@ class PushPlanner:
         self.sender.pump(endpoint)  # what waited while it was being read
 
     def remove(self, endpoint: Endpoint) -> None:
-        """Nothing is claimed for an endpoint any more; what was not sent is given back."""
+        """Ends the claims for an endpoint, and releases what was not sent."""
         self._scheduler.remove(self._consumers.pop(endpoint))
         self.sender.give_back(endpoint)
 
     def ended(self, endpoint: Endpoint) -> None:
-        """A request has ended: there may be room for what there was none for."""
+        """Claims again after a request has ended, since there may be room now."""
         if endpoint in self._consumers:
             self._scheduler.ready(endpoint.subscription_id)
 
@@ -54,7 +54,7 @@ class PushPlanner:
 
 
 class _EndpointConsumer:
-    """One endpoint."""
+    """The consumer for one endpoint."""
 
     def __init__(self, endpoint: Endpoint, sender: PushSender, incidents: EndpointIncidents) -> None:
         self._endpoint = endpoint
@@ -122,5 +122,5 @@ class _EndpointConsumer:
 
 
 def _push_batches(target: ClaimTarget) -> int:
-    """How many a claim may bring: a message is one, or a digest."""
+    """Returns how many push batches a claim may bring: each message is one, or all are one digest."""
     return target.max_messages if target.digest is None else 1

@@ -20,14 +20,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class PushCounts:
-    """Of the endpoints of this process."""
+    """The counters of the endpoints of this process."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self.turns = TurnCounts(counters, "push")
 
     def sent(self, endpoint: Endpoint, items: Sequence[Item], now: datetime) -> None:
-        """A request goes out."""
+        """Counts a request that is sent."""
         counts = self._counters.subscription(endpoint.subscription.name)
         counts[SENT] += len(items)
         if items[0].attempt_number == 1:
@@ -45,14 +45,14 @@ class PushCounts:
         return post(request) if tracing is None else _traced(tracing, endpoint, items, request, post)
 
     def ended(self, endpoint: Endpoint, flight: Flight, outcome: Outcome, now: float) -> None:
-        """A request was answered, or could not be."""
+        """Counts a request that was answered, or could not be."""
         counts = self._counters.subscription(endpoint.subscription.name)
         counts[PUSH_REQUESTS[_response_class(outcome)]] += 1
         if isinstance(outcome, Answer):
             PUSH_LATENCY.observe(counts, max(int((now - flight.begun_at) * 1e6), 0))
 
     def overdue(self, endpoint: Endpoint) -> None:
-        """A request had no answer within the ack deadline; what becomes of it later is not counted again."""
+        """Counts a request without an answer within the ack deadline; its later outcome is not counted again."""
         self._counters.subscription(endpoint.subscription.name)[PUSH_REQUESTS["deadline_exceeded"]] += 1
 
 

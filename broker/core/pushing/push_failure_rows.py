@@ -41,7 +41,7 @@ async def record_push_failures(connection: ResourceConnection, *, failures: Sequ
 async def list_push_failures(
     connection: ResourceConnection, *, subscription_id: int, page: PushFailurePage
 ) -> list[PushFailure]:
-    """Up to one failure more than a page, newest first."""
+    """Lists a page of failures, newest first, and one failure more."""
     query = select(push_failures).where(push_failures.c.subscription_id == subscription_id)
     if page.message_id:
         query = query.where(push_failures.c.message_id == page.message_id)

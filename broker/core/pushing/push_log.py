@@ -33,7 +33,7 @@ class PushLog:
         self._states: dict[int, PushState] = {}
 
     def failed(self, failure: PushFailure) -> None:
-        """An attempt to deliver has failed."""
+        """Adds a failed attempt to deliver."""
         own = self._failures.get(failure.subscription_id)
         if own and (len(own) == MAX_KEPT_FAILURES or self._failure_count >= MAX_WAITING_FAILURES):
             own.popleft()
@@ -45,7 +45,7 @@ class PushLog:
         self._failures.setdefault(failure.subscription_id, deque()).append(kept)
 
     def changed(self, state: PushState) -> None:
-        """The state of an endpoint has changed; a pause that was not written yet stays a pause."""
+        """Sets the state of an endpoint; a pause that was not written yet stays a pause."""
         earlier = self._states.pop(state.subscription_id, None)
         if earlier is not None and not state.paused_reason:
             state = replace(state, paused_reason=earlier.paused_reason)
@@ -82,7 +82,7 @@ class PushLog:
             return await record_push_failures(connection, failures=failures)
 
     def _take_back(self, states: Iterable[PushState], failures: Sequence[PushFailure]) -> None:
-        """Before what has come meanwhile."""
+        """Puts states and failures back before newer ones."""
         if failures:
             newer = [failure for own in self._failures.values() for failure in own]
             self._failures, self._failure_count = {}, 0

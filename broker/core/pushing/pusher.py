@@ -101,7 +101,7 @@ class Pusher:
         self._planner.add(endpoint)
 
     def start(self) -> None:
-        """Before the workers; the signer has its keys."""
+        """Creates the sender and the tester.  Call this before the workers start, when the signer has its keys."""
         self._client = self._make_client()
         self._planner.sender = self._sender = PushSender(
             client=self._client,
@@ -125,7 +125,7 @@ class Pusher:
         return await self._tester.test(subscription, message)
 
     def workers(self) -> dict[str, Worker]:
-        """What the supervisor is to keep running."""
+        """Returns the workers for the supervisor to run."""
         return {
             "push endpoints": Loop(self._endpoints.run),
             "withheld pushes": PeriodicWorker(self._withheld.run_once, CHECK_SECONDS),
@@ -134,11 +134,11 @@ class Pusher:
         }
 
     def resource_changed(self, name: str | None) -> None:
-        """A topic or subscription has changed; None: any of them may have."""
+        """Passes on a change of a topic or subscription; None: any of them may have changed."""
         self._endpoints.resource_changed(name)
 
     async def stop(self) -> None:
-        """After the claims and the workers: end what is out, and write down what came of it.
+        """Ends open requests and writes their outcomes.  Call this after the claims and the workers have ended.
 
         Raises a BrokerError.
         """

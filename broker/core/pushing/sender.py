@@ -112,9 +112,9 @@ class PushSender:
             self._settlement.release(endpoint, (item for push_batch in push_batches for item in push_batch.items))
 
     def leave(self, endpoint: Endpoint) -> None:
-        """The endpoint is gone: what is out to it holds nothing any more, and is ended soon.
+        """Ends the requests to an endpoint that is gone.  They hold no slots any more.
 
-        Its messages are due when that has ended, not before: of an ordering key no other may overtake them.
+        Their messages are due when they have ended, not before: of an ordering key no other may overtake them.
         """
         loop = asyncio.get_running_loop()
         for flight in [*endpoint.late_flights, *endpoint.flights]:
@@ -129,7 +129,7 @@ class PushSender:
                 _keep_open(flight, self._leaving, _MAX_LEAVING)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Wait a little for the requests that are out, then end them; their messages fall due again."""
+        """Waits a little for the open requests, then ends them; their messages fall due again."""
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
         for task in self._running:
@@ -189,7 +189,7 @@ class PushSender:
         )
 
     def _landed(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
-        """The call has ended."""
+        """Handles the end of a call."""
         assert flight.timer is not None
         flight.timer.cancel()
         now = asyncio.get_running_loop().time()
@@ -214,7 +214,7 @@ class PushSender:
         self._next(endpoint)
 
     def _learn(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None, now: float) -> None:
-        """What any endpoint of the origin may meet."""
+        """Records what concerns all endpoints of the origin."""
         if isinstance(outcome, Denied):
             return
         if isinstance(outcome, Answer):
@@ -226,7 +226,7 @@ class PushSender:
             self._origins.slow(endpoint.project, endpoint.origin, now)
 
     def _leave(self, endpoint: Endpoint, flight: Flight, now: float) -> None:
-        """The request does not count as outstanding any more."""
+        """Ends counting a request as outstanding."""
         endpoint.flights.pop(flight, None)
         endpoint.let_go(flight.push_batch)
         self._turns.give_back(endpoint, flight.slot, now)
@@ -270,7 +270,10 @@ class PushSender:
         return [item for item in flight.push_batch.items if item not in refused]
 
     def _overdue(self, endpoint: Endpoint, flight: Flight) -> None:
-        """No answer within the ack deadline: a failure, but the call stays open for a while."""
+        """Records a failure of a request that has no answer within the ack deadline.
+
+        The call stays open for a while.
+        """
         loop = asyncio.get_running_loop()
         assert flight.task is not None
         deadline = endpoint.subscription.ack_deadline_seconds
@@ -295,7 +298,7 @@ class PushSender:
         self._next(endpoint)
 
     def _left(self, endpoint: Endpoint, flight: Flight, outcome: Outcome | None) -> None:
-        """A call to an endpoint that is gone has ended."""
+        """Handles the end of a call to an endpoint that is gone."""
         self._leaving.pop(flight, None)
         if not (isinstance(outcome, Answer) and outcome.status in SUCCESS):
             self._settlement.release(endpoint, flight.push_batch.items)
@@ -317,7 +320,10 @@ class PushSender:
         self._reports.succeeded(endpoint, flight.push_batch.items)
 
     def _wait_for_capacity(self, endpoint: Endpoint, now: float) -> None:
-        """Until an answer comes or there is room without one; what is claimed does not wait for long."""
+        """Sets an alarm for the time at which there is room without an answer.
+
+        Claimed messages are released if that takes long.
+        """
         opens_at = endpoint.health.opens_at(now)
         if opens_at is not None:
             if opens_at - now > _PAUSE_WITH_BUFFER_SECONDS:
@@ -328,8 +334,10 @@ class PushSender:
 
 
 def _answer(endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> str:
-    """As the journal tells it: "204 in 12 ms", in two digits, so that those of a flush are often alike; the record
-    of deliveries has the time by itself.
+    """Describes an answer for the journal: "204 in 12 ms".
+
+    The time has two digits, so that the answers of a flush are often alike; the record of deliveries has the time
+    by itself.
     """
     if endpoint.subscription.journal is None:
         return str(answer.status)
@@ -337,7 +345,7 @@ def _answer(endpoint: Endpoint, flight: Flight, answer: Answer, now: float) -> s
 
 
 def _keep_open(flight: Flight, calls: dict[Flight, None], most: int) -> None:
-    """With the others that are open though they have no slot; the oldest is ended if there are too many."""
+    """Keeps a call open that has no slot.  The oldest of such calls is ended if there are too many."""
     calls[flight] = None
     if len(calls) > most:
         oldest = next(iter(calls))
@@ -356,7 +364,7 @@ def token_of(subscription: Subscription, signer: TokenSigner, now: datetime) -> 
 
 
 def explain(subscription: Subscription, outcome: Answer | Unreachable, token: str | None) -> tuple[int | None, str]:
-    """The status (None without an answer) and what to tell of it, without what nobody else may know."""
+    """Returns the status (None: there was no answer) and the detail, without secrets that the endpoint repeats."""
     status = outcome.status if isinstance(outcome, Answer) else None
     detail = outcome.body.decode("utf-8", "replace") if isinstance(outcome, Answer) else outcome.reason
     # Some endpoints repeat in their answers what they were sent.

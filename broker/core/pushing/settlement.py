@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Outcomes:
-    """What is to be written for the endpoints of a project, of one shard; acks by what is told of them."""
+    """The outcomes to write for the endpoints of a project, in one shard; acks by their attribution."""
 
     acks: dict[Attribution, dict[AttemptName, set[int]]] = field(default_factory=dict)
     deadlines: dict[NewDeadline, dict[AttemptName, set[int]]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class _Outcomes:
         return bool(self.acks or self.deadlines)
 
     def take(self) -> "_Outcomes":
-        """What there is; it is empty then."""
+        """Returns the outcomes, and leaves none."""
         taken = _Outcomes(self.acks, self.deadlines)
         self.acks, self.deadlines = {}, {}
         return taken
@@ -52,20 +52,26 @@ class Settlement:
         self._closing = asyncio.Event()
 
     def acknowledge(self, endpoint: Endpoint, items: Iterable[Item], answer: str = "") -> None:
-        """They were delivered; `answer`: what the endpoint said, for the record of deliveries and the journal."""
+        """Acknowledges delivered messages.
+
+        `answer`: the endpoint's answer, for the record of deliveries and the journal.
+        """
         attribution = Attribution(endpoint.subscription.journal, PUSH, answer)
         for item in items:
             acks = self._of(endpoint.payer, item.name.shard_id).acks.setdefault(attribution, {})
             acks.setdefault(item.name, set()).add(item.ordinal)
 
     def nack(self, endpoint: Endpoint, items: Iterable[Item], failure: str, pause: MessagePause) -> None:
-        """They were rejected, or not answered in time: `failure` says which (model/dead_letter.py)."""
+        """Nacks messages that were rejected, or not answered in time:
+
+        `failure` says which (model/dead_letter.py).
+        """
         policy = pause.policy(endpoint.subscription.retry_policy)
         deadline = NewDeadline(pause.seconds, "nacked", policy, failure=failure, attribution=_attribution(endpoint))
         self._add(endpoint, items, deadline)
 
     def release(self, endpoint: Endpoint, items: Iterable[Item]) -> None:
-        """They were not sent: due at once, the attempt not counted."""
+        """Releases messages that were not sent: they are due at once, and the attempt is not counted."""
         self._add(endpoint, items, NewDeadline(0, "released", attribution=_attribution(endpoint)))
 
     def _add(self, endpoint: Endpoint, items: Iterable[Item], deadline: NewDeadline) -> None:
@@ -79,7 +85,7 @@ class Settlement:
         await asyncio.gather(*self._tasks)
 
     def _of(self, project: str, shard_id: int) -> _Outcomes:
-        """What is written soon."""
+        """Returns the outcomes of a project in a shard, which a task writes soon."""
         where = project, shard_id
         outcomes = self._outcomes.get(where)
         if outcomes is None:
@@ -138,7 +144,7 @@ class Settlement:
     def _take_back(
         self, project: str, kept: dict[AttemptName, set[int]], acks: dict[AttemptName, set[int]]
     ) -> None:
-        """As many as there is room for, which projects share (fairness/shared_capacity.py)."""
+        """Keeps as many acks as there is room for, which projects share (fairness/shared_capacity.py)."""
         held = [(project, sum(map(len, each.acks.values()))) for (project, _), each in self._outcomes.items()]
         own = sum(number for of_project, number in held if of_project == project)
         free = _MAX_KEPT - sum(number for _, number in held)

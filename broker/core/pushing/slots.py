@@ -21,7 +21,7 @@ FIRST_REQUESTS = 500  # and so many more: the reserve
 
 
 class PushSlots:
-    """Of one process.  No clock: times are given, in seconds."""
+    """The slots of one process.  It has no clock: times are passed in, in seconds."""
 
     def __init__(self, capacity: int = MAX_OPEN_REQUESTS, reserve: int = FIRST_REQUESTS) -> None:
         self._capacity = capacity
@@ -31,16 +31,16 @@ class PushSlots:
 
     @property
     def taken(self) -> int:
-        """By all."""
+        """The number of slots that are taken."""
         return self._shared_capacity.total + self._reserve.total
 
     @property
     def free(self) -> int:
-        """What is left of all."""
+        """The number of free slots, with those of the reserve."""
         return self._capacity + self._reserve_size - self.taken
 
     def take(self, endpoint: Endpoint, now: float) -> Slot | Over:
-        """A slot for a request, which is given back; or who has no room for it."""
+        """Takes a slot for a request, which is given back; or returns the tenant that has no room for it."""
         paths = _paths(endpoint, now)
         endpoint.payer = endpoint.project if len(paths) == 1 else IN_DOUBT
         over = self._over_its_part(endpoint, paths[0], now) or self._shared_capacity.take(*paths)
@@ -51,7 +51,7 @@ class PushSlots:
         return Slot(self._reserve, paths, now)
 
     def give_back(self, slot: Slot) -> None:
-        """The request has ended, or has its slot no longer."""
+        """Gives back a slot of a request that has ended, or lost its slot."""
         slot.shared_capacity.give_back(*slot.paths)
 
     def has_capacity(self, endpoint: Endpoint, now: float) -> bool:

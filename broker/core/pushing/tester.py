@@ -23,7 +23,7 @@ _SHARD_ID = 0  # which no message has
 
 
 class PushTester:
-    """One of a process."""
+    """The tester of one process."""
 
     def __init__(
         self,

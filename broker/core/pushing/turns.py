@@ -44,7 +44,7 @@ class Turns:
         self._timer: asyncio.TimerHandle | None = None
 
     def ready(self, endpoint: Endpoint) -> None:
-        """It has something to send: soon it has a turn."""
+        """Adds an endpoint that has something to send: it soon has a turn."""
         self._ready.add(endpoint)
         if not self._scheduled:
             self._scheduled = True
@@ -71,8 +71,10 @@ class Turns:
         return None
 
     def give_back(self, endpoint: Endpoint, slot: Slot, now: float) -> None:
-        """A request has its slot no longer.  Others that wait are looked at in a moment; urgent ones of the project
-        at once, for they take it before the endpoint sends its next one.
+        """Gives a slot back.  Others that wait are checked in a moment.
+
+        Urgent ones of the project are checked at once, since they take it before the endpoint sends its next
+        request.
         """
         self._slots.give_back(slot)
         self._counts.ended(endpoint.project, waited=0.0, held=now - slot.since)
@@ -103,7 +105,10 @@ class Turns:
                 del self._urgent[endpoint.project]
 
     def _next_urgent(self, before: Endpoint, now: float) -> Endpoint | None:
-        """Who takes the slot that an endpoint of its project has given back; None: that, or whoever else waits."""
+        """Returns an urgent endpoint to take the slot that another of its project has given back.
+
+        None: any endpoint may take it.
+        """
         project = before.project
         if project not in self._urgent or self._passed[project] >= URGENT_TURNS:
             del self._passed[project]
@@ -119,7 +124,10 @@ class Turns:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._let_in)
 
     def _let_in(self) -> None:
-        """As many of those that wait as there are slots, at the most; and what they hold too long is given back."""
+        """Gives slots to endpoints that wait, as far as there are any.
+
+        Releases messages that were held too long.
+        """
         self._timer = None
         now = asyncio.get_running_loop().time()
         free = self._slots.free

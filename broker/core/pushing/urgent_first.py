@@ -41,14 +41,14 @@ class UrgentFirst:
         return len(self._row)
 
     def add(self, endpoint: Endpoint) -> None:
-        """At the end; nothing, if it waits already."""
+        """Adds an endpoint at the end, unless it waits already."""
         ours = self._projects.setdefault(endpoint.project, _OfProject())
         if endpoint not in ours.urgent and endpoint not in ours.others:
             (ours.urgent if endpoint.subscription.is_urgent else ours.others)[endpoint] = None
             self._row.append(endpoint.project)
 
     def pop(self) -> Endpoint:
-        """Whose turn it is."""
+        """Removes the endpoint whose turn it is, and returns it."""
         project = self._row.popleft()
         ours = self._projects[project]
         endpoint = ours.pop()

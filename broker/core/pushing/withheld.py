@@ -19,7 +19,10 @@ _AT_ONCE = 50  # names that are resolved
 
 
 class WithheldPushes:
-    """Those that this process would deliver to.  Endpoints tells of them; `run_once` is a worker."""
+    """The withheld subscriptions that this process would deliver to.
+
+    Endpoints reports them; `run_once` is a worker.
+    """
 
     def __init__(
         self, database: Database, wake_ups: WakeUps, *, why_not: Callable[[Subscription], Awaitable[str | None]]
@@ -32,7 +35,7 @@ class WithheldPushes:
         self._check_at: dict[str, float] = {}  # by name
 
     def read(self, subscription: Subscription) -> None:
-        """This is how it is now."""
+        """Records the present state of a subscription."""
         if subscription.pause is None or not is_withheld(subscription.pause.reason):
             self.forget(subscription.name)
             return
@@ -41,17 +44,17 @@ class WithheldPushes:
         self._check_at.setdefault(subscription.name, asyncio.get_running_loop().time())
 
     def forget(self, name: str) -> None:
-        """It is deleted, or another process's."""
+        """Forgets a subscription that was deleted, or belongs to another process now."""
         self._withheld.pop(name, None)
         self._check_at.pop(name, None)
 
     def all_of_ours(self, names: Container[str]) -> None:
-        """There are no others than these."""
+        """Forgets all other subscriptions: these are all of this process."""
         for name in [name for name in self._withheld if name not in names]:
             self.forget(name)
 
     def check_soon(self) -> None:
-        """What is allowed has changed."""
+        """Checks all withheld subscriptions soon, since the rules have changed."""
         now = asyncio.get_running_loop().time()
         self._check_at = dict.fromkeys(self._check_at, now)
 
@@ -74,7 +77,7 @@ class WithheldPushes:
         return [subscription for subscription, why in zip(withheld, reasons, strict=True) if why is None]
 
     async def _resume(self, subscription: Subscription) -> None:
-        """Unless it is paused for another reason by now."""
+        """Resumes a subscription, unless it is paused for another reason by now."""
         assert subscription.pause is not None
         async with self._database.transaction() as connection:
             await resume_pushes(

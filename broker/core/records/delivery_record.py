@@ -34,7 +34,7 @@ _SAME_ACK = timedelta(seconds=10)
 
 
 class By(NamedTuple):
-    """Who acknowledged, and how: `answer` is that of a push endpoint, or why a transform dropped the message."""
+    """The author of an ack, with the `answer` of a push endpoint, or why a transform dropped the message."""
 
     author: Author
     answer: str = ""
@@ -64,7 +64,7 @@ class RecordRow(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What a row says of one message."""
+    """The record of one message in a row."""
 
     acked_at: datetime
     handed_out_at: datetime
@@ -118,12 +118,12 @@ class RecordRows:
         row.size += len(entry)
 
     def rows(self) -> list[RecordRow]:
-        """All that was added."""
+        """Returns all rows that were added."""
         return self._full + [RecordRow(*key, b"".join(row.entries)) for key, row in self._open.items()]
 
 
 def find_in_row(entries: bytes, *, bucket: int, seq: int, recorded_at: datetime, by: By) -> Iterator[Recorded]:
-    """What the entries of a row, which was written at `recorded_at`, say of a message."""
+    """Yields the records of a message in the entries of a row that was written at `recorded_at`."""
     offset, at = seq - bucket * BUCKET, 0
     while at < len(entries):
         age, attempt, out, count = _ENTRY.unpack_from(entries, at)

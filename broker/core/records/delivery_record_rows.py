@@ -52,7 +52,7 @@ def _insertion(rows: Mapping[int, Sequence[RecordRow]], now: datetime) -> Bound:
 
 
 def _text(text: str) -> str:
-    """As PostgreSQL takes it: a client may call itself anything."""
+    """Returns the text as PostgreSQL accepts it: a client may have any name."""
     return text.replace("\x00", "")[:MAX_TEXT]
 
 

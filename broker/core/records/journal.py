@@ -49,13 +49,13 @@ def journal_statement(shard_id: int, rows: Sequence[Row], now: datetime) -> Boun
 async def write_journal(
     connection: ResourceConnection, *, shard_id: int, rows: Sequence[Row], now: datetime
 ) -> None:
-    """The same within a resource transaction."""
+    """Writes entries of the journal within a resource transaction."""
     if rows:
         await connection.exec_driver_sql(_INSERT_JOURNAL_TEXT, journal_parameters(shard_id, rows, now))
 
 
 def journal_parameters(shard_id: int, rows: Sequence[Row], now: datetime) -> dict[str, Any]:
-    """Of insert_journal.sql."""
+    """Returns the parameters of insert_journal.sql."""
     return {
         "shard_id": shard_id,
         "now": now,
@@ -86,7 +86,7 @@ class _Before:
 
 @dataclass(slots=True)
 class Ledger:
-    """What a transaction of acks or new deadlines does, as it is written down when that ends."""
+    """The journal entries of a transaction of acks or new deadlines, which are written when it ends."""
 
     shard_id: int
     rows: dict[Of, list[_Before]]
@@ -98,7 +98,10 @@ class Ledger:
         refused: Sequence[MessageNames],
         journaled: Mapping[AttemptName, Sequence[tuple[Collection[int], Attribution]]],
     ) -> None:
-        """Of what was asked, all but what was refused; as the doing of who asked first."""
+        """Adds acks, without the refused ones.
+
+        A message that several callers asked for is attributed to the first.
+        """
         for attempt, ordinals in asked:
             left = ordinals.difference(*(each.get(attempt, ()) for each in refused))
             for some, by in journaled.get(attempt, ()):
@@ -107,7 +110,7 @@ class Ledger:
                 left = left.difference(some)
 
     def changed(self, changes: Iterable[DeadlineChange], refused: MessageNames) -> None:
-        """Of these new deadlines, all but what was refused."""
+        """Adds new deadlines, without the refused ones."""
         for change in changes:
             if change.attribution is None:
                 continue
@@ -125,7 +128,10 @@ class Ledger:
             self._add(attempt, range(out), Event.RELEASED, journaled)
 
     def _in_order(self, change: DeadlineChange, done: Collection[int]) -> frozenset[int]:
-        """Of a key: its first message alone moves the deadline; what comes back takes all behind it along."""
+        """Returns the ordinals of an ordering key's attempt that a change affects.
+
+        Only its first message moves the deadline; a message that comes back takes all later ones with it.
+        """
         [row] = self.rows.get(_of(change.attempt), [None])
         hit = [] if row is None else sorted({*done}.intersection(row.open))
         if row is None or not hit or row.out_count is None:

@@ -7,7 +7,7 @@ from broker.model.timestamps import format_timestamp
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
-    """What happened, without to which message."""
+    """Returns the event as JSON, without the message."""
     body: dict[str, Any] = {"time": format_timestamp(entry.time), "event": entry.event}
     if entry.attempt:
         body["deliveryAttempt"] = entry.attempt

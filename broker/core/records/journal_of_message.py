@@ -14,7 +14,7 @@ _READ_RECORDS = statements.hot("read_delivery_records")
 
 
 async def read_entries(connection: HotConnection, *, subscription_id: int, shard_id: int, seq: int) -> list[Entry]:
-    """What happened to it, the oldest first; the newest MAX_ENTRIES of it, and its acknowledgements."""
+    """Returns the entries of a message, the oldest first: the newest MAX_ENTRIES, and its acknowledgements."""
     bucket = seq // BUCKET
     where = {"shard_id": shard_id, "subscription_id": subscription_id, "bucket": bucket}
     attribution, records = await connection.run(
@@ -35,6 +35,9 @@ async def read_entries(connection: HotConnection, *, subscription_id: int, shard
 async def read_settlement(
     connection: HotConnection, *, subscription_id: int, shard_id: int, seq: int
 ) -> Entry | None:
-    """How it was settled: acked, dead-lettered or sought past, when and by whom; None: that is not told."""
+    """Returns the entry that settled the message: acked, dead-lettered or sought past.
+
+    None: there is no record of it.
+    """
     entries = await read_entries(connection, subscription_id=subscription_id, shard_id=shard_id, seq=seq)
     return settlement(entries)

@@ -38,6 +38,6 @@ def decode_freeze(body: bytes) -> str:
 
 
 def freeze_json(freeze: Freeze) -> dict[str, Any]:
-    """By whom as far as that is known."""
+    """Encodes a freeze, with its author if known."""
     body = {"reason": freeze.reason, "freezeTime": format_timestamp(freeze.since)}
     return body | ({"frozenBy": freeze.by} if freeze.by else {})

@@ -10,7 +10,7 @@ _FREEZES = "frozen topics"
 
 
 class FreezeService:
-    """What is in the log stays, and goes out as before."""
+    """Freezes and unfreezes topics.  Messages in the log stay, and are delivered as before."""
 
     def __init__(self, core: Core) -> None:
         self._database = core.database
@@ -32,7 +32,7 @@ class FreezeService:
         )
 
     async def unfreeze(self, name: str, *, by: str = "") -> None:
-        """Take what is published again, whoever froze it.  Raises NotFound."""
+        """Ends a freeze, whoever began it.  Raises NotFound."""
         if await self._set(name, None):
             self._states.report(
                 _FREEZES,

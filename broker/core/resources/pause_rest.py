@@ -39,7 +39,7 @@ def decode_pause(body: bytes) -> str:
 
 
 def pause_json(pause: Pause) -> dict[str, Any]:
-    """Since when and by whom, as far as that is known."""
+    """Encodes a pause, with its time and author if known."""
     body = {"pausedReason": pause.reason}
     if pause.since is not None:
         body["pauseTime"] = format_timestamp(pause.since)

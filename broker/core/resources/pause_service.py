@@ -14,7 +14,10 @@ _PAUSES = "paused subscriptions"
 
 
 class PauseService:
-    """What waits stays, what is out may be settled, nothing is handed out."""
+    """Pauses and resumes subscriptions.
+
+    While one is paused its messages stay, outstanding ones may be settled, and none are delivered.
+    """
 
     def __init__(self, core: Core) -> None:
         self._database = core.database
@@ -47,7 +50,7 @@ class PauseService:
         await self._wake_ups.announce(name)
 
     async def resume(self, name: str, *, by: str = "", pushed: bool = False) -> None:
-        """End a pause, whoever began it; without one this does nothing.  Raises NotFound, FailedPrecondition."""
+        """Ends a pause, whoever began it; without one this does nothing.  Raises NotFound, FailedPrecondition."""
         async with self._database.transaction() as connection:
             subscription = await _lock(connection, name, pushed=pushed)
             there_was = await push_states.resume_pushes(connection, subscription_id=subscription.subscription_id)
@@ -59,7 +62,10 @@ class PauseService:
 
 
 async def _lock(connection: ResourceConnection, name: str, *, pushed: bool) -> Subscription:
-    """It stays as it is until the transaction ends."""
+    """Locks a subscription until the transaction ends.
+
+    Raises NotFound, FailedPrecondition (detached; with `pushed`: not pushed).
+    """
     subscription = await locked_subscription(connection, name)
     if subscription.detached:
         raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")

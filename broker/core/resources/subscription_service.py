@@ -230,7 +230,7 @@ class SubscriptionService:
     async def _push_anew(
         self, connection: ResourceConnection, subscription: Subscription, *, instead_of: PushConfig
     ) -> None:
-        """Whoever sets one wants it to be used: a pause ends, and nothing is held against a new endpoint."""
+        """Begins pushes by a new push config: a pause ends, and a new endpoint has no failures."""
         subscription_id = subscription.subscription_id
         if not subscription.push_config.endpoint and not instead_of.endpoint:
             return  # it is pulled, as before

@@ -124,7 +124,10 @@ class TopicService:
                 raise not_supported(each.path, topic.name)
 
     async def _add_shards(self, connection: ResourceConnection, topic: Topic, wanted: int | None) -> Sequence[str]:
-        """Of a topic that is locked; returns the subscriptions that have to know.  Raises FailedPrecondition."""
+        """Adds shards to a topic that is locked.  Returns the subscriptions that have to be notified.
+
+        Raises FailedPrecondition for fewer shards than there are.
+        """
         there = len(topic.plain_shard_ids)
         if wanted is None or wanted == there:
             return ()
@@ -138,9 +141,9 @@ class TopicService:
     async def _add_levels(
         self, connection: ResourceConnection, topic: Topic, wanted: Priorities | None
     ) -> Sequence[str]:
-        """Those that it has not had yet; what is in the shards of others still goes first.
+        """Adds the priority levels that the topic has not had yet; messages in the shards of others still go first.
 
-        Returns the subscriptions that have to know of a change.
+        Returns the subscriptions that have to be notified of a change.
         """
         if wanted == topic.extensions.priorities:
             return ()

@@ -14,9 +14,9 @@ _DELETE_FINISHED_ATTEMPTS = statements.load("delete_finished_attempts")
 async def delete_finished_attempts(
     connection: Connection, *, now: datetime, limit: int
 ) -> tuple[Sequence[Any], bool]:
-    """What was deleted, and whether there may be more.
+    """Deletes finished attempts.  Returns them, and whether there may be more.
 
-    Of each the shard, the subscription, the attempt number, the sequences and the open bits.
+    Each has the shard, the subscription, the attempt number, the sequences and the open bits.
     """
     rows = await fetch(connection, _DELETE_FINISHED_ATTEMPTS, {"now": now, "limit": limit})
     return rows, len(rows) >= limit

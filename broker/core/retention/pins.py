@@ -12,6 +12,9 @@ Pins = tuple[datetime | None, datetime | None]
 
 
 async def read_oldest_pins(connection: Connection, *, now: datetime) -> Pins:
-    """Of everything but delivery attempts, and of those, as read_oldest_pins.sql has it (None: nothing)."""
+    """Returns the oldest pin of everything but delivery attempts, and that of attempts (None: nothing is pinned).
+
+    See read_oldest_pins.sql.
+    """
     [(oldest, oldest_attempt)] = await fetch(connection, _READ_OLDEST_PINS, {"now": now})
     return oldest, oldest_attempt

@@ -32,7 +32,7 @@ async def read_oldest_pins(connection: Connection, given: Mapping[str, Any]) -> 
 def _wanted(
     kinds: Iterable[str], pins: Iterable[Any], since: dict[int, tuple[datetime, bool]]
 ) -> Iterator[datetime]:
-    """Of subscriptions that exist: no further back than they retain, but for what came back to them."""
+    """Yields the pins of subscriptions that exist: no older than they retain, except for redriven messages."""
     for kind, owner, time in pins:
         if kind in kinds and owner in since:
             retained, detached = since[owner]

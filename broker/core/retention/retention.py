@@ -46,7 +46,7 @@ async def cleaning_up(database: Database) -> AsyncIterator[bool]:
 
 @asynccontextmanager
 async def _dropping(connection: Connection, database: Database) -> AsyncIterator[Held | None]:
-    """For the block nobody makes rows of messages that nothing refers to just now (HOLD_RETENTION).
+    """Prevents rows of messages that nothing refers to just now from being made within the block (HOLD_RETENTION).
 
     None: such rows may have been made before and not be visible yet, as on nodes that have not heard of a commit.
     """
@@ -57,9 +57,9 @@ async def _dropping(connection: Connection, database: Database) -> AsyncIterator
 async def drop_partitions_behind(
     connection: Connection, *, database: Database, now: datetime, states: StateChanges | None = None
 ) -> int:
-    """Drop the partitions that nobody wants a message of, and tell `states` of it.  Returns how many.
+    """Drops the partitions with no message that is still needed, and reports that to `states`.  Returns how many.
 
-    A partition that only a few delivery attempts still want is dropped as well, after their messages have been
+    A partition that only a few delivery attempts still need is dropped as well, after their messages have been
     moved to `straggler_batches`.
     """
     await drop_detached_leftovers(connection)
@@ -94,11 +94,11 @@ def _described(partition: Partition) -> str:
 async def _move_stragglers(
     connection: Connection, partition: Partition, states: StateChanges, *, now: datetime, has_attempts: bool
 ) -> bool:
-    """Copy the messages of a partition that are outstanding (none unless it `has_attempts`), and the dead letters
-    that nobody has dealt with; False if they are too many to move.
+    """Copies the stragglers of a partition; False if they are too many to move.
 
-    All cursors are past the partition, so no new attempt can want a message of it: those that exist, and what
-    they are split into or redelivered as, hold the same sequences.
+    They are the outstanding messages (none unless it `has_attempts`), and unresolved dead letters.  All cursors are
+    past the partition, so no new attempt can need a message of it: those that exist, and what they are split into
+    or redelivered as, hold the same sequences.
     """
     bounds = {"start": partition.start, "end": partition.end}
     of_dead_letters = bounds | {"kept_since": await read_kept_since(connection, now=now)}
@@ -144,7 +144,7 @@ async def delete_unwanted(connection: Connection, *, database: Database, now: da
 
 
 async def _delete_stragglers(connection: Connection, now: datetime) -> None:
-    """Those that nobody wants any more."""
+    """Deletes stragglers that no subscription needs any more."""
     partitions = await list_partitions(connection)
     if partitions:  # dead letters that are among them are older than all partitions, but for gaps
         await resolve_acknowledged(connection, before=partitions[0].start)
@@ -153,7 +153,7 @@ async def _delete_stragglers(connection: Connection, now: datetime) -> None:
 
 
 async def _journal_expired(connection: Connection, attempts: Sequence[tuple[Any, ...]], now: datetime) -> None:
-    """What was not acked of the attempts that are past their retention goes into the journal."""
+    """Writes the messages that were not acked, of attempts past their retention, into the journal."""
     of_shards: dict[int, list[Row]] = {}
     for shard_id, subscription_id, number, multirange, bits in attempts:
         seqs = from_multirange(multirange)
@@ -165,8 +165,9 @@ async def _journal_expired(connection: Connection, attempts: Sequence[tuple[Any,
 
 
 async def delete_dead_letters(connection: Connection, *, now: datetime, lost: LostDeadLetters | None = None) -> int:
-    """Delete what is known of dead letters that are in the log no more, and tell `lost` of those that nobody had
-    dealt with.  Returns how many were deleted.
+    """Deletes the records of dead letters that are no longer in the log.  Returns how many.
+
+    `lost` counts those that were unresolved.
     """
     deleted = 0
     gone: Counter[str] = Counter()

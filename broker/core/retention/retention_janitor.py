@@ -33,7 +33,7 @@ class CleanUp(Protocol):
 
 
 class RetentionJanitor:
-    """Every process has one; they take turns (one holds the lock for a pass)."""
+    """The janitor of a process.  Processes take turns (one holds the lock for a pass)."""
 
     def __init__(
         self,

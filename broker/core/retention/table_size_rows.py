@@ -35,7 +35,7 @@ async def read_measured(connection: Connection, *, max_bytes: int) -> Measured |
 
 
 async def is_our_turn_to_measure(connection: Connection) -> bool:
-    """Within a transaction: whether no other process measures; none does until the transaction ends."""
+    """Takes the turn to measure until the transaction ends.  Returns False if another process has it."""
     return await try_lock(connection, MEASURING)
 
 

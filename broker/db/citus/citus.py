@@ -46,12 +46,12 @@ def known_to_citus(connection: _Connection, schema: str) -> dict[str, bool]:
 
 
 def wrongly_known(known: Mapping[str, bool]) -> list[str]:
-    """Of what is known to Citus, what no broker can serve so."""
+    """Returns the tables that Citus knows and that no broker can serve as they are."""
     return [name for name, is_right in known.items() if not is_right or name not in (*TABLES, TWO_PHASES)]
 
 
 def undistributed(connection: _Connection, schema: str) -> list[str]:
-    """Those of TABLES that are there and are not distributed, in their order."""
+    """Returns the TABLES that exist and are not distributed, in their order."""
     known = known_to_citus(connection, schema)
     there = {name for (name,) in connection.execute(_THERE, [list(TABLES), schema]).fetchall()}
     return [table for table in TABLES if table in there and not known.get(table)]

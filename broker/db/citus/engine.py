@@ -84,7 +84,7 @@ _KNOWN: WeakKeyDictionary[psycopg.AsyncConnection[Any], Engine] = WeakKeyDiction
 
 
 async def find_engine(connection: psycopg.AsyncConnection[Any]) -> Engine:
-    """That of a session's schema; each is asked once.  Raises psycopg.Error."""
+    """Returns the engine of a session's schema, which is queried once for each session.  Raises psycopg.Error."""
     engine = _KNOWN.get(connection)
     if engine is None:
         engine = _KNOWN[connection] = await _detect(connection)

@@ -55,9 +55,9 @@ async def draw_shard_ids(
 def choose_evenly(
     on_nodes: Mapping[int, int], drawn: Sequence[tuple[int, int]], count: int
 ) -> tuple[list[int], bool]:
-    """Each of so many from a node that has the fewest by then, as far as any were `drawn` there: (id, node).
+    """Chooses so many shards, each from a node that has the fewest by then, as far as any were `drawn` there.
 
-    Returns them, and whether there was one each time.
+    `drawn` has pairs (id, node).  Returns the ids, and whether each node was one with the fewest.
     """
     having, left, chosen, is_even = dict(on_nodes), list(drawn), list[int](), True
     for _ in range(count):

@@ -23,7 +23,7 @@ _KNOWN_STATEMENTS = 4_096  # some are of as many texts as lists are long
 
 @lru_cache(_KNOWN_STATEMENTS)
 def parts_written(text: str) -> int:
-    """To which of the two a statement writes."""
+    """Returns the parts that a statement writes to: shards, the catalog, or both."""
     tables = _WRITES.findall(" ".join(text.split()))
     return (_SHARDS if any(table in TABLES for table in tables) else 0) | (
         _CATALOG if any(table not in TABLES for table in tables) else 0
@@ -31,7 +31,7 @@ def parts_written(text: str) -> int:
 
 
 class Written:
-    """What the transaction of a connection has written so far."""
+    """The tables that the transaction of a connection has written to so far."""
 
     __slots__ = ("_parts", "_said")
 
@@ -39,7 +39,7 @@ class Written:
         self.forget()
 
     def forget(self) -> None:
-        """The transaction is over."""
+        """Forgets the tables, since the transaction is over."""
         self._parts, self._said = 0, False
 
     def is_to_be_said(self, parts: int) -> bool:

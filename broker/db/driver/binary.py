@@ -86,7 +86,7 @@ def _array_of(element_oid: int, encode: Callable[[Any], bytes]) -> Callable[[lis
 def _array_of_8_bytes(
     element_oid: int, encode: Callable[[Any], bytes], as_ints: Callable[[list[Any]], Iterable[int]]
 ) -> Callable[[list[Any]], bytes]:
-    """Of values that are int8 to PostgreSQL: they are packed at once, if there is no null."""
+    """Returns an encoder of arrays whose values are int8 to PostgreSQL: without a null they are packed at once."""
     encode_each = _array_of(element_oid, encode)
 
     def encode_array(values: list[Any]) -> bytes:

@@ -18,7 +18,7 @@ _LOOKED_UP = re.compile(rb"\bshard_id = [pw]\.shard_id\b")  # of an element: the
 
 
 def by_shard(connection: HotConnection, statement: Statement, given: dict[str, Any]) -> list[Bound]:
-    """What is to be sent; the rows of all of them are the answer."""
+    """Returns the statements to send; the result is all of their rows."""
     if not connection.is_distributed:
         return [(statement, given)]
     elements: defaultdict[int, list[int]] = defaultdict(list)

@@ -113,7 +113,10 @@ def _named(error: psycopg.Error) -> str:
 
 
 def _options_of_environment() -> str:
-    """What libpq would take where the URL has no `options`: PGOPTIONS, or those of a service file."""
+    """Returns the options that libpq would use if the URL has no `options`:
+
+    PGOPTIONS, or those of a service file.
+    """
     defaults = {default.keyword: default.val for default in pq.Conninfo.get_defaults()}
     return (defaults.get(b"options") or b"").decode()
 

@@ -116,7 +116,7 @@ class Hot:
 
 
 class Database:
-    """One PostgreSQL database.  Close it after use."""
+    """A PostgreSQL database.  Close it after use."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Database:
             return await groups_of_shards(connection, shard_ids)
 
     async def _node_connection(self, parameters: Mapping[str, Any]) -> HotConnection:
-        """To one of those that are named."""
+        """Connects to one of the nodes that are named."""
         connection = await self._hot_connection(parameters, gives_numbers=False)
         if not connection.is_distributed:
             await connection.close()
@@ -249,11 +249,11 @@ class Database:
                     yield connection
 
     def went_away(self, why: str) -> None:
-        """It cannot be reached, or does not answer."""
+        """Records that the database cannot be reached, or does not answer."""
         self._states.begins(*DATABASE, "the database is away", why)
 
     def came_back(self) -> None:
-        """It can be reached again."""
+        """Records that the database can be reached again."""
         self._states.ends(*DATABASE, "the database is back")
 
     @property
@@ -332,14 +332,17 @@ class Database:
 
 
 async def driver_of(connection: ResourceConnection) -> Connection:
-    """For statements of its transaction that are not SQLAlchemy's."""
+    """Returns the driver's connection, for statements of the transaction that are not SQLAlchemy's."""
     driver = (await connection.get_raw_connection()).driver_connection
     assert isinstance(driver, psycopg.AsyncConnection)
     return driver
 
 
 def _check(connection: AdaptedConnection, *_: object) -> None:
-    """Before the engine hands a connection out; when one is lost, the other idle ones are taken to be lost too."""
+    """Checks a connection before the engine hands it out.
+
+    If it is lost, the other idle ones are taken to be lost too.
+    """
     try:
         connection.run_async(PatientConnection.check)
     except psycopg.Error as error:

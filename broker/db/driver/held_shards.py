@@ -38,12 +38,15 @@ async def hold_shards(connection: psycopg.AsyncConnection[Any], shard_ids: Itera
 
 @cache
 def only_locks(statement: Statement) -> bool:
-    """It locks rows and writes none, so a move would not wait for it."""
+    """Returns whether a statement locks rows and writes none.
+
+    A move of their shard would not wait for such a statement.
+    """
     return bool(_LOCKS.search(statement.text)) and not _WRITES.search(statement.text)
 
 
 def shards_locked_by(statement: Statement, given: dict[str, Any]) -> Collection[int]:
-    """Those whose rows a statement locks without writing, by the parameters that name shards."""
+    """Returns the shards whose rows a statement locks without writing, by the parameters that name shards."""
     if not only_locks(statement):
         return ()
     return {*given.get("shard_ids", ()), *([given["shard_id"]] if "shard_id" in given else ())}

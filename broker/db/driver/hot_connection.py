@@ -51,12 +51,12 @@ NOTHING_CHANGED: tuple[Bound, ...] = ((NO_WAIT, {}), (COMMIT, {}))
 
 
 class NeedsCoordinator(Exception):
-    """What is to be written has numbers that the coordinator of a cluster alone gives out; nothing has changed."""
+    """A transaction writes numbers that only the coordinator of a cluster gives out; nothing has changed."""
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What was sent up to a Sync, or two: the COMMIT that it was not given itself comes after the first.
+    """The statements that were sent up to a Sync, or two: the COMMIT that was added comes after the first.
 
     `answered` is set when its last Sync is answered, to PostgreSQL's error if there was one; it fails if the
     connection is lost before.
@@ -238,7 +238,7 @@ class HotConnection:
             self._queue(batch, HOLD_SHARDS, [encode_int8s(sorted(shard_ids))])
 
     def _write(self) -> None:
-        """The socket takes more."""
+        """Writes more to the socket, which is writable."""
         try:
             if not self._pgconn.flush():
                 self._loop.remove_writer(self._socket)
@@ -246,7 +246,7 @@ class HotConnection:
             self._lose(error)
 
     def _read(self) -> None:
-        """The socket is readable: take the results that are complete, each batch's up to its Sync."""
+        """Reads the results that are complete, each batch's up to its Sync."""
         try:
             self._pgconn.consume_input()
             while self._in_flight and not self._pgconn.is_busy():
@@ -295,7 +295,7 @@ class HotConnection:
             batch.answered.set_result(error)
 
     def _lose(self, error: psycopg.Error) -> None:
-        """No answer comes any more."""
+        """Fails all statements in flight: their connection is lost."""
         self.failed = True
         if self._registered:
             self._registered = False
@@ -308,7 +308,7 @@ class HotConnection:
                 answered.set_exception(error)
 
     def _rows(self, result: pq.abc.PGresult, statement: Statement) -> list[Any]:
-        """There is one at least."""
+        """Decodes the rows of a result, which has at least one."""
         bodies = self._bodies.get(statement)
         if bodies is None:
             _check_columns(result, statement)

@@ -19,7 +19,7 @@ _FULL_SECONDS = 10.0  # for which a server that has no connection left is not as
 
 
 class HotPool:
-    """At most `size` connections, made when they are needed; the one that was used last is handed out first.
+    """A pool of at most `size` connections, made when they are needed; the one used last is the first to be used.
 
     One that has become large is closed when it is given back.
 
@@ -55,7 +55,7 @@ class HotPool:
 
     @property
     def away(self) -> bool:
-        """No connection can be made, or the server does not answer."""
+        """Whether no connection can be made, or the server does not answer."""
         return self._probe is not None
 
     async def acquire(self, following: HotConnection | None = None) -> HotConnection:
@@ -80,7 +80,7 @@ class HotPool:
         return following
 
     async def release(self, connection: HotConnection) -> None:
-        """This task does not use it any more; one that broke is not used again."""
+        """Gives a connection back; one that is broken is not used again."""
         connection.users -= 1
         if not connection.users:
             self._leave()
@@ -109,7 +109,7 @@ class HotPool:
             raise
 
     def _leave(self) -> None:
-        """One less is in use, or it is who waits longest that uses it."""
+        """Gives up a use of the pool: to the request that has waited longest, if there is one."""
         while self._waiting:
             freed = self._waiting.popleft()
             if not freed.done():  # who waited has been cancelled
@@ -151,7 +151,7 @@ class HotPool:
         return None
 
     def _check_server(self, why: str) -> None:
-        """The server is away: try to connect until that works."""
+        """Begins to connect until that works, since the server is away."""
         if self._probe is None and not self._closed:
             self._report_away(why)
             self._probe = asyncio.get_running_loop().create_task(self._connect_again(), name="reach the database")

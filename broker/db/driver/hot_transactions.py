@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def hot_transaction(database: Database) -> AsyncIterator[HotConnection]:
-    """One that is committed at the end of the block, and undone by whatever is raised in it.
+    """Opens a transaction that is committed at the end of the block, and rolled back if the block raises.
 
     Raises a BrokerError for whatever goes wrong on PostgreSQL's side; the outcome of a commit that is not answered
     is unknown.
@@ -32,7 +32,10 @@ async def hot_transaction(database: Database) -> AsyncIterator[HotConnection]:
 
 
 async def in_hot_transaction(database: Database, act: Callable[[HotConnection], Awaitable[T]]) -> T:
-    """What `act` makes of a transaction of its own; of up to five, while others are at the same rows (Aborted)."""
+    """Runs `act` in a transaction of its own and returns its result.
+
+    It is tried up to five times while other transactions use the same rows (Aborted).
+    """
 
     async def once() -> T:
         async with hot_transaction(database) as connection:

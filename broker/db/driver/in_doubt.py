@@ -15,10 +15,10 @@ _KIND = "commits in doubt"
 
 
 async def is_nothing_in_doubt(connection: Connection) -> bool:
-    """Whether all that was prepared on any node when this was asked can be seen, or is undone.
+    """Whether everything that is prepared on any node when this is called has become visible, or is undone.
 
-    What is prepared and not committed is seen by nobody, though whoever sent it has gone, and his locks on the
-    coordinator with him.
+    A prepared transaction that is not committed is invisible, even after its session, with its locks on the
+    coordinator, has ended.
     """
     if not (await find_engine(connection)).is_distributed:
         return True
@@ -31,7 +31,10 @@ async def is_nothing_in_doubt(connection: Connection) -> bool:
 
 
 async def _prepared(connection: Connection) -> set[tuple[str, str]]:
-    """By node, with its name there; what a node that is away has is not known, and counts as one."""
+    """Returns the prepared transactions by node, with their names there.
+
+    The transactions of a node that does not answer are not known, and count as one.
+    """
     found: set[tuple[str, str]] = set()
     for node, answers, prepared in await (await connection.execute(READ_PREPARED)).fetchall():
         found |= {(node, gid) for gid, _ in prepared} if answers else {(node, "")}
@@ -39,11 +42,12 @@ async def _prepared(connection: Connection) -> set[tuple[str, str]]:
 
 
 async def wait_until_heard(connection: Connection) -> None:
-    """Behind the lock of a row of the catalog: nodes have all that was committed together with it before.
+    """Waits until the nodes have all commits that were made together with a locked row of the catalog.
 
-    The coordinator's commit is seen a moment before theirs, or a minute where one was killed in between.  Whoever
-    goes on from such a row to its shards would not find them, or not all of their cursors, and leave them out for
-    ever.  A node that is away is not waited for: whoever needs it fails by himself.  Raises Unavailable.
+    Call it with that lock.  The coordinator's commit is seen a moment before theirs, or a minute where one was
+    killed in between.  A transaction that goes on from such a row to its shards would not find them, or not all of
+    their cursors, and leave them out for ever.  A node that is away is not waited for: a statement that needs it
+    fails by itself.  Raises Unavailable.
     """
     if not (await find_engine(connection)).is_distributed:
         return
@@ -56,7 +60,7 @@ async def wait_until_heard(connection: Connection) -> None:
 
 
 async def report_in_doubt(connection: Connection, *, now: datetime, states: StateChanges) -> None:
-    """Tell the operator of nodes that wait for longer than Citus takes: what they have locked nobody gets."""
+    """Reports nodes that wait for longer than Citus takes: the rows that they have locked cannot be changed."""
     del now  # each node has its own
     if not (await find_engine(connection)).is_distributed:
         return

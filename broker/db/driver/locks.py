@@ -35,7 +35,7 @@ _UNLIMITED = b"SET LOCAL idle_in_transaction_session_timeout = 0"
 
 
 async def lock(connection: Connection, name: str) -> None:
-    """Takes a lock until the transaction ends; waits for whoever has it."""
+    """Takes a lock until the transaction ends; waits for its holder."""
     await connection.execute(_LOCK.format(sql.Identifier(name)))
 
 
@@ -46,7 +46,7 @@ async def try_lock(connection: Connection, name: str) -> bool:
 
 
 async def lock_name(connection: ResourceConnection, name: str) -> None:
-    """Takes a lock that is made for the purpose until the transaction ends; waits for whoever has it."""
+    """Takes a lock that is made for the purpose until the transaction ends; waits for its holder."""
     await connection.execute(_LOCK_NAME, {"name": name[-_MAX_NAME:]})
 
 

@@ -9,4 +9,4 @@ Turn = Callable[[int], Awaitable[None]]  # waits until a step may be done, which
 
 
 async def at_once(cost: int) -> None:
-    """Nobody has to be waited for."""
+    """Returns at once, since no other work waits."""

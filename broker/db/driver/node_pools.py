@@ -70,7 +70,10 @@ class NodePools:
         return not self._near()
 
     def pool(self, shard_id: int | None, following: HotConnection | None) -> HotPool:
-        """That of `following`, or of the node that has a shard; None: of several, or of any."""
+        """Returns the pool of `following`, or of the node that has a shard.
+
+        Without either (several shards, or none in particular) it is the pool of any node.
+        """
         if following is not None:
             return self._pool_of[following]
         if len(self._pools) == 1:

@@ -41,7 +41,7 @@ class NotificationSeal:
 
 
 async def read_seal(connection: Connection) -> NotificationSeal:
-    """With the key that a migration has made."""
+    """Reads the seal, with the key that a migration has made."""
     row = await (await connection.execute(b"SELECT key FROM notification_keys")).fetchone()
     assert row is not None, "a migration has made the row"
     return NotificationSeal(bytes(row[0]))

@@ -37,7 +37,7 @@ class NoNotifications(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """What another process (or this one) says can be claimed now."""
+    """The announcement, by this or another process, that messages of shards or subscriptions can be claimed."""
 
     shard_ids: list[int] = field(default_factory=list)
     subscription_ids: list[int] = field(default_factory=list)
@@ -85,7 +85,7 @@ def _channel(name: str, schema: str) -> str:
 
 
 def access_channel(schema: str) -> str:
-    """Where changes of access are announced, in the transaction that makes them."""
+    """Returns the channel on which changes of access are announced, in the transaction that makes them."""
     return _channel(_ACCESS, schema)
 
 
@@ -118,7 +118,7 @@ async def notify_resources_changed(
 async def listen(
     database: Database, *, silence_seconds: float = _SILENCE_SECONDS, answer_seconds: float = _ANSWER_SECONDS
 ) -> AsyncIterator[Announcement | None]:
-    """What other processes (and this one) announce; None first, once the connection listens.
+    """Yields the announcements of all processes; None first, once the connection listens.
 
     Raises a BrokerError when the connection is lost, or the server has been silent for both times: the caller
     listens anew, and must assume that it missed something.  Raises NoNotifications where that would not help.

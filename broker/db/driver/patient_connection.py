@@ -48,12 +48,15 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
         self.add_notice_handler(self._noticed)
 
     def say_two_phases(self, statement: str) -> None:
-        """Before its transactions write to both of the parts that would be committed one behind the other."""
+        """Sets the statement to send before transactions that write to both parts.
+
+        Without it the parts would be committed one after the other.
+        """
         self._say_two_phases = statement.encode()
         self.cursor_factory = _SayingCursor
 
     def to_be_said(self, query: Query) -> bytes:
-        """What goes before a statement (b"": nothing)."""
+        """Returns the text to send before a statement (b"": nothing)."""
         if self.autocommit and self.info.transaction_status == TransactionStatus.IDLE:
             return b""  # it is a transaction of its own
         is_to_be = self._written.is_to_be_said(parts_written(_text(query)))
@@ -88,7 +91,10 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
         return answer
 
     async def rollback(self) -> None:
-        """As psycopg's; if the server does not answer soon, the end of the connection undoes as well."""
+        """Rolls back as psycopg does.
+
+        If the server does not answer soon, the connection is closed, which rolls back too.
+        """
         try:
             with self._less_patient(_ROLLBACK_SECONDS):
                 await super().rollback()

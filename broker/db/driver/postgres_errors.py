@@ -18,7 +18,7 @@ from broker.model.errors import Aborted, BrokerError, Internal, InvalidArgument,
 
 
 class PoolExhausted(psycopg.OperationalError):
-    """All connections of a pool were in use for too long."""
+    """No connection of a pool came free in time."""
 
 
 ALL_IN_USE = "All connections of this broker to the database are in use; try again."
@@ -91,7 +91,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def translate(error: psycopg.Error) -> BrokerError:
-    """The BrokerError that stands for an error of PostgreSQL; Internal for one that nobody foresaw."""
+    """Translates an error of PostgreSQL into a BrokerError; Internal for one that was not foreseen."""
     if is_lost_node(error):
         return Unavailable("A node of the database went away; try again.")
     for cause, meaning, message in ERRORS:

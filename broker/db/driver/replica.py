@@ -22,19 +22,22 @@ _REPLAYED = Statement(
 
 
 async def written(connection: HotConnection) -> WalPoint:
-    """Of a primary: all that it has answered is before it."""
+    """Returns the position of a primary: all writes that it has confirmed are before it."""
     [[row]] = await connection.run((_WRITTEN, {}))
     return WalPoint(*row)
 
 
 async def replayed(connection: HotConnection) -> WalPoint:
-    """Of a standby: what a statement that comes now sees; of a primary it says that it follows nobody."""
+    """Returns the position of a standby, up to which a later statement sees all writes.
+
+    Of a primary it reports that it follows no other server.
+    """
     [[row]] = await connection.run((_REPLAYED, {}))
     return WalPoint(*row)
 
 
 class Replica:
-    """At most `size` connections, which only read.  Close it after use."""
+    """The connections to a replica, at most `size`, which only read.  Close it after use."""
 
     def __init__(self, url: str, *, schema: str, size: int) -> None:
         """Raises ValueError for a URL that cannot be used."""

@@ -65,11 +65,11 @@ class ReplicaReads:
 
     @property
     def lag_seconds(self) -> float | None:
-        """How far the replica is behind, at the most; None: there is none."""
+        """The upper bound of the replica's lag, in seconds; None: there is no replica."""
         return None if self._replica is None else self._lag.seconds(monotonic())
 
     async def read(self, query: Query[T], *, late: bool = False) -> T:
-        """What `look(connection)` gives, which only reads, and may be run a second time.
+        """Runs `query(connection)`, which only reads, and may be run a second time.  Returns its result.
 
         Raises what it raises on the primary.
         """
@@ -132,7 +132,7 @@ class ReplicaReads:
         return ""
 
     async def close(self) -> None:
-        """The replica's connections; the database is its owner's to close."""
+        """Closes the replica's connections; the database is its owner's to close."""
         if self._replica is not None:
             await self._replica.close()
 

@@ -7,12 +7,12 @@ from psycopg.errors import Diagnostic
 def is_unreplicated(notice: Diagnostic) -> bool:
     """Whether a commit is answered though the standby that it waited for has not got it.
 
-    PostgreSQL does so, with a warning, when somebody cancels the wait (pg_cancel_backend, the end of the session):
-    it is on the primary's disk then, and lost if the standby takes over.
+    PostgreSQL does so, with a warning, when the wait is cancelled (pg_cancel_backend, the end of the session): the
+    commit is on the primary's disk then, and lost if the standby takes over.
     """
     return notice.source_function == "SyncRepWaitForLSN"
 
 
 def unreplicated() -> OperationalError:
-    """Its outcome is unknown: it stands unless the standby takes over."""
+    """Returns the error for a commit whose outcome is unknown: it holds unless the standby takes over."""
     return OperationalError("the wait for the standby was cancelled: what was committed may not be there")

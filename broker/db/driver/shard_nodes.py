@@ -39,7 +39,7 @@ async def groups_of_shards(connection: HotConnection, shard_ids: Collection[int]
 
 
 class ShardNodes:
-    """Asks by itself, never while somebody waits for it."""
+    """The nodes of shards.  It queries them by itself, never while a statement waits for the answer."""
 
     def __init__(self, ask: Callable[[Collection[int]], Awaitable[Mapping[int, int]]]) -> None:
         """`ask(shard_ids)`: the numbers of their nodes; it may raise a BrokerError."""

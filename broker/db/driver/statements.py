@@ -54,7 +54,7 @@ class Statement:
 
     @cached_property
     def encoders(self) -> Sequence[tuple[str, Callable[[Any], bytes | None] | None]]:
-        """Of each parameter, by name; None: it comes in its binary form."""
+        """The encoder of each parameter, by name; None: the parameter is passed in its binary form."""
         return [(name, ENCODERS[type_name]) for name, type_name in self.parameters]
 
     @cached_property
@@ -98,7 +98,7 @@ class CitusStatement:
     arrays: Sequence[str]
 
     def bound(self, given: dict[str, Any]) -> tuple[Statement, dict[str, Any]] | None:
-        """It, with the parameters of the statement that it replaces; None: it does not replace it."""
+        """Returns the statement, with the parameters of the one that it replaces; None: it does not replace it."""
         if not self.one_of:
             return self.statement, given
         if len(given[self.one_of]) != 1:
@@ -115,7 +115,7 @@ class Text(str):
 
 @cache
 def _files() -> Mapping[str, Traversable | str]:
-    """By name, which only one has: texts, and the names of modules that have second forms."""
+    """Returns the statements by name, which is unique: texts, and the names of modules that have second forms."""
     found: dict[str, Traversable | str] = {}
     folders = [("broker", files("broker"))]
     while folders:
@@ -232,7 +232,7 @@ def hot_statement(name: str, text: str, *, file: str = "") -> Statement:
 
 
 def _listed(comment: re.Pattern[str], text: str) -> list[str]:
-    """What a comment of the text lists, over one line or several."""
+    """Returns the items that a comment of the text lists, over one line or several."""
     found = comment.search(text)
     return [part.strip() for part in found[1].replace("\n--     ", " ").split(",")] if found else []
 

@@ -118,11 +118,14 @@ class ClusterError(Exception):
 
 
 class ClusterInUse(ClusterError):
-    """Another broker runs on the data directory."""
+    """The data directory is in use by another broker."""
 
 
 class Cluster:
-    """One data directory.  `lock` makes it ours, `open` starts PostgreSQL (and locks); `close` undoes both."""
+    """The PostgreSQL cluster of a data directory.
+
+    `lock` reserves the directory for this process, `open` starts PostgreSQL (and locks); `close` undoes both.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
@@ -139,12 +142,18 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """How the broker connects.  Raises OSError for a directory with a very long path that was never opened."""
+        """The URL with which the broker connects.
+
+        Raises OSError for a directory with a very long path that was never opened.
+        """
         return self._url(roles.ROLE, roles.DATABASE)
 
     @property
     def maintenance_url(self) -> str:
-        """How its owner connects as the superuser, to a database that is always there.  Raises OSError likewise."""
+        """The URL with which its owner connects as the superuser, to a database that always exists.
+
+        Raises OSError as `url` does.
+        """
         return self._url(roles.SUPERUSER, "postgres")
 
     @property
@@ -291,7 +300,10 @@ class Cluster:
         return "; ".join(filter(None, (how, self._why())))
 
     def _why(self) -> str:
-        """What PostgreSQL's log has, and whether the disk was full: then the log may have had no room for it."""
+        """Returns the reason from PostgreSQL's log, and whether the disk was full.
+
+        If it was, the log may have had no room for a reason.
+        """
         self._check_disk()
         full = ""
         if time.monotonic() - self._full_at < _FULL_SECONDS:
@@ -380,9 +392,10 @@ class Cluster:
         self._wait_until_ready(self._process)
 
     def _wal_bytes(self) -> int:
-        """What WAL may take: the more it is, the fewer checkpoints there are, and full page images after these.
+        """Returns how many bytes WAL may take.
 
-        On a small file system it must leave room for the tables.
+        The more it is, the fewer checkpoints there are, and full page images after these.  On a small file system
+        it must leave room for the tables.
         """
         status = os.statvfs(self._directory)
         total = status.f_blocks * status.f_frsize

@@ -17,7 +17,7 @@ _PROC_SHOWS = (_PROC / "self").exists()
 
 
 class StillRunning(Exception):
-    """Something runs on the data directory and does not end."""
+    """A process that uses the data directory does not end."""
 
 
 def stop_leftovers(data: Path, sockets: Path) -> None:

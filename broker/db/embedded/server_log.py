@@ -79,7 +79,7 @@ class ServerLog:
 
 
 def free_bytes(directory: Path) -> int | None:
-    """What programs may still write to the file system of a directory; None: it cannot be told."""
+    """Returns how many bytes may still be written to the file system of a directory; None: it cannot be read."""
     try:
         status = os.statvfs(directory)
     except OSError:

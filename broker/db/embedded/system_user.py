@@ -51,9 +51,10 @@ def running_as(user: pwd.struct_passwd | None) -> dict[str, Any]:
 
 @contextmanager
 def handed_over(user: pwd.struct_passwd | None, *paths: Path) -> Iterator[tuple[list[str], list[int]]]:
-    """What to call `paths` in a process of `user`, and the file descriptors (pass_fds) that it needs for that.
+    """Yields the names of `paths` for a process of `user`, and the file descriptors that it needs for them.
 
-    The descriptors are closed at the end of the block: the process is to be started within it.  Raises OSError.
+    The process is given the descriptors as pass_fds.  They are closed at the end of the block: start it within the
+    block.  Raises OSError.
     """
     if user is None or not _OPEN_FILES.exists():
         yield [str(path) for path in paths], []

@@ -60,7 +60,10 @@ class Gap:
 
 
 def go_on_after_restore(database_url: str, *, schema: str) -> Gap:
-    """In one transaction.  Raises BrokersAtWork, MigrationUnderWay, IdsUsedUp, DatabaseUnreachable."""
+    """Continues after a restore, in one transaction.
+
+    Raises BrokersAtWork, MigrationUnderWay, IdsUsedUp, DatabaseUnreachable.
+    """
     try:
         return _go_on(database_url, schema)
     except psycopg.OperationalError as error:
@@ -82,7 +85,7 @@ def _go_on(database_url: str, schema: str) -> Gap:
 
 
 def read_known_time(connection: psycopg.Connection[Any]) -> Iterable[tuple[datetime | None, datetime]]:
-    """One row: the newest time that the database knows of, and now."""
+    """Returns one row: the newest time in the database, and the present time."""
     return connection.execute(_KNOWN_TIME)
 
 

@@ -106,7 +106,10 @@ def _keep_what_is_known(connection: _Connection) -> None:
 
 
 def _distribute(connection: _Connection, table: str) -> None:
-    """Its rows, if there are any, move to the nodes; the coordinator's copy of them goes."""
+    """Distributes a table.
+
+    Its rows, if there are any, move to the nodes; the coordinator's copy of them is removed.
+    """
     colocated_with = "default" if table == TABLES[0] else TABLES[0]
     connection.execute(
         "SELECT create_distributed_table(%s::regclass, %s, colocate_with => %s)", [table, COLUMN, colocated_with]

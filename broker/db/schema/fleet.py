@@ -20,8 +20,9 @@ _READ_STATE = """
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """So many `processes` run, and may open so many `connections`; so many are `allowed`, by `bound`, which is at
-    `bound_at`.
+    """The broker processes of a schema and their connections.
+
+    `processes` run, and may open so many `connections`; so many are `allowed`, by `bound`, which is at `bound_at`.
     """
 
     processes: int

@@ -44,7 +44,7 @@ _MAY_MAKE = """
 
 
 class SchemaUnusable(Exception):
-    """What is in the database keeps the broker from it; the message says what it is and what to do."""
+    """The content of the database keeps the broker from it; the message says what it is and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ _LOCK = sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT")
 
 
 def lock_migrations(connection: psycopg.Connection[Any], *schemas: str) -> None:
-    """Nobody else migrates these schemas until the transaction ends.  Raises MigrationUnderWay.
+    """Locks migrations of these schemas until the transaction ends.  Raises MigrationUnderWay.
 
-    A schema without a version table has nothing to migrate.  Nobody waits in the database for this lock: a session
-    that waits has a snapshot, and an index that is being built concurrently would wait for it.
+    A schema without a version table has nothing to migrate.  No session waits for this lock: one that waits has a
+    snapshot, and an index that is being built concurrently would wait for it.
     """
     for schema in schemas:
         table = sql.Identifier(schema, VERSION_TABLE)

@@ -38,7 +38,10 @@ _BLOCKING = """
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """For how many seconds a lock is waited for, how long the others are let through, and how often in all."""
+    """The time limits of a migration that waits for a lock, in seconds.
+
+    It waits `lock_seconds` for the lock, then lets others pass for `pause_seconds`, and tries for `total_seconds`.
+    """
 
     lock_seconds: float = 2.0  # a publish is refused when the flush before it takes 3
     pause_seconds: float = 3.0
@@ -46,11 +49,11 @@ class Patience:
 
 
 class LockHeld(Exception):
-    """Somebody holds what a migration needs, and does not give it back; the message says who."""
+    """A lock that a migration needs is held and not released; the message says by whom."""
 
 
 class MigrationUnderWay(Exception):
-    """Another process migrates this database just now."""
+    """A migration of this database is under way in another process."""
 
 
 def migrate_patiently(attempt: Callable[[], None], database_url: str, patience: Patience) -> None:

@@ -37,7 +37,10 @@ _PARTITIONS_WITHOUT = """
 
 
 def build_index_online(name: str, table: str, definition: str) -> None:
-    """Within a revision: an index of `table`; `definition` is what follows the table's name in CREATE INDEX."""
+    """Builds an index of `table` within a revision.
+
+    `definition` is what follows the table's name in CREATE INDEX.
+    """
     with op.get_context().autocommit_block():
         connection = op.get_bind().connection.driver_connection
         assert isinstance(connection, psycopg.Connection)
@@ -45,7 +48,7 @@ def build_index_online(name: str, table: str, definition: str) -> None:
 
 
 def build(connection: _Connection, name: str, table: str, definition: str) -> None:
-    """The same, on a connection in autocommit mode."""
+    """Builds the index on a connection in autocommit mode."""
     if not _ask(connection, _IS_PARTITIONED, table):
         _build_one(connection, name, table, definition)
         return

@@ -18,7 +18,10 @@ class Prepared:
 
 
 def inspect_prepared_transactions(database_url: str) -> Sequence[Prepared]:
-    """Those that wait for long; none where there is no Citus.  Raises DatabaseUnreachable."""
+    """Returns the transactions that have been prepared for long; none without Citus.
+
+    Raises DatabaseUnreachable.
+    """
     with saying_why("The nodes cannot be looked at"), read_only_session(database_url) as connection:
         if not citus_version(connection):
             return ()

@@ -33,12 +33,12 @@ def create_functions(*names: str) -> str:
 
 
 def install_functions(*names: str) -> None:
-    """Within a revision: create or replace these functions."""
+    """Creates or replaces these functions, within a revision."""
     run_script(create_functions(*names))
 
 
 def run_script(*scripts: str) -> None:
-    """Within a revision: run the statements of scripts, which have no parameters, in one round trip."""
+    """Runs the statements of scripts, which have no parameters, in one round trip, within a revision."""
     connection = op.get_bind().connection.driver_connection
     assert isinstance(connection, psycopg.Connection)
     connection.execute("\n".join(scripts).encode())

@@ -32,7 +32,7 @@ class BrokersAtWork(Exception):
 
 
 def be_alone(connection: _Connection, schema: str) -> None:
-    """No other session migrates the schema and no broker runs on it; until the transaction ends none can begin.
+    """Makes sure that no other session migrates the schema and no broker runs on it, until the transaction ends.
 
     Raises MigrationUnderWay, BrokersAtWork.
     """

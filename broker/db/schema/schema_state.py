@@ -49,7 +49,7 @@ class UrlUnusable(DatabaseUnreachable):
 
 
 def migrations_directory() -> Path:
-    """What Alembic takes for its scripts."""
+    """Returns the directory of Alembic's scripts."""
     shipped = Path(str(files("broker").joinpath("_shipped", "migrations")))
     if shipped.is_dir():
         return shipped
@@ -91,11 +91,12 @@ def why_not_served(revision: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """What `inspect` found: the server's major version, the schema that has the broker's tables, or is to have
-    them, and their revision (None: there are none).
+    """The state of a database, as `inspect` found it.
 
-    `bound`: how many connections the server allows.  `remark` is what else an operator should know of, a sentence
-    ("": nothing).  `problem`: why no broker can serve it as it is, whatever its revision ("": nothing).
+    It has the server's major version, the schema that has or will have the broker's tables, and their revision
+    (None: there are none).  `bound`: how many connections the server allows.  `remark`: a sentence with anything
+    else that an operator should know ("": nothing).  `problem`: why no broker can serve the database as it is,
+    whatever its revision ("": nothing).
     """
 
     server_major_version: int
@@ -131,7 +132,7 @@ def inspect(database_url: str, schema: str = "") -> DatabaseState:
 
 @contextmanager
 def read_only_session(database_url: str) -> Iterator[psycopg.Connection[Any]]:
-    """One that finds nothing by a search path.
+    """Opens a session that only reads, and finds nothing by a search path.
 
     Raises DatabaseUnreachable if the server is too old, PoolInBetween if sessions are not as brokers need them.
     """

@@ -94,7 +94,7 @@ def _confirm_deletions(session: Session, steps: Sequence[Step]) -> None:
 
 
 def _do(session: Session, plan: list[Step], owner: str) -> None:
-    """Raises Stop, once what was done is told."""
+    """Takes the steps of a plan.  Raises Stop, once the completed steps are reported."""
 
     def report(step: Step) -> None:
         if not session.out.as_json:
@@ -115,7 +115,7 @@ def _do(session: Session, plan: list[Step], owner: str) -> None:
 
 
 def show_plan(out: Output, plan: Sequence[Step], project: str) -> None:
-    """As a diff."""
+    """Prints the plan as a diff."""
     for step in plan:
         if step.action == "none" and not step.problem:
             continue

@@ -13,7 +13,7 @@ from broker.features.declarations.state import read_policy, read_state
 
 
 class Unfinished(Stop):
-    """Some steps are done, and one failed."""
+    """A step failed after others were done."""
 
     def __init__(self, step: Step, error: Stop, done: int, of: int) -> None:
         super().__init__(
@@ -23,7 +23,7 @@ class Unfinished(Stop):
 
 
 def plan_for(api: Api, declared: Declared, project: str, *, owner: str, prune: bool = False) -> list[Step]:
-    """What is to be done; some of it may be a problem.  Raises Stop."""
+    """Returns the steps to take; some of them may be problems.  Raises Stop."""
     state = read_state(api, project, schedules=prune or bool(declared.resources["schedules"]))
 
     def policy_of(name: str) -> Any:

@@ -39,7 +39,7 @@ def _update(api: Api, step: Step) -> None:
 
 
 def _delete(api: Api, step: Step, owner: str) -> None:
-    """Unless somebody has made it his own since the plan was made, or deleted it."""
+    """Deletes a resource, unless it was given another owner since the plan was made, or deleted."""
     try:
         if is_marked(api.call("GET", step.name), owner):
             api.call("DELETE", step.name)

@@ -12,8 +12,9 @@ _CHECK_SECONDS = 0.1
 
 @asynccontextmanager
 async def turn_to_declare(database: Database) -> AsyncIterator[None]:
-    """One process at a time, so that two that start at once do not do the same twice; the lock goes with the
-    connection if the process dies.  Nothing else in the database waits for it.
+    """Waits until no other process declares, and holds that turn, so that two processes do not do the same twice.
+
+    The lock goes with the connection if the process dies.  Nothing else in the database waits for it.
     """
     while True:
         async with held(database, DECLARING, wait=False) as lock:

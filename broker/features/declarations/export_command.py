@@ -35,7 +35,7 @@ def export(session: Session, *, policies: bool) -> Shown:
 
 
 def to_yaml(found: Json) -> str:
-    """In the order that it has; texts of several lines as blocks."""
+    """Formats as YAML, in the given order; texts of several lines are blocks."""
     return yaml.dump(found, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100) if found else "{}\n"
 
 

@@ -153,7 +153,7 @@ def _duration(value: str | float) -> str:
 
 
 def _time(value: str) -> str:
-    """In UTC, as it is written whoever wrote it."""
+    """Formats a time in UTC, always in the same way."""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
@@ -162,7 +162,7 @@ def _time(value: str) -> str:
 
 
 def _stripped(value: Json, path: str, defaults: Mapping[str, Any]) -> Json:
-    """Without what is so by default."""
+    """Returns the value without defaults."""
     found: Json = {}
     for name, part in value.items():
         where = f"{path}{name}"

@@ -142,7 +142,7 @@ def subscription_schema() -> Schema:
 
 
 def schema_schema() -> Schema:
-    """Of a schema of messages."""
+    """Returns the JSON Schema of a schema of messages."""
     return _fields(
         "",
         ("type",),
@@ -178,7 +178,7 @@ def schedule_schema() -> Schema:
 
 
 def json_schema() -> Schema:
-    """Of a whole file."""
+    """Returns the JSON Schema of a whole file."""
 
     def by_name(of_one: Schema, description: str) -> Schema:
         one = of_one if "required" in of_one else of_one | {"type": ["object", "null"]}

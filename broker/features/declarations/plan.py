@@ -32,7 +32,7 @@ _WAY_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of a field: None is what is not there.  `note`: what else the reader of a plan must know."""
+    """The change of a field: None for an absent value.  `note`: what else the reader of a plan must know."""
 
     field: str
     before: Any
@@ -83,7 +83,10 @@ def make_plan(
     prune: bool,
     policy_of: Callable[[str], Json],
 ) -> list[Step]:
-    """In the order in which it is to be done.  `policy_of` reads the policy of what exists."""
+    """Returns the steps in the order in which to take them.
+
+    `policy_of` reads the policy of an existing resource.
+    """
     steps = []
     for collection in COLLECTIONS:
         there = state.resources[collection]
@@ -156,7 +159,10 @@ def _policy_step(name: str, wanted: Json, held: Json) -> Step:
 
 
 def _pruned(declared: Declared, state: State, owner: str) -> list[Step]:
-    """What `apply` has made in this name and no file declares; subscriptions before their topics."""
+    """Returns the steps that delete resources which `apply` created for this owner and no file declares.
+
+    Subscriptions come before their topics.
+    """
     steps = []
     for collection in ("subscriptions", "topics"):
         for name, there in state.resources[collection].items():
@@ -171,7 +177,7 @@ def is_marked(resource: Json, owner: str) -> bool:
 
 
 def _changes(held: Json, wanted: Json) -> list[Change]:
-    """By field; of a part with fields of its own by what is within it."""
+    """Returns the changes by field.  A part with fields of its own has the changes within it."""
     found = []
     for name in sorted({*held, *wanted}):
         before, after = held.get(name), wanted.get(name)

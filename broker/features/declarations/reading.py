@@ -18,14 +18,17 @@ COLLECTIONS = ("schemas", "topics", "subscriptions", "schedules")  # in the orde
 
 @dataclass(slots=True)
 class Declared:
-    """By collection and whole name; `policy` is the project's, None where nothing is said of it."""
+    """The declared resources, by collection and full name.
+
+    `policy` is the project's, None if it is not declared.
+    """
 
     resources: dict[str, dict[str, Json]] = field(default_factory=lambda: {name: {} for name in COLLECTIONS})
     policy: Json | None = None
 
 
 def read_declarations(files: Sequence[str], project: str) -> Declared:
-    """Of YAML or JSON; "-" is standard input.  Raises Misuse."""
+    """Reads declarations from YAML or JSON; "-" is standard input.  Raises Misuse."""
     declared = Declared()
     validator = jsonschema_rs.validator_for(json_schema())
     for file in files:

@@ -10,13 +10,13 @@ _VERSION = 3  # with conditions
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """By collection and name."""
+    """The resources of a project, by collection and name."""
 
     resources: dict[str, dict[str, Json]]
 
 
 def read_state(api: Api, project: str, *, schedules: bool = True) -> State:
-    """All topics, subscriptions and schemas; `schedules`: those, too, which not everybody may list."""
+    """Reads all topics, subscriptions and schemas; `schedules`: those too, which not everybody may list."""
     return State(
         {
             "schemas": _if_known(api, f"{project}/schemas", "schemas", {"view": "FULL"}),

@@ -62,7 +62,7 @@ class _Request:
 
     @property
     def repeats(self) -> int:
-        """How many of its messages are not stored, as far as is known."""
+        """The number of messages that are not stored, as far as is known."""
         return len(self.digests) - len(self.kept) if self.digests else 0
 
     def keep(self, kept: list[int]) -> None:
@@ -116,7 +116,7 @@ class _Flush:
         return digests, ranks
 
     def found(self, repeats: dict[bytes, int]) -> None:
-        """These are in the log already."""
+        """Removes messages that are in the log already."""
         self._known |= repeats
         for request in self._requests:
             kept = [i for i in request.kept if not request.digests or request.digests[i] not in repeats]
@@ -124,7 +124,7 @@ class _Flush:
                 request.keep(kept)
 
     def stored(self, first_seq: int, first_id_seq: int) -> None:
-        """What is kept has these sequences and numbers, and those that follow."""
+        """Records that the remaining messages have the sequences and numbers from these on."""
         has_repeats = any(request.repeats for request in self._requests)
         for request in self._requests:
             request.first_seq, request.first_id_seq = first_seq, first_id_seq
@@ -135,7 +135,7 @@ class _Flush:
                 self._known |= {d: id_seq for index, id_seq in own if (d := request.digests[index]) is not None}
 
     def answers(self, publish_time: datetime) -> list[Appended | Stored]:
-        """Of each request."""
+        """Returns the answer of each request."""
         return [self._answer(request, publish_time) for request in self._requests]
 
     def _answer(self, request: _Request, publish_time: datetime) -> Appended | Stored:
@@ -160,17 +160,17 @@ def _count(batch: EncodedMessages) -> int:
 
 
 def _id_seqs(request: _Request) -> list[int]:
-    """Of what is kept, once it is stored."""
+    """Returns the numbers of the messages' ids, once the messages are stored."""
     return id_seqs_from(request.batch, request.first_seq, request.first_id_seq)
 
 
 async def append_new(
     connection: HotConnection, *, shard_id: int, requests: Sequence[EncodedMessages], now: datetime
 ) -> list[Appended | Stored] | None:
-    """As append_messages, without messages of them that are repeats.  Returns what became of each request.
+    """Appends as append_messages does, without repeats.  Returns the outcome of each request.
 
-    A repeat is answered only once it is durable that there was a first one: a commit that locked a row waits for
-    the disk, and with it for all that was committed before.
+    A repeat is answered only once the first message is durable: a commit that locked a row waits for the disk, and
+    with it for all that was committed before.
     """
     flush = _Flush(requests)
     publish_time = now

@@ -14,9 +14,10 @@ _DIGEST = 16  # bytes: two of a billion billion messages may have the same one
 
 
 def identities(messages: Sequence[NewMessage], deduplication: Deduplication) -> list[bytes | None] | None:
-    """By what repeats of each message are known (None: by nothing); None if no message has any.
+    """Returns the digests by which repeats of each message are found; None if no message has any.
 
-    The ordering key is a part of it.  Raises InvalidArgument that names the message, the attribute and the value.
+    The digest of a message without one is None.  The ordering key is a part of each.  Raises InvalidArgument that
+    names the message, the attribute and the value.
     """
     found: list[bytes | None] = []
     key: str | None = None
@@ -42,7 +43,10 @@ def _check_id(id_: str, index: int) -> None:
 
 
 def _by_content(message: NewMessage, scope: bytes) -> bytes:
-    """What clients add for traces is not of the message: it is another one each time."""
+    """Returns the digest of a message's content.
+
+    Attributes that clients add for traces differ each time, and are left out.
+    """
     digest = blake2b(b"%b%d:" % (scope, len(message.data)), digest_size=_DIGEST)
     digest.update(message.data)
     if message.attributes:
@@ -51,7 +55,7 @@ def _by_content(message: NewMessage, scope: bytes) -> bytes:
 
 
 def _attributes(attributes: Mapping[str, str]) -> bytes:
-    """In whatever order they were sent; each with its length, so that no two say the same."""
+    """Encodes attributes regardless of their order; each has its length, so that different ones differ."""
     texts = [
         text.encode() for name in sorted(attributes) if name not in TRACE_KEYS for text in (name, attributes[name])
     ]

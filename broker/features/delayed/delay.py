@@ -27,7 +27,7 @@ class ScheduledMessage:
 
 
 def due_times(messages: Sequence[NewMessage | None], now: datetime) -> list[datetime | None] | None:
-    """When each message of a request is to come (None: at once); None if all are to come at once.
+    """Returns when to deliver each message of a request (None: at once); None if all are to be delivered at once.
 
     A time that has passed is at once: a publisher's clock may be behind.  Raises InvalidArgument that names the
     message, the attribute and the value.

@@ -16,7 +16,7 @@ _COUNT_SCHEDULED = statements.hot("count_scheduled")
 async def list_scheduled(
     connection: HotConnection, *, shard_ids: Sequence[int], page: SchedulePage
 ) -> list[ScheduledMessage]:
-    """Up to one message more than a page, the first due first, without data."""
+    """Lists a page of messages and one more, the first due first, without data."""
     asked = {
         "shard_ids": list(shard_ids),
         "after": page.after,
@@ -35,6 +35,6 @@ async def read_scheduled(connection: HotConnection, *, shard_id: int, id_seq: in
 
 
 async def count_scheduled(connection: HotConnection, *, shard_ids: Sequence[int], most: int) -> int:
-    """How many wait in these shards; exactly, while it is less than `most`."""
+    """Counts the scheduled messages of these shards; exactly, while there are fewer than `most`."""
     asked = by_shard(connection, _COUNT_SCHEDULED, {"shard_ids": list(shard_ids), "most": most})
     return sum(messages for [(messages,)] in await connection.run(*asked))

@@ -8,7 +8,7 @@ from broker.model.page import check_page_size, parse_page_token
 
 @dataclass(frozen=True, slots=True)
 class SchedulePage:
-    """At most `size` messages, behind the one that is due at `after`."""
+    """The parameters of a page: at most `size` messages, behind the one that is due at `after`."""
 
     size: int
     after: datetime = datetime(1970, 1, 1, tzinfo=UTC)

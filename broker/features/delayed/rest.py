@@ -59,7 +59,7 @@ def decode_schedule_page(query: Mapping[str, str]) -> SchedulePage:
 
 
 def decode_deliver_time(body: bytes, update_mask: str | None) -> datetime:
-    """When a message is to come instead.  Raises InvalidArgument."""
+    """Decodes the new time at which a message is to be delivered.  Raises InvalidArgument."""
     for path in parse_field_mask(update_mask or ""):
         if path != "deliver_time":
             raise unknown_path(path, "ScheduledMessage", "Only deliver_time can be changed.")

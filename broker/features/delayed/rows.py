@@ -54,7 +54,7 @@ class ScheduledShard:
 
 
 async def find_scheduled_shards(connection: HotConnection) -> list[ScheduledShard]:
-    """Where messages wait, without topics that are frozen."""
+    """Finds the shards with scheduled messages, without those of frozen topics."""
     [rows] = await connection.run((_FIND_SCHEDULED_SHARDS, {}))
     return [ScheduledShard(*row) for row in rows]
 
@@ -119,7 +119,7 @@ def _message(row: Any) -> NewMessage:
 
 
 async def delete_closed_schedules(connection: HotConnection, *, shard_id: int) -> None:
-    """Delete some of what waits in the shard of a topic that is gone."""
+    """Deletes some of the scheduled messages in the shard of a topic that is deleted."""
     await connection.run((_DELETE_CLOSED_SCHEDULES, {"shard_id": shard_id, "limit": BATCH}))
 
 

@@ -31,7 +31,10 @@ class _Known:
 
 
 class ScheduledCapacity:
-    """One for a process; `most`: that wait of a topic; `processes`: how many run."""
+    """The limit on scheduled messages, as one process keeps it.
+
+    `most`: how many of a topic; `processes`: how many processes run.
+    """
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from broker.model.topic import Topic
 
 
 class ScheduleService:
-    """Also of topics where the extension was switched off: what waits there still comes."""
+    """The scheduled messages of topics.  Those of topics where delays were switched off are still published."""
 
     def __init__(self, database: Database, clock: DatabaseClock, next_due: NextDue) -> None:
         self._database = database
@@ -60,7 +60,7 @@ class ScheduleService:
         return found
 
     async def cancel_scheduled(self, topic_name: str, message_id: str, *, by: str = "") -> None:
-        """From the answer on it is certain that it is never delivered.  `by`: who cancels it.
+        """Cancels a scheduled message, so that it is never delivered after the answer.  `by`: who cancels it.
 
         Raises InvalidArgument, NotFound, FailedPrecondition (it was published).
         """
@@ -86,9 +86,9 @@ class ScheduleService:
         return shard_id, id_seq
 
     async def _not_waiting(self, topic_name: str, message_id: str) -> NotFound | FailedPrecondition:
-        """Why there is nothing to be done about a message.
+        """Returns the error for a message that is not scheduled any more.
 
-        The look-up is a statement of its own: whoever waited for the message's row sees what became of it.
+        The query is a statement of its own: after a wait for the message's row it sees the outcome.
         """
         shard_id, id_seq = parse_message_id(message_id)
         async with self._database.hot() as hot:

@@ -34,7 +34,7 @@ _NOT_YET = timedelta(milliseconds=20)  # until somebody else, who is at what is 
 
 
 class DueMessages:
-    """Every process has one; of a shard one of them takes what is due, while the others pass it by.
+    """The publisher of due messages in a process.  A shard is handled by one process, while the others skip it.
 
     Projects take turns, a batch of a shard each: thousands of topics with due messages delay no other project's.
     """
@@ -54,7 +54,7 @@ class DueMessages:
         self._projects: dict[int, str] = {}  # by shard
 
     async def run(self) -> None:
-        """Until an error, which is the supervisor's."""
+        """Publishes due messages until an error, which the supervisor handles."""
         while True:
             until = await self.run_once()
             await self._next_due.wait(until, self._clock.now())
@@ -112,7 +112,10 @@ class DueMessages:
         return appended > 0 or bool(self._waiting)
 
     async def _append(self, shard_id: int, now: datetime) -> int:
-        """How many were.  If one cannot be it is found by halves, and put off for some seconds."""
+        """Appends due messages and returns how many.
+
+        If a message cannot be appended, it is found by halves, and put off for some seconds.
+        """
         most = MAX_DUE
         while True:
             tried: list[int] = []
@@ -142,7 +145,7 @@ class DueMessages:
             return await append_due(connection, shard_id=shard_id, now=now, most=most, tried=tried)
 
     async def _put_off(self, shard_id: int, id_seq: int, now: datetime, error: Exception) -> None:
-        """The others of its shard do not wait for it."""
+        """Puts a message off that cannot be published, so that the others of its shard do not wait for it."""
         async with self._database.hot() as connection:
             await move_scheduled(connection, shard_id=shard_id, id_seq=id_seq, due_at=now + _PUT_OFF)
         id_ = message_id(shard_id, id_seq)
@@ -156,7 +159,7 @@ class DueMessages:
 
 
 def _next_check(due_ats: list[datetime], now: datetime) -> datetime:
-    """At the time of the first message, rounded up: a publish time is never before it."""
+    """Returns the time of the first message, rounded up: a publish time is never before it."""
     first = min(due_ats, default=now + _RECOVERY_INTERVAL)
     if first <= now:
         return now + _NOT_YET

@@ -29,7 +29,7 @@ _LASTING = {"deadLetters": QUIET}  # kinds that are found as they happen: over a
 
 
 def storage_subject(project: str, limit: Literal["disk", "tables"]) -> Subject:
-    """A storage limit of the installation, as a project is told of it."""
+    """Returns the subject of a storage limit of the installation, for the events of a project."""
     return Subject(project, "disk", f"{project}/storage/{limit}")
 
 
@@ -89,7 +89,7 @@ def push_failures_to_report(subscription: str, state: PushState) -> Iterator[Fou
 
 
 class Comparison(NamedTuple):
-    """What follows from a check: what to tell, what holds now, and what holds no more."""
+    """The result of a check: events to publish, conditions that hold now, and those that have ended."""
 
     events: list[Event]
     holds: list[ReportedCondition]
@@ -97,7 +97,7 @@ class Comparison(NamedTuple):
 
 
 def compare(reported: Iterable[ReportedCondition], found: Iterable[Found], *, now: datetime) -> Comparison:
-    """What is new since the last check."""
+    """Compares the conditions that were found with those that were reported."""
     before = {condition.subject: condition for condition in reported}
     comparison = Comparison([], [], [])
     for condition in found:
@@ -131,7 +131,7 @@ def _not_found(comparison: Comparison, reported: ReportedCondition, now: datetim
 
 
 def event_json(event: Event) -> dict[str, object]:
-    """Of its message's data, and what is kept until it is published."""
+    """Returns the JSON of an event, which is its message's data, and is stored until it is published."""
     body: dict[str, object] = {
         "type": event.type,
         "project": event.subject.project,

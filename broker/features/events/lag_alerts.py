@@ -12,7 +12,7 @@ _NEARLY = 0.8  # of a threshold: an alert that began does not end above it
 
 
 def lags_to_report(lag: Lag, now: datetime) -> Iterator[Found]:
-    """What is to be told of a subscription that stands so."""
+    """Yields the conditions to report of a subscription with this lag."""
     alerts, name = lag.subscription.extensions.alerts, lag.subscription.name
     project = project_of(name)
     age = timedelta(0) if lag.oldest is None else now - lag.oldest

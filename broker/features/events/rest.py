@@ -37,5 +37,5 @@ def decode_update_settings(body: bytes) -> UpdateSettingsRequest:
 
 
 def settings_json(project: str, event_topic: str) -> dict[str, Any]:
-    """Without an event topic there is no such field."""
+    """Encodes the settings of a project.  Without an event topic there is no such field."""
     return {"name": f"{project}/settings"} | ({"eventTopic": event_topic} if event_topic else {})

@@ -57,13 +57,13 @@ async def read_event_topic(connection: ResourceConnection, *, project: str) -> s
 
 
 async def read_event_topics(connection: ResourceConnection) -> dict[str, str]:
-    """By project, of those that want events."""
+    """Reads the event topics by project, of projects that want events."""
     rows = await connection.execute(select(project_settings.c.project, project_settings.c.event_topic))
     return {row.project: row.event_topic for row in rows if row.event_topic}
 
 
 async def write_event_topic(connection: ResourceConnection, *, project: str, topic: str, now: datetime) -> None:
-    """From now on; "": no events, and what was told of is forgotten."""
+    """Sets the event topic from now on; "": no events, and reported conditions are forgotten."""
     if not topic:
         for table in (project_settings, event_conditions, waiting_events):
             await connection.execute(delete(table).where(table.c.project == project))
@@ -82,7 +82,10 @@ async def is_our_pass(connection: ResourceConnection) -> bool:
 
 
 async def find_conditions(connection: ResourceConnection, *, now: datetime, late: timedelta = LATE) -> list[Found]:
-    """What is so just now in the projects that want events; `late`: how far behind dead letters are counted."""
+    """Finds the present conditions in projects that want events.
+
+    `late`: how far behind dead letters are counted.
+    """
     found = await connection.exec_driver_sql(_FIND_CONDITIONS, {"now": now, "notice": NOTICE})
     conditions = [Found(Subject(row.project, row.kind, row.subject), row.why, begins=row.begins) for row in found]
     for name, state in await _list_failing(connection):
@@ -110,13 +113,13 @@ async def _list_failing(connection: ResourceConnection) -> list[tuple[str, PushS
 
 
 async def list_dead_letter_policies(connection: ResourceConnection) -> list[WatchedPolicy]:
-    """Those whose topic is missing, or of another project, in the projects that want events."""
+    """Lists the policies whose topic is missing, or in another project, in projects that want events."""
     rows = await connection.exec_driver_sql(_LIST_DEAD_LETTER_POLICIES)
     return [WatchedPolicy(row.project, row.subscription, row.topic, row.has_topic) for row in rows]
 
 
 async def read_reported(connection: ResourceConnection, *, kinds: Collection[Kind]) -> list[ReportedCondition]:
-    """What was told of, of these kinds, and did not end."""
+    """Reads the conditions of these kinds that were reported and have not ended."""
     condition = event_conditions.c
     subscription = exists().where(subscriptions.c.name == condition.subject)
     schedule = exists().where(schedules.c.name == condition.subject)
@@ -132,7 +135,7 @@ async def read_reported(connection: ResourceConnection, *, kinds: Collection[Kin
 async def write_reported(
     connection: ResourceConnection, *, holds: Sequence[ReportedCondition], over: Iterable[Subject]
 ) -> None:
-    """What is told of from now on, and what no more."""
+    """Writes the conditions that are reported from now on, and deletes those that have ended."""
     for subject in over:
         condition = event_conditions.c
         is_it = (condition.project == subject.project) & (condition.kind == subject.kind)
@@ -158,7 +161,7 @@ async def write_reported(
 
 
 async def insert_events(connection: ResourceConnection, *, events: Sequence[Event]) -> None:
-    """They wait to be published from the commit on."""
+    """Inserts events that wait to be published from the commit on."""
     if events:
         rows = [
             {"project": event.subject.project, "occurred_at": event.occurred_at, "event": event_json(event)}
@@ -185,7 +188,7 @@ async def lock_waiting_events(
 
 
 async def delete_events(connection: ResourceConnection, *, event_ids: Sequence[int], before: datetime) -> int:
-    """Those that are published, and those that could not be for long.  Returns how many were too old."""
+    """Deletes published events, and those that could not be published for long.  Returns how many were too old."""
     event = waiting_events.c
     await connection.execute(delete(waiting_events).where(event.event_id.in_(event_ids)))
     return (await connection.execute(delete(waiting_events).where(event.occurred_at < before))).rowcount

@@ -22,7 +22,7 @@ class EventService:
             return await events.read_event_topic(connection, project=project)
 
     async def set_event_topic(self, project: str, topic: str) -> None:
-        """From now on; "": no events any more.
+        """Sets the event topic of a project from now on; "": no events any more.
 
         Raises InvalidArgument (a topic of another project), NotFound; nothing is changed then.
         """

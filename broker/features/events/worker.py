@@ -94,7 +94,7 @@ class EventWatch:
         return found
 
     async def check_lags(self) -> None:
-        """What there is to tell is published by `run_once`."""
+        """Checks the lags of subscriptions.  `run_once` publishes the events."""
         async with self._database.transaction() as connection:
             topics = await store.read_event_topics(connection)
             if topics and await store.is_our_pass(connection):

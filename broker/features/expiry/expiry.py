@@ -12,10 +12,10 @@ MAX_TTL = timedelta(days=31)  # as long as a topic retains messages at most
 
 
 def times_to_live(messages: Sequence[NewMessage | None]) -> list[timedelta | None] | None:
-    """For how long after its publish time each message of a request may be delivered (None: as long as it is
-    retained); None if that is so of all.
+    """Returns how long after its publish time each message of a request may be delivered.
 
-    Raises InvalidArgument that names the message, the attribute and the value.
+    None: as long as it is retained; None in place of the list: that is so of all.  Raises InvalidArgument that
+    names the message, the attribute and the value.
     """
     found = [
         None if message is None or (text := message.attributes.get(TTL)) is None else _time_to_live(text, index)

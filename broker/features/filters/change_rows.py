@@ -59,7 +59,10 @@ Paths = tuple[str | None, str | None]  # of a filter: filter_path, body_path
 async def needed_filters(
     connection: Connection, *, subscription_id: int, shard_ids: Sequence[int], earlier: Sequence[EarlierFilter]
 ) -> tuple[EarlierFilter, ...]:
-    """Those that still decide about a message: one in the log, or one that a dead letter may come back as."""
+    """Returns the filters that still decide about a message.
+
+    It is a message in the log, or one that a dead letter may come back as.
+    """
     needed, begin = [], _LONG_AGO
     where = {"subscription_id": subscription_id, "shard_ids": list(shard_ids)}
     for each in earlier:
@@ -103,7 +106,7 @@ async def _forget_filters(connection: Connection, subscription_id: int) -> None:
 
 
 async def begin_change(connection: ResourceConnection, subscription: Subscription, now: datetime) -> datetime:
-    """When the new filter begins to hold: after all messages that there are, and before all that will be.
+    """Returns when the new filter begins to apply: after all present messages, and before all later ones.
 
     Waits for claims of the subscription and for publishes to its topic that are under way; both wait until the
     transaction ends.  The caller has locked the subscription's row.
@@ -120,7 +123,7 @@ async def begin_change(connection: ResourceConnection, subscription: Subscriptio
 
 
 async def _publish_no_earlier(connection: ResourceConnection, shard_ids: Sequence[int], since: datetime) -> None:
-    """Whatever the clock of the publishing process says."""
+    """Makes later publish times no earlier than `since`, whatever the clock of the publishing process."""
     for shard_id in shard_ids:
         moved = update(shards).where(shards.c.shard_id == shard_id).values(last_publish_time=since)
         await connection.execute(moved)

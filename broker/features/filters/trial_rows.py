@@ -23,10 +23,10 @@ async def test_filter(
     retained_since: datetime,
     page: LogPage,
 ) -> FilterTest:
-    """Which messages published since `retained_since` a filter matches (None: all): a page, shard after shard.
+    """Returns a page of the messages published since `retained_since` that a filter matches, shard after shard.
 
-    A page ends when it is full, when MAX_SCANNED messages (fewer, if bodies are read) were looked at, or when there
-    are no more.
+    `filter_path` None: it matches all.  A page ends when it is full, when MAX_SCANNED messages (fewer, if bodies
+    are read) were checked, or when there are no more.
     """
     matched: list[MatchedMessage] = []
     most = most_compared(MAX_SCANNED, body_path)
@@ -53,7 +53,7 @@ async def test_filter(
 
 
 def _positions(shard_ids: Sequence[int], before: LogPosition | None) -> list[LogPosition]:
-    """Where to go on in each shard that is not done."""
+    """Returns where to go on in each shard that is not done."""
     if before is None:
         return [LogPosition(shard_id) for shard_id in sorted(shard_ids)]
     return [before, *(LogPosition(shard_id) for shard_id in sorted(shard_ids) if shard_id > before.shard_id)]

@@ -43,7 +43,7 @@ class FilterService:
     async def test_filter(
         self, topic_name: str, text: str, page: LogPage, *, hung_up: HungUp | None = None
     ) -> FilterTest:
-        """Which of the messages that a topic retains, for itself or for any subscription, a filter matches.
+        """Returns the messages that a topic retains, for itself or for any subscription, and that a filter matches.
 
         An empty filter matches all.  Raises InvalidArgument (the filter, and where it goes wrong; a page token of
         another topic), NotFound, Unavailable (too many trials).
@@ -64,11 +64,11 @@ class FilterService:
     async def test_filter_of_subscription(
         self, subscription_name: str, text: str, page: LogPage, *, hung_up: HungUp | None = None
     ) -> FilterTest:
-        """Which of the messages that a subscription gets a filter matches; an empty one matches all of them.
+        """Returns the messages that a subscription gets and that a filter matches.
 
-        Whoever may consume a subscription sees no more of its topic: the subscription's own filter holds, too, and
-        so does its creation.  Raises InvalidArgument, NotFound, FailedPrecondition (detached), Unavailable
-        (too many trials).
+        An empty filter matches all of them.  A caller who may consume a subscription sees no more of its topic: the
+        subscription's own filter applies, too, and so does its creation.  Raises InvalidArgument, NotFound,
+        FailedPrecondition (detached), Unavailable (too many trials).
         """
         compiled(text)
         async with self._turns.of(project_of(subscription_name), hung_up=hung_up):

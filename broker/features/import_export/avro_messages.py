@@ -62,7 +62,10 @@ class AvroWriter:
         self.add = self._writer.write
 
     def take(self) -> bytes:
-        """What there is of the file since the last time: its head, a block with what was added."""
+        """Returns the part of the file that was written since the last call.
+
+        It is the head of the file, or a block with the added messages.
+        """
         self._writer.flush()
         piece = self._file.getvalue()
         self._file.seek(0)

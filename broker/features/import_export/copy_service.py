@@ -44,7 +44,7 @@ class CopyService:
         )
 
     async def _mean(self, name: str, options: CopyOptions) -> tuple[Meant, int]:
-        """What is meant, and how many messages that is, but for the filter."""
+        """Returns the messages that a copy covers, and their number without the filter."""
         paths = compiled(options.filter)
         async with self._database.transaction() as connection:
             source = await existing_topic(connection, name)

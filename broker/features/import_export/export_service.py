@@ -30,7 +30,7 @@ Pages = AsyncGenerator[Messages, None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """Which messages; times None: any."""
+    """The messages to export; times None: any."""
 
     filter: str = ""
     start_time: datetime | None = None

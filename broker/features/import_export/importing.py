@@ -91,7 +91,7 @@ def _line_parts(content: BufferedReader, file: str) -> Iterator[_Part]:
 
 
 def _avro_parts(file: BufferedReader, import_id: str) -> Iterator[_Part]:
-    """Each is a file of its own.  Raises InvalidArgument."""
+    """Yields parts, each of which is a file of its own.  Raises InvalidArgument."""
     from broker.features.import_export.avro_messages import AvroReader
 
     part: list[NewMessage] = []

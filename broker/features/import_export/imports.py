@@ -14,9 +14,9 @@ _IMPORT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """So many messages, of any ordering keys, under a number from 1 on.
+    """A part of an import: messages of any ordering keys, under a number from 1 on.
 
-    `expires`: they have a time to live from now on, as a publish would; else they do not expire.
+    `expires`: they have a time to live from now on, as in a publish; else they do not expire.
     """
 
     import_id: str

@@ -49,7 +49,7 @@ class ExportForm(Protocol):
     def pieces(self, messages: Sequence[MatchedMessage]) -> Iterator[bytes]: ...
 
     def failure(self, error: BrokerError) -> bytes:
-        """What is said last when it cannot go on; the answer is cut off behind it."""
+        """Returns the last part of an answer that cannot go on; the connection is closed after it."""
 
 
 class JsonLines:
@@ -115,7 +115,7 @@ class AvroFile:
 
 
 async def export_topic(service: ExportService, call: Call) -> bytes:
-    """Until there is no more, or the caller goes, does not read, or may not read any more."""
+    """Sends pages until there are no more, or the caller leaves, does not read, or loses the permission to read."""
     options, form = decode_export(call.body, token_bytes(SYNC_BYTES))
     async with service.export(call.name, options) as pages:
         stream = EventStream(call, form.content_type)
@@ -202,12 +202,12 @@ def _form(name: str, codec: str, sync_marker: bytes) -> ExportForm:
 
 
 def is_avro(body: bytes) -> bool:
-    """No line of JSON begins as a file of Avro does."""
+    """Returns whether a body is a file of Avro.  No line of JSON begins as one does."""
     return body.startswith(MAGIC)
 
 
 def decode_part(query: Mapping[str, str], body: bytes) -> Steps[Part]:
-    """Within the bounds of a publish.  Raises InvalidArgument."""
+    """Decodes a part, within the limits of a publish.  Raises InvalidArgument."""
     yield len(body)
     if body.count(b"\n") > MAX_LINES:
         raise InvalidArgument(f"The part has more than {MAX_LINES:,} lines, the maximum.")
@@ -226,7 +226,7 @@ def decode_part(query: Mapping[str, str], body: bytes) -> Steps[Part]:
 
 
 def decode_avro_part(query: Mapping[str, str], body: bytes) -> tuple[Part, int]:
-    """With how many bytes it was unpacked to.  Raises InvalidArgument."""
+    """Decodes a part, and returns the number of bytes to which it was unpacked.  Raises InvalidArgument."""
     reader = AvroReader(BytesIO(body), MAX_PAYLOAD_BYTES)
     messages: list[NewMessage] = []
     for message in reader:

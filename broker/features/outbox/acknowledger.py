@@ -23,7 +23,7 @@ from broker.observability.metrics.families import OUTBOX_DONE, OUTBOX_REFUSED
 
 
 class OutboxAcknowledger:
-    """One for a process."""
+    """The acknowledger of a process."""
 
     def __init__(self, core: Core, coalescer: AckCoalescer) -> None:
         self._database = core.database
@@ -83,7 +83,10 @@ class OutboxAcknowledger:
             )
 
     def _refused(self, found: Sequence[OutboxAcks], why: str) -> None:
-        """They name nothing that is out: nobody can make up for it; the messages come again if there are any."""
+        """Drops acks that name no outstanding message: nobody can repair them.
+
+        Their messages are delivered again, if there are any.
+        """
         self._counts[OUTBOX_REFUSED["ack"]] += sum(len(each.ack_ids) for each in found)
         name = found[0].subscription
         what = f"acknowledgements of transactions for {name} are dropped"

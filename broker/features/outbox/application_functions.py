@@ -66,7 +66,7 @@ _MAY_MAKE = "SELECT has_database_privilege(current_database(), 'CREATE'), curren
 
 
 class CannotGrant(Exception):
-    """Something in the database is in the way; the message says what."""
+    """The state of the database prevents a grant; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def revoke(database_url: str, *, schema: str, role: str, project: str) -> bool:
 
 
 def list_grants(database_url: str, *, schema: str) -> list[Grant]:
-    """All of an installation, by role and project.  Raises CannotGrant."""
+    """Lists all grants of an installation, by role and project.  Raises CannotGrant."""
     with session_in(database_url, schema) as connection:
         bound = _bound_to(connection, schema)
         rows = connection.execute("SELECT role, project FROM application_grants ORDER BY role, project").fetchall()
@@ -244,6 +244,6 @@ def _quoted(name: str) -> str:
 
 
 def _unquoted(name: str | None) -> str:
-    """Of a setting of a function: quoted only if it must be."""
+    """Returns the name in a setting of a function, without the quotes that it has only if it needs them."""
     name = name or ""
     return name[1:-1].replace('""', '"') if re.fullmatch('".*"', name) else name

@@ -82,14 +82,14 @@ class OutboxRelay:
 
     @property
     def is_awake(self) -> bool:
-        """Whether something came a moment ago, so that nobody tells us of what comes next.
+        """Whether rows came a moment ago, so that writers do not notify the relay of the next ones.
 
-        For longer than that was noted: a commit that has just not told us takes its time.
+        It is true for longer than the stored time: a commit that did not notify takes its time.
         """
         return self._ticks() - self._found_at < 1.5 * AWAKE_SECONDS
 
     async def run_once(self) -> bool:
-        """One look, and what it finds.  Returns whether there may be more at once.
+        """Relays what one query of the outbox finds.  Returns whether there may be more at once.
 
         Raises a BrokerError if nothing could be done of all that can be seen; else what is left is found again.
         """
@@ -114,7 +114,7 @@ class OutboxRelay:
         return not found.complete and (is_done or Outcome.KEPT in outcomes.values())
 
     def _now_behind(self, found: Found) -> dict[str, float]:
-        """Those that took half of an equal part of the pass, or more, and those that did so a moment ago."""
+        """Returns the projects that took half of an equal part of the pass, or more, now or a moment ago."""
         now = self._ticks()
         rows, sizes = Counter[str](), Counter[str]()
         for project, size in _projects(found):
@@ -189,13 +189,16 @@ class OutboxRelay:
         return outcomes
 
     def _report(self, name: str, error: Exception) -> None:
-        """The others go on; this one is tried again after _KEPT_SECONDS."""
+        """Reports rows that cannot be relayed.  The others go on; these are tried again after _KEPT_SECONDS."""
         what = f"what is staged for {name} is not taken up, and is tried again and again"
         trace = None if isinstance(error, BrokerError) else error
         self._states.happens("staged messages that wait", name, what, reason(error), error=trace)
 
     async def _note(self, found: Found, relayed_to: int, *, is_done: bool) -> None:
-        """What is noted is half a second old at most while something comes, so that awake means awake."""
+        """Stores the progress.
+
+        While rows come it is half a second old at most, so that the relay is known to be awake.
+        """
         now = self._ticks()
         if now - self._noted_at < _NOTE_SECONDS and is_done:
             return
@@ -220,8 +223,9 @@ def _projects(found: Found) -> Iterator[tuple[str, int]]:
 
 
 def _relayed_to(found: Found, left: set[str]) -> int:
-    """Up to which number nothing is in the outbox that can be seen, but for what is kept: that bounds nobody
-    else.
+    """Returns the number up to which no visible row is left in the outbox, except rows that are kept.
+
+    Those hold up no other rows.
     """
     numbers = [(each.n, each.topic) for each in found.messages] + [
         (each.n, each.subscription) for each in found.acks

@@ -64,7 +64,7 @@ def list_refused(database_url: str, *, schema: str) -> Sequence[Refused]:
 
 
 def inspect_outbox(database_url: str, *, schema: str) -> OutboxState:
-    """What waits.  Raises CannotGrant."""
+    """Returns the state of the outbox.  Raises CannotGrant."""
     with session_in(database_url, schema) as connection:
         row = connection.execute(_READ_STATE).fetchone()
         assert row is not None

@@ -78,9 +78,10 @@ class OutboxAcks:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """By number, which is the order of the calls.  `since`: for the next pass, if nothing of this one is left.
+    """The rows that a query found, by number, which is the order of the calls.
 
-    `complete`: that is all that can be seen; `relayed_to`: as somebody noted it.
+    `since`: for the next pass, if no rows of this one are left.  `complete`: these are all visible rows;
+    `relayed_to`: the stored progress.
     """
 
     messages: Sequence[OutboxMessage]
@@ -91,7 +92,7 @@ class Found:
 
 
 class Outcome(Enum):
-    """What became of finds: none is left; another process is at them; they stay, for some while."""
+    """The outcome of a relay of rows: none is left; another process has them; they stay, for some while."""
 
     DONE, LEFT, KEPT = range(3)
 
@@ -170,8 +171,10 @@ async def note_outbox_progress(
     behind: Collection[str] = (),
     behind_to: int = 0,
 ) -> None:
-    """For writers of the outbox: until then somebody looks by himself, and so much has been taken; of the projects
-    `behind`, all up to `behind_to`.
+    """Stores the progress for writers of the outbox.
+
+    Until `awake_until` the relay queries by itself, and all rows up to `relayed_to` have been taken; of the
+    projects `behind`, all up to `behind_to`.
     """
     note = {"awake_until": awake_until, "relayed_to": relayed_to, "behind": list(behind), "behind_to": behind_to}
     await connection.run((BEGIN, {}), (NO_WAIT, {}), (_NOTE_OUTBOX_PROGRESS, note), (COMMIT, {}))

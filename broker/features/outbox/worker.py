@@ -10,7 +10,7 @@ _POLL_SECONDS = 0.004  # between two passes while something comes
 
 
 class OutboxWorker:
-    """Every process has one."""
+    """The worker that runs the relay in each process."""
 
     healthy_seconds = 30.0
 
@@ -18,7 +18,7 @@ class OutboxWorker:
         self.relay = relay
 
     async def run(self) -> None:
-        """Until an error, which is the supervisor's."""
+        """Relays until an error, which the supervisor handles."""
         self.relay.forget()  # whatever was seen before an error, there may be another server now
         while True:
             self.relay.committed.clear()

@@ -30,7 +30,10 @@ class Levels:
     waits_since: dict[int, datetime] = field(default_factory=dict)
 
     def rank(self, level: int, priorities: Priorities | None) -> Rank:
-        """Who has the least goes first.  What was noted of an age, or weights, counts while the topic has them."""
+        """Returns the rank of a level; the least goes first.
+
+        The noted ages, and weights, count while the topic has them.
+        """
         if priorities is None or priorities.age is None or not self.old:
             weighed = priorities is not None and priorities.weights
             return (self.shares.get(level, 0.0) if weighed else 0.0), level
@@ -40,7 +43,7 @@ class Levels:
         return max((turn for other, turn in self.turns.items() if other <= level), default=0), level
 
     def took(self, level: int, count: int, rest: Rest, priorities: Priorities | None) -> None:
-        """A claim has brought so many messages of a level, and there is more or not."""
+        """Records the messages of a level that a claim has brought, and whether there are more."""
         self.turns[level] = max(self.turns.values(), default=0) + 1
         self.old.discard(level)  # until it has been asked anew
         if priorities is None or not priorities.weights:
@@ -57,14 +60,17 @@ class Levels:
             self.empty.discard(level)
 
     def old_at(self, shard_id: int, level: int, priorities: Priorities | None, now: datetime) -> datetime | None:
-        """When what waits there may have waited too long, if that is not known; None: that is nothing to ask."""
+        """Returns when messages of the shard may have waited too long; now if no time is known.
+
+        None: they are known to have, or the topic has no age.
+        """
         if priorities is None or priorities.age is None:
             return None
         since = self.waits_since.get(shard_id)
         return None if level in self.old else now if since is None else since + priorities.age
 
     def waits(self, shard_id: int, level: int, since: datetime, age: timedelta, now: datetime) -> None:
-        """It is known since when."""
+        """Records since when messages of the shard wait."""
         self.waits_since[shard_id] = since
         if since + age <= now:
             self.old.add(level)

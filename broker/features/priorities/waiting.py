@@ -12,9 +12,10 @@ _READ_WAITING_SINCE = statements.hot("read_waiting_since")
 async def read_waiting_since(
     connection: HotConnection, *, shard_id: int, retained_since: Mapping[int, datetime], now: datetime
 ) -> dict[int, datetime]:
-    """Since when the message waits that waits longest, by subscription; of none where nothing waits.
+    """Reads since when the oldest waiting message of each subscription waits.
 
-    `retained_since`: of each subscription that is asked for, when the oldest that it gets was published.
+    Subscriptions without one are left out.  `retained_since`: for each subscription, the publish time of the oldest
+    message that it gets.
     """
     asked = {"subscription_ids": list(retained_since), "sinces": list(retained_since.values())}
     [rows] = await connection.run((_READ_WAITING_SINCE, {"shard_id": shard_id, "now": now, **asked}))

@@ -19,7 +19,7 @@ _RETRY_SECONDS = 1.0  # something may have been closed
 
 
 class Connection:
-    """One that is counted until it is closed, which may be done again."""
+    """A connection that is counted until it is closed.  Closing it again does nothing."""
 
     __slots__ = ("_of", "_project")
 
@@ -66,7 +66,7 @@ class Connections:
             del self._open[project]
 
     def count(self, project: str) -> int:
-        """Here and, if they are limited, in other processes, as of the last heartbeat."""
+        """Counts the connections here and, if they are limited, in other processes, as of the last heartbeat."""
         return self._open[project] + self._others[project]
 
     async def _wait_for_capacity(self, project: str, limit: int) -> None:
@@ -85,7 +85,7 @@ class Connections:
                 return
 
     def _part(self, project: str, limit: int) -> int:
-        """How many this process may have until the next heartbeat."""
+        """Returns how many connections this process may have until the next heartbeat."""
         reported = self._reported.get(project, 0)
         left = limit - self._others[project] - reported
         return reported + max(0, -(-left // self._processes))
@@ -93,11 +93,14 @@ class Connections:
     # --- heartbeats --------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, int]:
-        """What the others must know."""
+        """Returns the counts for the other processes."""
         return {project: count for project, count in self._open.items() if self._limit_of(project) is not None}
 
     def heard(self, reported: Mapping[str, int], others: Sequence[Mapping[str, int]]) -> None:
-        """A heartbeat told them this, and each of the others has told so much."""
+        """Takes the counts of a heartbeat.
+
+        The other processes know `reported` of this one; each of them has reported one of `others`.
+        """
         self._reported = reported
         self._others = sum((Counter(other) for other in others), Counter())
         self._processes = 1 + len(others)

@@ -50,9 +50,10 @@ Limits = Mapping[str, int]  # by the quota's name; one that is not there is not 
 
 @dataclass(frozen=True, slots=True)
 class ProjectQuotas:
-    """What was set for a project.  `limits`: of the project; `principal_limits`: of each principal in it (rates).
+    """The quotas that were set for a project.
 
-    A quota that is not there has the default of the installation; UNLIMITED: none.
+    `limits`: of the project; `principal_limits`: of each principal in it (rates).  A quota that is missing has the
+    default of the installation; UNLIMITED: none.
     """
 
     limits: Limits = field(default_factory=dict)
@@ -68,7 +69,7 @@ class ProjectQuotas:
     def changed(
         self, limits: Mapping[str, int | None], principal_limits: Mapping[str, int | None]
     ) -> "ProjectQuotas":
-        """With these limits instead; None: the default again.  Raises InvalidArgument."""
+        """Returns the quotas with these limits instead; None: the default again.  Raises InvalidArgument."""
         return ProjectQuotas(
             _changed(self.limits, limits, "limits", QUOTAS),
             _changed(self.principal_limits, principal_limits, "principalLimits", RATES),
@@ -84,7 +85,7 @@ NO_QUOTAS = ProjectQuotas()
 
 
 class Usage(NamedTuple):
-    """Of a rate: how much a second, lately.  `principal`: empty for that of the project."""
+    """The recent usage of a rate, for each second.  `principal`: empty for that of the project."""
 
     principal: str
     quota: str
@@ -137,7 +138,7 @@ def parse_limits(text: str) -> dict[str, int]:
 
 
 def parse_rates(text: str) -> dict[str, int]:
-    """As parse_limits, of rates alone.  Raises ValueError."""
+    """Parses limits as parse_limits does, of rates alone.  Raises ValueError."""
     limits = parse_limits(text)
     for name in limits:
         if name not in RATES:
@@ -146,7 +147,7 @@ def parse_rates(text: str) -> dict[str, int]:
 
 
 def unit_of(quota: str) -> str:
-    """What its limit counts."""
+    """Returns the unit that the limit of a quota counts."""
     return next((unit for end, unit in _UNITS.items() if quota.endswith(end)), quota)
 
 

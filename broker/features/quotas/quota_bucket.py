@@ -19,9 +19,11 @@ NEVER_SECONDS = 60.0  # when to try again what a limit of 0 refuses: somebody ma
 
 
 class QuotaBucket:
-    """This process's part of a bucket.  It may be taken from while it holds anything: what a request takes beyond
-    is paid back before the next, so that no request is too large, and over s seconds all processes together take
-    rate * (s + 1), and what their largest requests exceed it by.
+    """The part of a bucket that this process has.
+
+    It may be taken from while it holds anything: what a request takes beyond is paid back before the next, so that
+    no request is too large, and over s seconds all processes together take rate * (s + 1), and what their largest
+    requests exceed it by.
     """
 
     __slots__ = ("_at", "_level", "_pace", "_reported_at", "_reporting", "_unreported", "rate")
@@ -47,7 +49,7 @@ class QuotaBucket:
         return max(self._at - now, 0.0) - self._level / self._pace
 
     def left(self, now: float) -> float:
-        """What can be taken without a debt; less than 0 while there is one."""
+        """Returns how much can be taken without a debt; less than 0 while there is one."""
         self._advance(now)
         return self._level if self._at <= now else self._level - (self._at - now) * self.rate
 
@@ -62,22 +64,25 @@ class QuotaBucket:
         return self._unreported > 0
 
     def has_much_unreported(self, now: float) -> bool:
-        """Whether it is so much, or so old, that the others must know: who is far from the limit tells seldom."""
+        """Whether so much is unreported, or for so long, that the other processes must know.
+
+        Far from the limit a process reports seldom.
+        """
         return self._unreported > self._pace * _LITTLE or (
             self._unreported > 0 and now - self._reported_at >= SELDOM_SECONDS
         )
 
     def report(self) -> float:
-        """What was taken, to be told to the others; `balanced` or `unreport` follows."""
+        """Returns how much was taken, to report it to the other processes; `balanced` or `unreport` follows."""
         self._reporting, self._unreported = self._unreported, 0.0
         return self._reporting
 
     def unreport(self) -> None:
-        """They could not be told."""
+        """Takes the last report back, since it could not be made."""
         self._unreported, self._reporting = self._unreported + self._reporting, 0.0
 
     def balanced(self, held: float, *, processes: int, now: float) -> None:
-        """They are told; the bucket of all held so much then."""
+        """Completes the last report; the shared bucket then held so much."""
         self._reporting = 0.0
         self._reported_at = now
         self._pace = self.rate / processes
@@ -101,7 +106,7 @@ class Metered(NamedTuple):
 
 
 class Level:
-    """How much a project keeps, as was last looked at, and what this process has added to it since."""
+    """The amount that a project retains, as was last read, and what this process has added to it since."""
 
     __slots__ = ("kept", "last_kept")
 
@@ -109,7 +114,7 @@ class Level:
         self.kept = self.last_kept = 0
 
     def refresh(self, kept: int) -> None:
-        """It was looked at: so much is kept."""
+        """Sets the amount that was read."""
         self.kept = self.last_kept = kept
 
     def is_pressing(self, limit: int, *, processes: int) -> bool:
@@ -160,7 +165,7 @@ class QuotaGauge:
             )
 
     def take(self, now: float, *, requests: int = 0, messages: int = 0, size: int = 0) -> None:
-        """It was done, whether or not there was anything left.  `size`: bytes."""
+        """Takes requests, messages and `size` bytes, whether or not there was anything left."""
         amounts = requests, messages, size
         for metered in self._buckets:
             if amount := amounts[metered.unit]:
@@ -169,11 +174,11 @@ class QuotaGauge:
             self._ceiling.level.kept += size
 
     def wait(self, now: float) -> float:
-        """Seconds until messages may be handed out; requests are not looked at."""
+        """Returns the seconds until messages may be delivered; requests are not counted."""
         return max((m.bucket.wait(now) for m in self._buckets if m.unit), default=0.0)
 
     def left(self, now: float, *, messages: int, size: int) -> tuple[int, int]:
-        """At most so many messages and bytes, as far as there are any left; one message at least."""
+        """Returns at most so many messages and bytes, as far as there are any left; one message at least."""
         left = [messages, size]
         for metered in self._buckets:
             if metered.unit:

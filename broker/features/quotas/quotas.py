@@ -78,13 +78,11 @@ class Quotas:
         return quotas
 
     def is_set(self, project: str) -> ProjectQuotas:
-        """What was set for the project itself."""
+        """Returns the quotas that were set for the project itself."""
         return self._set.get(project, NO_QUOTAS)
 
     def changed(self, name: str | None) -> None:
-        """Somebody has changed the quotas of this name, or (None) perhaps any: they are read with the next
-        check.
-        """
+        """Reads the quotas again with the next check: those of this name were changed, or (None) perhaps any."""
         if name is None or name.endswith("/quotas"):
             self._read_at = None
             self._changes += 1
@@ -111,7 +109,7 @@ class Quotas:
     # --- rates -------------------------------------------------------------------------------------------
 
     def publishing(self, project: str, principal: str) -> Gauge:
-        """What measures what a principal ("": nobody in particular) publishes in a project."""
+        """Returns the gauge of what a principal ("": none) publishes in a project."""
         return self._gauge(project, principal, PUBLISH) if self.is_metered else NO_GAUGE
 
     def subscribing(self, project: str, principal: str) -> Gauge:
@@ -198,11 +196,11 @@ class Quotas:
         return _RETAINED in self.of_project("").limits, limited, of.keys() - limited
 
     def retains(self, project: str, kept: int) -> None:
-        """A check has found that the topics of a project keep so many bytes."""
+        """Sets the bytes that the topics of a project keep, as a check has found."""
         self._retained.setdefault(project, Level()).refresh(kept)
 
     def is_pressing(self) -> bool:
-        """Whether a project nears its limit of retained bytes so fast that somebody should look."""
+        """Whether a project nears its limit of retained bytes so fast that a check is due."""
         for project, level in self._retained.items():
             limit = self.of_project(project).limits.get(_RETAINED)
             if limit is not None and level.is_pressing(limit, processes=self._processes()):
@@ -210,7 +208,7 @@ class Quotas:
         return False
 
     def amounts(self, project: str) -> dict[Amount, int]:
-        """What a project takes up, as was last looked at; 0 where it is not limited."""
+        """Returns the amounts that a project uses, as was last read; 0 where they are not limited."""
         limits, level = self.of_project(project).limits, self._retained.get(project)
         return {
             "retainedBytes": level.kept if level is not None and _RETAINED in limits else 0,

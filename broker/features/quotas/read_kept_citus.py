@@ -33,7 +33,7 @@ async def read_kept(connection: HotConnection, given: dict[str, Any]) -> list[An
 
 
 def _kept(keeper: Any, rows: Sequence[Any]) -> Iterator[Any]:
-    """One row, or none if the shard was deleted meanwhile, by the rules of read_kept.sql."""
+    """Yields the row of a shard by the rules of read_kept.sql; none if the shard was deleted meanwhile."""
     since = dict(zip(keeper.subscription_ids, keeper.retained_since, strict=True))
     detached = dict(zip(keeper.subscription_ids, keeper.detached, strict=True))
     times = [] if keeper.since is None else [keeper.since]

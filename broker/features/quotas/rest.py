@@ -40,7 +40,10 @@ def decode_update_quotas(body: bytes) -> UpdateQuotasRequest:
 
 
 def quotas_json(report: QuotaReport) -> dict[str, Any]:
-    """What was set, and of each quota the limit in force (none: there is no such field) and what is used."""
+    """Returns the quotas as JSON: those that were set, and for each quota the limit in force and the usage.
+
+    Without a limit there is no such field.
+    """
     usage = {(used.principal, used.quota): used.usage for used in report.rates}
     principals = dict.fromkeys(used.principal for used in report.rates if used.principal)
     rates = [_quota(name, report.in_force.limits, round(usage.get(("", name), 0.0), 1)) for name in RATES]

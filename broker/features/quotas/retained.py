@@ -24,7 +24,7 @@ class Tally:
     __slots__ = ("_sizes", "first", "publish_time", "seq")
 
     def __init__(self, first: int) -> None:
-        """Nothing is read yet; `first`: the span to begin with."""
+        """Creates an empty tally; `first`: the span to begin with."""
         self.first = first
         self.publish_time, self.seq = _EPOCH + first * _SPAN, 0
         self._sizes = array("q")
@@ -38,11 +38,11 @@ class Tally:
         self.publish_time, self.seq = max(self.publish_time, publish_time), max(self.seq, seq)
 
     def caught_up(self, head: int) -> None:
-        """There was no more to read when the shard's head was this."""
+        """Records that all was read when the shard's head was this."""
         self.seq = max(self.seq, head)
 
     def forget_before(self, span: int) -> None:
-        """What is older is not asked for again."""
+        """Forgets spans before this one, which are not needed again."""
         if span > self.first:
             del self._sizes[: span - self.first]
             self.first = span

@@ -109,7 +109,7 @@ class RetainedBytes:
             tally.forget_before(first)
 
     async def _read(self, connection: HotConnection, all_kept: Sequence[Kept], *, until: float) -> None:
-        """What is new of the logs, as far as there is time for it."""
+        """Reads the new part of the logs, as far as there is time."""
         heads = {kept.shard_id: kept.head for kept in all_kept}
         behind = [shard_id for shard_id, head in heads.items() if self._tallies[shard_id].seq < head]
         while behind and self._ticks() < until:
@@ -123,8 +123,9 @@ class RetainedBytes:
     async def _waiting(
         self, connection: HotConnection, all_kept: Sequence[Kept], *, until: float
     ) -> dict[int, int]:
-        """What waits in each shard for its time, as far as there is time to read it; each check reads it anew, for
-        what waits may also be cancelled.
+        """Returns the bytes of scheduled messages by shard, as far as there is time to read them.
+
+        Each check reads them anew, since scheduled messages may also be cancelled.
         """
         found: dict[int, int] = {}
         rest = dict.fromkeys((kept.shard_id for kept in all_kept), 0)

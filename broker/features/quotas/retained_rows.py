@@ -17,7 +17,7 @@ _READ_PROJECTS = statements.hot("read_projects")
 
 
 class Kept(NamedTuple):
-    """What a shard must keep: of spans from `since` on (None: nothing), and of `spans` before it."""
+    """The spans that a shard must keep: from `since` on (None: none), and the `spans` before it."""
 
     project: str
     shard_id: int
@@ -33,7 +33,7 @@ async def read_projects(connection: HotConnection) -> list[str]:
 
 
 async def read_kept(connection: HotConnection, *, projects: Sequence[str], now: datetime) -> list[Kept]:
-    """Of all shards of topics of these projects."""
+    """Reads what all shards of these projects' topics must keep."""
     asked = {"projects": list(projects), "now": now}
     [rows] = await connection.run((_READ_KEPT, asked))
     return [Kept(*row) for row in rows]

@@ -39,13 +39,13 @@ class Taken(NamedTuple):
 
 
 async def read_all_quotas(connection: ResourceConnection) -> dict[str, ProjectQuotas]:
-    """What was set, by project."""
+    """Reads the quotas that were set, by project."""
     rows = await connection.execute(select(project_quotas))
     return {row.project: ProjectQuotas(row.limits, row.principal_limits) for row in rows}
 
 
 async def lock_quotas(connection: ResourceConnection, *, project: str) -> ProjectQuotas:
-    """What was set for a project, kept from changing until the transaction ends."""
+    """Locks the quotas that were set for a project until the transaction ends, and returns them."""
     await connection.execute(
         pg_insert(project_quotas).values(project=project, limits={}, principal_limits={}).on_conflict_do_nothing()
     )
@@ -92,7 +92,7 @@ async def delete_forgotten(connection: ResourceConnection, *, now: datetime) -> 
 async def read_usage(
     connection: ResourceConnection, *, project: str, now: datetime, principals: int
 ) -> list[Usage]:
-    """Of a project, and of the `principals` that used most of something lately."""
+    """Reads the usage of a project, and of the `principals` that used most of a quota lately."""
     bucket = quota_buckets.c
     query = select(bucket.principal, bucket.quota, bucket.usage, bucket.balanced_at).where(
         bucket.project == project
@@ -117,12 +117,12 @@ def _fading(age: timedelta) -> float:
 
 
 async def lock_count(connection: ResourceConnection, *, project: str, counted: Counted) -> None:
-    """Until this transaction ends nobody else counts the same of the project."""
+    """Locks a count until this transaction ends: no other transaction counts the same resources of the project."""
     await lock_name(connection, f"{project}/{counted}")
 
 
 async def count(connection: ResourceConnection, *, project: str, counted: Counted, most: int | None = None) -> int:
-    """How many the project has; more than `most` are not counted.  It reads names in their index alone."""
+    """Counts the resources of a project, up to `most`.  Only reads names in their index."""
     name = _TABLES[counted].c.name
     names = select(name).where(name > f"{project}/{counted}/", name < f"{project}/{counted}0")
     if most is not None:

@@ -12,7 +12,7 @@ ANSWER = "resent"  # how the journal's REPLAYED is answered then
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResendOptions:
-    """As it was asked for; `one`: a single id, where what cannot be done is an error."""
+    """The options of a resend; `one`: a single id, for which a refusal is an error."""
 
     message_ids: Sequence[str]
     one: bool = False

@@ -33,7 +33,7 @@ Id = tuple[int, int]  # shard, sequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resend:
-    """Of a subscription."""
+    """A request to resend messages of a subscription."""
 
     subscription: Subscription
     ids: Sequence[Id]
@@ -42,9 +42,9 @@ class Resend:
 
 
 async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptIds) -> dict[Id, Outcome]:
-    """Within the caller's transaction, which has read nothing of the log yet.
+    """Resends messages within the caller's transaction, which has read nothing of the log yet.
 
-    Raises FailedPrecondition (no cursor: the subscription is gone or detached).
+    Raises FailedPrecondition (no cursor: the subscription is deleted or detached).
     """
     subscription_id = asked.subscription.subscription_id
     shard_ids = sorted({shard_id for shard_id, _ in asked.ids} & {*asked.subscription.shard_ids})
@@ -71,7 +71,7 @@ async def resend(connection: HotConnection, asked: Resend, attempt_ids: AttemptI
 async def _judge(
     connection: HotConnection, asked: Resend, backlog: LockedBacklog, seqs: Sequence[int]
 ) -> tuple[Mapping[int, Outcome], Sequence[Any]]:
-    """What becomes of each of them that there is or was, and those that are resent, in the order of the log."""
+    """Returns the outcomes of the messages that exist or existed, and those to resend, in the order of the log."""
     where = {"shard_ids": [backlog.shard_id] * len(seqs), "seqs": seqs}
     *found, heads = await connection.run(
         *by_shard(connection, _LOCATE_MESSAGES, where), (_READ_HEADS, {"shard_ids": [backlog.shard_id]})

@@ -21,7 +21,7 @@ from broker.observability.metrics.families import RESENT
 
 
 class ResendService:
-    """It is done when the call is answered: what is resent may be claimed."""
+    """Resends messages.  Once a call is answered its messages may be claimed."""
 
     def __init__(self, core: Core) -> None:
         self._database = core.database
@@ -32,11 +32,11 @@ class ResendService:
         self._counters = core.counters
 
     async def resend(self, name: str, options: ResendOptions, *, by: str = "") -> Mapping[str, Outcome]:
-        """What became of each message.
+        """Resends messages and returns the outcome of each.
 
-        Raises InvalidArgument (the ids), NotFound (no subscription; a single message that is not there),
-        FailedPrecondition (detached; a single one that the filter does not match), Aborted (others were at the
-        same messages again and again).
+        Raises InvalidArgument (the ids), NotFound (no subscription; a single message that does not exist),
+        FailedPrecondition (detached; a single one that the filter does not match), Aborted (other transactions used
+        the same messages again and again).
         """
         check_resend(options)
         async with self._database.transaction() as connection:

@@ -128,17 +128,17 @@ def _seconds(text: str) -> int:
 
 
 def decode_tick_count(query: Mapping[str, str]) -> int:
-    """How many times of ticks to come are wanted.  Raises InvalidArgument."""
+    """Decodes the number of future ticks to list.  Raises InvalidArgument."""
     return min(decode_list_size(query), MAX_REPORTED_TICKS)
 
 
 def decode_history_size(query: Mapping[str, str]) -> int:
-    """How many entries of a history are wanted.  Raises InvalidArgument."""
+    """Decodes the number of entries of a history to list.  Raises InvalidArgument."""
     return min(decode_list_size(query), KEPT_TICKS)
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    """As it was put, and how it does."""
+    """Encodes a schedule, with its definition and its state."""
     definition = schedule.definition
     message: dict[str, Any] = {"data": definition.data} if definition.data else {}
     if definition.attributes:

@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class UnreadableSchedule(Exception):
-    """What is stored of it nobody can read; nothing has changed."""
+    """The stored definition of a schedule cannot be read; nothing has changed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"What is stored of the schedule cannot be read (resource={name}).")
@@ -79,7 +79,7 @@ async def _locked(connection: HotConnection, bound: Bound) -> Schedule | None:
 
 
 async def read_next_tick(connection: HotConnection, *, but: Sequence[str] = ()) -> datetime | None:
-    """When the next tick of any schedule is due, none of the names `but`; None: never."""
+    """Returns when the next tick of any schedule is due, without the names `but`; None: never."""
     [rows] = await connection.run((_READ_NEXT_TICK, {"but": list(but)}))
     return rows[0].next_at if rows else None
 
@@ -117,13 +117,13 @@ def ticks_written(schedule: Schedule, records: Sequence[TickRecord], next_at: da
 
 
 async def count_schedules(connection: ResourceConnection, *, project: str) -> int:
-    """How many a project has; until the transaction ends nobody else counts them."""
+    """Counts the schedules of a project; until the transaction ends no other transaction counts them."""
     await lock_name(connection, f"{project}/schedules")
     return await connection.scalar(select(func.count()).select_from(schedules).where(_is_of(project))) or 0
 
 
 async def find_schedule(connection: ResourceConnection, *, name: str, lock: bool = False) -> Schedule | None:
-    """`lock`: nobody else changes it until the transaction ends, and it does not tick."""
+    """Finds a schedule; `lock`: it is not changed until the transaction ends, and does not tick."""
     query = select(schedules).where(schedules.c.name == name)
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     return None if row is None else _schedule(row._mapping)
@@ -144,7 +144,7 @@ async def cut_page_of_schedules(connection: ResourceConnection, *, project: str,
 
 
 async def write_schedule(connection: ResourceConnection, *, schedule: Schedule) -> None:
-    """Make it, or change what is there to be like it."""
+    """Writes a schedule, in place of one of its name."""
     values = {column.name: getattr(schedule, column.name) for column in schedules.columns}
     values["definition"] = msgspec.json.decode(_encode(schedule.definition))
     new = insert(schedules).values(**values)
@@ -152,7 +152,7 @@ async def write_schedule(connection: ResourceConnection, *, schedule: Schedule) 
 
 
 async def delete_schedule(connection: ResourceConnection, *, name: str) -> bool:
-    """With its history."""
+    """Deletes a schedule with its history."""
     found = (await connection.execute(delete(schedules).where(schedules.c.name == name))).rowcount
     await connection.execute(delete(schedule_ticks).where(schedule_ticks.c.schedule == name))
     return bool(found)

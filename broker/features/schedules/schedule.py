@@ -35,7 +35,7 @@ _PLACEHOLDER = re.compile(r"\{\{([^{}]{0,40})\}\}")
 
 
 class Missed(StrEnum):
-    """What to do about ticks that were missed."""
+    """The policy for ticks that were missed."""
 
     SKIP = "SKIP"  # nothing
     ONE = "ONE"  # one for all of them, the last
@@ -56,7 +56,10 @@ class TickOutcome(StrEnum):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What whoever made it has said.  One of `cron` and `interval_seconds` is given."""
+    """The definition of a schedule, as its creator gave it.
+
+    Exactly one of `cron` and `interval_seconds` is given.
+    """
 
     topic: str
     data: bytes = b""
@@ -80,8 +83,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """One, as it is stored.  `anchor`: from when an interval is counted; `next_at`: its next tick, None: there is
-    none; `ticks`: how many entries its history ever had.
+    """A stored schedule.
+
+    `anchor`: from when an interval is counted; `next_at`: its next tick, None: there is none; `ticks`: how many
+    entries its history ever had.
     """
 
     name: str
@@ -126,8 +131,9 @@ class TickRecord:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What to do about a schedule now: tick for each of `ticks`; the ticks of `missed`, a stretch from its first
-    moment to before its second, never come; the next tick is at `next_at`.
+    """The due actions of a schedule: a tick for each of `ticks`, and then the next tick at `next_at`.
+
+    The ticks of `missed`, from its first moment to before its second, are skipped.
     """
 
     ticks: Sequence[datetime]
@@ -136,7 +142,7 @@ class Due:
 
 
 def take_due(schedule: Schedule, now: datetime) -> Due:
-    """Of a schedule that is due."""
+    """Returns the due actions of a schedule that is due."""
     tick = schedule.next_at
     assert tick is not None
     missed = None

@@ -34,7 +34,7 @@ _NEWEST = 2**62  # above the number of any tick
 
 
 class SchedulesService:
-    """Of messages that are published again and again."""
+    """The schedules of messages that are published again and again."""
 
     def __init__(
         self, database: Database, clock: DatabaseClock, ticker: ScheduleTicker, next_tick: NextDue
@@ -80,13 +80,13 @@ class SchedulesService:
         return cut_page(found, page.size, lambda schedule: schedule.name)
 
     async def delete_schedule(self, name: str) -> None:
-        """Nothing ticks after the answer.  Raises NotFound."""
+        """Deletes a schedule.  It makes no tick after the answer.  Raises NotFound."""
         async with self._database.transaction() as connection:
             if not await store.delete_schedule(connection, name=name):
                 raise _not_found(name)
 
     async def pause_schedule(self, name: str) -> Schedule:
-        """Nothing ticks after the answer, until it is resumed.  Raises NotFound."""
+        """Pauses a schedule.  It makes no tick after the answer, until it is resumed.  Raises NotFound."""
         async with self._database.transaction() as connection:
             schedule = await _found(connection, name, lock=True)
             paused = replace(schedule, paused=True, next_at=None, updated_at=self._clock.now())
@@ -94,7 +94,7 @@ class SchedulesService:
         return paused
 
     async def resume_schedule(self, name: str) -> Schedule:
-        """It goes on with the first tick from now on.  Raises NotFound."""
+        """Resumes a schedule with the first tick from now on.  Raises NotFound."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             schedule = await _found(connection, name, lock=True)
@@ -105,7 +105,10 @@ class SchedulesService:
         return schedule
 
     async def run_schedule(self, name: str) -> TickRecord:
-        """One tick more, now; also of one that is paused.  Raises NotFound, FailedPrecondition (it was refused)."""
+        """Makes one more tick now, even if the schedule is paused.
+
+        Raises NotFound, FailedPrecondition (it was refused).
+        """
         record = await self._ticker.tick_now(name)
         if record is None:
             raise _not_found(name)
@@ -124,7 +127,7 @@ class SchedulesService:
         return ticks
 
     async def list_ticks(self, name: str, size: int) -> Sequence[TickRecord]:
-        """What became of the last ticks, the newest first.  Raises NotFound."""
+        """Lists the outcomes of the last ticks, the newest first.  Raises NotFound."""
         async with self._database.transaction() as connection:
             await _found(connection, name)
             return await store.list_ticks(connection, name=name, before=_NEWEST, size=size)

@@ -44,7 +44,7 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Every so often from a moment on, whatever clocks on the wall show."""
+    """An interval between ticks from a moment on, whatever clocks on the wall show."""
 
     every: timedelta
     anchor: datetime
@@ -126,7 +126,7 @@ def check_zone(name: str) -> None:
 
 
 def _moment_of(shown: datetime, zone: ZoneInfo) -> datetime:
-    """When clocks show it: for the first time, or when they are put forward past it."""
+    """Returns when clocks show the time: for the first time, or when they are put forward past it."""
     moment = shown.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if moment.astimezone(zone).replace(tzinfo=None, fold=0) == shown:
         return moment
@@ -135,7 +135,7 @@ def _moment_of(shown: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _end_of_repetition(moment: datetime, zone: ZoneInfo) -> datetime:
-    """What clocks showed when they were put back: past it nothing is shown again."""
+    """Returns what clocks showed when they were put back: no later time is shown again."""
     shown = moment.astimezone(zone).replace(tzinfo=None, fold=0)
     first = shown.replace(tzinfo=zone).astimezone(UTC)  # the same, shown the first time
     change = _change_within(first, moment.astimezone(UTC), zone)

@@ -24,7 +24,7 @@ _MAX_LONG = 10_000
 
 
 class ScheduleWorker:
-    """Every process has one; of a schedule one of them takes what is due, while the others pass it by.
+    """The worker for due schedules in a process.  A schedule is handled by one process, while the others skip it.
 
     Projects take turns, a schedule each and one at a time: thousands that are due delay no other project's ticks.
     """
@@ -45,7 +45,7 @@ class ScheduleWorker:
         self._find_at = 0.0
 
     async def run(self) -> None:
-        """Until an error, which is the supervisor's."""
+        """Makes due ticks until an error, which the supervisor handles."""
         while True:
             until = await self.run_once()
             await self._next_tick.wait(until, self._clock.now())

@@ -34,7 +34,7 @@ def decode_schema_options(fields: Mapping[str, Any]) -> SchemaOptions:
 
 
 def schema_from(message: Any, options: SchemaOptions, name: str = "") -> Schema:
-    """The schema that a call wants; what only answers have is not looked at."""
+    """Decodes the schema of a call; fields that only answers have are ignored."""
     return Schema(
         name=name,
         type=options.type or enum_name(message, "type_"),

@@ -69,7 +69,7 @@ async def insert_revision(connection: ResourceConnection, *, schema_id: int, sch
 async def set_compatibility(
     connection: ResourceConnection, *, schema_id: int, compatibility: Compatibility
 ) -> None:
-    """Of a schema, for the commits to come."""
+    """Sets the compatibility of a schema, for later commits."""
     where = _SCHEMAS.schema_id == schema_id
     await connection.execute(payload_schemas.update().where(where).values(compatibility=compatibility))
 
@@ -89,7 +89,7 @@ async def find_schema(connection: ResourceConnection, *, name: str, revision_id:
 
 
 async def find_revisions(connection: ResourceConnection, *, schema_id: int) -> list[Schema]:
-    """All revisions of a schema, the newest first."""
+    """Finds all revisions of a schema, the newest first."""
     rows = await connection.execute(
         _SCHEMA.where(_SCHEMAS.schema_id == schema_id).order_by(_REVISIONS.number.desc())
     )
@@ -108,7 +108,7 @@ async def find_all_revisions(
 
 
 async def list_schemas(connection: ResourceConnection, *, project: str, page: Page) -> list[Schema]:
-    """Up to one schema more than a page of a project's, by name, each at its newest revision."""
+    """Lists a page of a project's schemas, by name, and one more, each at its newest revision."""
     rows = await connection.execute(_listed(_SCHEMA, project, page).limit(page.size + 1))
     return [_schema(row) for row in rows]
 
@@ -120,7 +120,7 @@ async def cut_page_of_schemas(connection: ResourceConnection, *, project: str, p
 
 
 def _listed(query: Select[Any], project: str, page: Page) -> Select[Any]:
-    """Of the schemas of a project from a page on, by name, each at its newest revision."""
+    """Restricts a query to the schemas of a project, from a page on, by name, each at its newest revision."""
     within = and_(_SCHEMAS.name > max(page.after, f"{project}/schemas/"), _SCHEMAS.name < f"{project}/schemas0")
     return query.where(within, _REVISIONS.number == _NEWEST).order_by(_SCHEMAS.name)
 

@@ -78,7 +78,7 @@ def check_schema(schema: Schema) -> None:
 
 
 def check_definition(schema: Schema) -> None:
-    """The same of a schema that need not have a name."""
+    """Checks the definition of a schema, which need not have a name."""
     if schema.type not in TYPES:
         raise InvalidArgument(
             f"Invalid schema type (schema.type={schema.type or 'TYPE_UNSPECIFIED'}): it must be one of "
@@ -102,7 +102,10 @@ def check_definition(schema: Schema) -> None:
 
 
 def within(settings: SchemaSettings, revisions: Sequence[Schema]) -> Sequence[Schema]:
-    """Those of a schema's revisions, the newest first, that a topic takes.  Raises NotFound, InvalidArgument."""
+    """Returns those of a schema's revisions, the newest first, that a topic accepts.
+
+    Raises NotFound, InvalidArgument.
+    """
     numbers = {revision.revision_id: revision.number for revision in revisions}
     for bound in (settings.first_revision_id, settings.last_revision_id):
         if bound and bound not in numbers:

@@ -32,7 +32,10 @@ _AT_ONCE_SECONDS = 0.005  # then others have their turn
 
 
 class SchemaChecks:
-    """One for a process.  `project` ("projects/p"): whose turns the checks take in processes that are shared."""
+    """The schema checks of a process.
+
+    `project` ("projects/p") takes the turns in processes that projects share.
+    """
 
     def __init__(self, resources: ResourceCache, counters: Counters | None = None) -> None:
         self._revisions = resources.add(find_all_revisions)  # of each schema, the newest first
@@ -42,10 +45,10 @@ class SchemaChecks:
     async def check(
         self, project: str, settings: SchemaSettings, messages: Sequence[NewMessage], *, seconds: float = inf
     ) -> list[str]:
-        """Of each message the attributes that say which revision it is like: the newest one that it is like.
+        """Returns for each message the attributes that name the newest revision that it conforms to.
 
-        As a JSON object, the same for the same revision.  Raises InvalidArgument that names the message that is
-        like none, and what is wrong with it by the newest; NotFound (the schema is deleted), ResourceExhausted
+        They are a JSON object, the same one for the same revision.  Raises InvalidArgument that names the message
+        that conforms to none, and its mismatch with the newest; NotFound (the schema is deleted), ResourceExhausted
         (after `seconds` not all are checked), Unavailable.
         """
         revisions = await self._revisions.get(settings.schema)
@@ -162,7 +165,7 @@ class SchemaChecks:
 
 
 async def _after_a_while(began: float) -> float:
-    """Others have their turn if it has been long since; returns since when this one's lasts."""
+    """Lets others run if the turn has lasted long; returns since when the present turn lasts."""
     if perf_counter() - began <= _AT_ONCE_SECONDS:
         return began
     await asyncio.sleep(0)
@@ -170,7 +173,7 @@ async def _after_a_while(began: float) -> float:
 
 
 def _attributes(revision: Schema, encoding: str) -> str:
-    """As Google calls them."""
+    """Returns the attributes by Google's names."""
     named = {
         "googclient_schemaencoding": encoding,
         "googclient_schemaname": revision.name,

@@ -18,7 +18,7 @@ K = TypeVar("K")
 
 
 class SchemaCosts:
-    """What is known of schemas in one process.  Times are seconds of any one clock."""
+    """The costs of schemas, as one process knows them.  Times are seconds of any one clock."""
 
     def __init__(self) -> None:
         self._schemas = _Times[tuple[str, int]]()  # by project and revision number: slow until then, or _PROVEN
@@ -33,7 +33,7 @@ class SchemaCosts:
         return self._schemas.find((project, number)) == _PROVEN
 
     def learn(self, project: str, number: int, seconds: float, now: float) -> None:
-        """A job took so many seconds of processor time."""
+        """Records that a job took so many seconds of processor time."""
         if seconds > LONG_SECONDS:
             until = now + SLOW_FOR.total_seconds()
             self._projects.set(project, until)

@@ -91,7 +91,7 @@ class SchemaProcesses:
 
 
 class _IsSlow(Exception):
-    """While a job waited for its turn its schema was found to be slow."""
+    """A schema was found to be slow while a job waited for its turn."""
 
 
 class _SharedProcess:

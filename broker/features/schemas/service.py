@@ -55,7 +55,10 @@ class SchemaService:
         return schema
 
     async def get_schema(self, name: str) -> Schema:
-        """At the revision that the name has after an "@", or at the newest.  Raises InvalidArgument, NotFound."""
+        """Returns a schema at the revision that the name has after an "@", or at the newest.
+
+        Raises InvalidArgument, NotFound.
+        """
         async with self._database.transaction() as connection:
             return await _existing(connection, *split_revision(name))
 

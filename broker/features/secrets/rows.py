@@ -23,7 +23,7 @@ _SECRETS = subscriptions.c.settings[EXTENSIONS]["push"][SECRETS]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSecrets:
-    """Those of one row of `table`, which is called `row`."""
+    """The secrets of one row of `table`, which is called `row`."""
 
     table: str
     row: str

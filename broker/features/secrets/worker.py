@@ -48,7 +48,7 @@ class SecretKeeper:
         return done
 
     def _report_absent(self, found: Sequence[StoredSecrets]) -> None:
-        """Of the keys that there are not, though something is encrypted with them."""
+        """Reports missing keys with which secrets are encrypted."""
         used = {key_id_of(stored) for row in found for stored in row.stored if is_sealed(stored)}
         absent = used - self._secrets.key_ids
         for key_id in absent:

@@ -48,8 +48,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Endings:
-    """What is to be written, by attempt and ordinal; failures by their reasons.  What is released is due after
-    `pause` seconds.
+    """The results to write, by attempt and ordinal; failures by their reasons.
+
+    Released messages are due after `pause` seconds.
     """
 
     dropped: dict[AttemptName, set[int]] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class DeliveryTransforms:
         self._counters = counters
 
     async def transformed(self, subscription: Subscription, answer: Answer) -> Answer:
-        """What is handed out of it, once it is written what became of the rest."""
+        """Returns the messages to deliver from an answer, after the outcomes of the others were written."""
         if not subscription.transforms_messages:
             return answer
         kept = await self._transform(subscription, answer.target, answer.claimed.deliveries)
@@ -119,7 +120,7 @@ class DeliveryTransforms:
         outcomes: Iterator[Outcome],
         endings: _Endings,
     ) -> Iterator[Delivery]:
-        """Those that are handed out for one request, with what is left of their messages."""
+        """Yields the deliveries for one request, with the remaining ones of their messages."""
         has_some = False
         for delivery in deliveries:
             name = attempt_name(subscription.subscription_id, delivery)
@@ -149,7 +150,7 @@ class DeliveryTransforms:
                 yield _with(delivery, kept)
 
     async def _write(self, subscription: Subscription, endings: _Endings) -> None:
-        """What cannot be written falls due by itself."""
+        """Writes outcomes.  Messages whose outcome cannot be written fall due by themselves."""
         self._count(subscription, endings)
         project, strict = project_of(subscription.name), subscription.enable_exactly_once_delivery
         policy = subscription.retry_policy or PAUSES

@@ -36,7 +36,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a message was after a transform; or it was dropped, or it failed: with the reason."""
+    """The result of a transform: the message, or that it was dropped, or that it failed, with the reason."""
 
     ending: Ending
     message: Message
@@ -44,7 +44,7 @@ class Step:
 
 
 class TransformService:
-    """Nothing is published, delivered or changed."""
+    """Trials of transforms.  They publish, deliver and change nothing."""
 
     def __init__(
         self, database: Database, clock: DatabaseClock, checks: TransformChecks, trials: TransformTrials

@@ -48,7 +48,10 @@ class TransformChecks:
         self._sandboxes = sandboxes
 
     async def check(self, resource: str, transforms: Transforms, where: str = FIELD) -> None:
-        """Those of a resource, or of a project.  Raises InvalidArgument, with the place; Unavailable."""
+        """Checks the transforms of a resource, or of a project.
+
+        Raises InvalidArgument, with the place; Unavailable.
+        """
         check_transforms(transforms, where)
         if need_check(transforms):
             reason = await self._sandboxes.check(project_of(resource), transforms, where)
@@ -57,7 +60,7 @@ class TransformChecks:
 
 
 class TransformTrials:
-    """Of one message, by one transform at a time."""
+    """Trials of one message, by one transform at a time."""
 
     def __init__(self, sandboxes: Sandboxes, programs: Programs) -> None:
         self._sandboxes = sandboxes
@@ -73,7 +76,7 @@ class TransformTrials:
 
 
 class TopicTransforms:
-    """One for a process."""
+    """The transforms of topics in a process."""
 
     def __init__(self, sandboxes: Sandboxes, programs: Programs, clock: DatabaseClock, counters: Counters) -> None:
         self._sandboxes = sandboxes
@@ -82,7 +85,7 @@ class TopicTransforms:
         self._counters = counters
 
     async def publish(self, topic: Topic, messages: Sequence[NewMessage]) -> list[NewMessage | None]:
-        """What is to be stored in place of these; None: it is dropped.
+        """Returns the messages to store in place of these; None: the message is dropped.
 
         Raises InvalidArgument that names the first message that a transform failed for, ResourceExhausted (they
         take too long), Unavailable.

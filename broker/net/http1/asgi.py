@@ -26,7 +26,10 @@ async def serve_application(
     *,
     failed: Callable[[Exchange, Exception], None],
 ) -> None:
-    """Answer by `app`, which finds `state` in its scope.  Of its defects `failed` is told; the caller gets 500."""
+    """Answers by `app`, which finds `state` in its scope.
+
+    Its defects are passed to `failed`; the caller gets 500.
+    """
     call = _Call(exchange)
     try:
         await app(_scope(exchange, server, state), call.receive, call.send)

@@ -56,7 +56,7 @@ def _has_hung_up(transport: asyncio.Transport) -> bool:
 
 
 class Http1Api(Protocol):
-    """Who answers the calls that are hot."""
+    """The interface of the API that answers the hot calls."""
 
     def has(self, path: bytes) -> bool:
         """Whether a path, as it was sent, is the API's to answer."""
@@ -76,7 +76,7 @@ class Registry(Protocol):
 
 
 class Http1Server:
-    """What the connections of a process share.
+    """The state that the HTTP/1.1 connections of a process share.
 
     When the server stops, `connections` are shut down and `tasks` are awaited.  `keep_alive()`: seconds when idle.
     """
@@ -192,7 +192,7 @@ class Http1Connection(asyncio.Protocol):
                 self._server.heads.remember(data, reader.head)
 
     def eof_received(self) -> None:
-        """A client that closes its side is taken to be gone, and the transport closes itself."""
+        """Handles a client that closes its side as one that is gone: the transport closes itself."""
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -309,7 +309,7 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(part)
 
     async def writable(self) -> None:
-        """Wait until there is room for more of an answer, or nobody to read it."""
+        """Waits until there is room for more of an answer, or the peer is gone."""
         while self._is_full:
             if self._writable is None:
                 self._writable = self._loop.create_future()
@@ -327,7 +327,7 @@ class Http1Connection(asyncio.Protocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Nobody is being answered: on to the next request, or to the end."""
+        """Continues after an answer with the next request, or the end."""
         if self._ending:
             return
         if self._waiting:
@@ -389,7 +389,7 @@ class Http1Connection(asyncio.Protocol):
         self._abort_in_time()
 
     def _abort_in_time(self) -> None:
-        """A peer that takes nothing any more would keep its connection for ever."""
+        """Aborts the connection after a while, so that a peer which takes nothing does not keep it for ever."""
         has_more_to_take = self._transport.get_write_buffer_size() > 0
         self._timer.cancel()
         self._timer = self._loop.call_later(

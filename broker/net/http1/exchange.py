@@ -24,7 +24,7 @@ class Gone(Exception):
 
 
 class Connection(Protocol):
-    """What an exchange needs of its connection."""
+    """The interface of a connection that an exchange needs."""
 
     @property
     def peer(self) -> tuple[str, int] | None:
@@ -32,7 +32,7 @@ class Connection(Protocol):
 
     @property
     def client_certificate(self) -> ClientCertificate | None:
-        """Of the client, if it showed one over TLS."""
+        """The client's verified certificate; None if it sent none over TLS."""
 
     def write(self, *parts: bytes) -> None: ...
     def read_on(self) -> None: ...
@@ -82,7 +82,7 @@ class Exchange:
 
     @property
     def client_certificate(self) -> ClientCertificate | None:
-        """What the client showed over TLS, verified; None: nothing."""
+        """The client's verified certificate; None if it sent none over TLS."""
         return self._connection.client_certificate
 
     # --- what the API calls -----------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Exchange:
         return bytes(body)
 
     async def read(self) -> tuple[bytes, bool]:
-        """What has come of the body since the last time, at least a byte of it, and whether there is more to come.
+        """Returns the body received since the last call, at least a byte of it, and whether there is more to come.
 
         Raises Gone.
         """
@@ -116,9 +116,10 @@ class Exchange:
             await self._change()
 
     def respond(self, status: int, headers: bytes, body: bytes) -> None:
-        """The whole answer.  `headers`: lines, each with its end, of all but the length and the connection.
+        """Sends a whole answer.
 
-        An answer that has begun in parts cannot be another: the connection is cut off.
+        `headers`: lines, each with its end, of all but the length and the connection.  An answer that has begun in
+        parts cannot be another: the connection is cut off.
         """
         if self.gone or self.answered:
             return
@@ -143,7 +144,10 @@ class Exchange:
     # --- an answer in parts ------------------------------------------------------------------------------
 
     def begin(self, status: int, headers: bytes, *, length: int | None = None) -> None:
-        """The head of an answer.  `headers`: lines as those of `respond`; `length` of the body, if it is known."""
+        """Sends the head of an answer.
+
+        `headers`: lines as those of `respond`; `length` of the body, if it is known.
+        """
         if self.gone:
             return
         self._last, framing = self.is_last, b""
@@ -160,12 +164,12 @@ class Exchange:
         self._write(b"%b\r\n%b%b" % (STATUS_LINES[status], lines.removesuffix(b"\r\n"), end))
 
     def send(self, part: bytes) -> None:
-        """A part of the body."""
+        """Sends a part of the body."""
         if part and not (self.gone or self._is_bodiless):
             self._write(b"%x\r\n%b\r\n" % (len(part), part) if self._chunked else part)
 
     def end(self) -> None:
-        """All of the body was sent."""
+        """Ends an answer whose body was sent."""
         if self._chunked and not (self.gone or self._is_bodiless):
             self._write(b"0\r\n\r\n")
         self._finish(last=self._last)
@@ -176,7 +180,7 @@ class Exchange:
         return not self.head.keep_alive or self._may_ask or self._connection.ends_now()
 
     def _end_of_head(self, *, last: bool) -> bytes:
-        """What follows the last header that is the API's, behind its value."""
+        """Returns the end of a head, from the value of the API's last header on."""
         if last:
             return _END_AND_CLOSE
         return _END if self.head.version == "1.1" else _END_AND_KEEP
@@ -186,7 +190,7 @@ class Exchange:
         self._connection.write(data)
 
     def _finish(self, *, last: bool) -> None:
-        """Everything was written; `last`: the connection ends with it."""
+        """Finishes an answer that was written; `last`: the connection ends with it."""
         if self.gone or self.answered:
             return
         self.begun = self.answered = True
@@ -221,7 +225,7 @@ class Exchange:
         self._wake()
 
     def leave(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Gives up a request whose answer is no longer wanted."""
         if not self.answered:
             self.gone = True
             self._wake()

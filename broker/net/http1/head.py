@@ -11,7 +11,7 @@ _LONGEST_KNOWN = 4_096  # bytes of such a head: a signed token makes it longer t
 
 
 class Verdict(NamedTuple):
-    """How web_pages.py judges a head.
+    """The verdict of web_pages.py on a head.
 
     `host`: a name that is not ours; `origin`: of the page that is refused ("": there is none of either).
     `headers`: lines of the answer to a page that may read it; `preflight`: the browser only asks whether it may.

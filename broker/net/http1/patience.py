@@ -7,7 +7,7 @@ from broker.net.http1.reader import BODY, HEAD, IDLE, Refusal
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a peer may take, in seconds."""
+    """The time limits for a peer, in seconds."""
 
     check: float = 10.0  # a head, or so many bytes of a body, may take from one check to the next but one
     body_bytes: int = 10_240  # from one check to the next: 1 KB a second

@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 class Requests(Protocol):
-    """Who is told of the requests of a connection."""
+    """The interface that receives the requests of a connection."""
 
     def request_begun(self, head: Head) -> None: ...
     def body_came(self, piece: bytes) -> None: ...
@@ -176,9 +176,10 @@ class RequestReader:
         self._requests.body_came(body)
 
     def _take_body(self, body: bytes) -> None:
-        """On a request to upgrade the parser stops after the head, as if the body were the other protocol's.
+        """Takes the body of a request to upgrade.
 
-        To h2c, for instance, which clients in Java ask for.  A server is free to stay with what it speaks.
+        At its head the parser stops, as if the body were the other protocol's.  Clients in Java ask for h2c, for
+        instance.  A server is free to stay with the protocol that it speaks.
         """
         self.on_body(body)
         if not self.left:

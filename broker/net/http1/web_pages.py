@@ -32,7 +32,7 @@ _SITES_OF_OURS = (b"same-origin", b"none")  # none: the visitor has typed the ad
 
 
 class WebPages:
-    """What a process knows of the names and origins that its operator has allowed."""
+    """The names and origins that the operator has allowed, as a process knows them."""
 
     def __init__(self, *, hosts: Collection[str] = (), origins: Collection[str] = (), states: StateChanges) -> None:
         """`hosts`: names that the broker goes by, `*.example.com` for all below one; `origins`: of pages that may
@@ -69,7 +69,7 @@ class WebPages:
         return not (verdict.origin or verdict.preflight or (verdict.host and not secure))
 
     async def answer(self, exchange: Exchange, verdict: Verdict) -> None:
-        """The answer to a browser that asks whether it may, or the refusal."""
+        """Answers a browser that asks whether it may call, or refuses a request."""
         if verdict.preflight and not verdict.host:
             exchange.respond(204, b"", b"")  # the verdict's headers are among the exchange's
         elif verdict.origin:

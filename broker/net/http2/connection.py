@@ -112,7 +112,7 @@ class Http2Connection(asyncio.Protocol):
         self._timer = loop.call_later(self._ping_seconds, self._tick)
 
     def peer_address(self) -> object:
-        """Of the client: host and port first, where they are known."""
+        """Returns the address of the client: host and port first, if they are known."""
         return self._transport.get_extra_info("peername")
 
     def data_received(self, data: bytes) -> None:
@@ -139,7 +139,7 @@ class Http2Connection(asyncio.Protocol):
         self._outgoing.resume()
 
     def shutdown(self) -> None:
-        """Take no more streams; close once those that are there have ended."""
+        """Accepts no more streams; closes the connection once the open ones have ended."""
         if self._going_away or self._closed:
             return
         self._going_away = True
@@ -173,7 +173,7 @@ class Http2Connection(asyncio.Protocol):
             stream.all_sent()
 
     def end(self, stream: Stream, trailers: bytes) -> None:
-        """Everything was sent but the trailers, if there are any."""
+        """Ends a stream, with its trailers, if there are any."""
         if trailers:
             self._outgoing.write_headers(stream.stream_id, trailers, end_stream=True)
         else:
@@ -327,7 +327,7 @@ class Http2Connection(asyncio.Protocol):
         stream.receiver.ended()
 
     def _on_late_frame(self, stream_id: int, flags: int, cost: Cost) -> None:
-        """More of the request of a stream that was answered before its end, or reset."""
+        """Handles more of the request of a stream that was answered before its end, or reset."""
         self._patience.spend(cost)
         if flags & Flag.END_STREAM:
             self._half_closed.remote_ended(stream_id)

@@ -119,7 +119,7 @@ class _Request:
             exchange.respond(*error_answer(408, "The body of the request did not arrive within a minute."))
 
     def stop(self) -> None:
-        """Nothing to do: requests that have arrived are answered."""
+        """Does nothing: requests that have arrived are answered."""
 
     # --- the exchange's connection -----------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class _Request:
         return self._requests.connection.client_certificate
 
     def write(self, *parts: bytes) -> None:
-        """Nothing but what HTTP/1.1 writes as it is."""
+        """Raises NotImplementedError: only HTTP/1.1 writes parts as they are."""
         raise NotImplementedError
 
     def read_on(self) -> None:

@@ -28,7 +28,7 @@ class HalfClosedStreams:
         return bool(self._timers)
 
     def add(self, stream_id: int) -> None:
-        """The answer to this stream is complete, and its request is not."""
+        """Adds a stream whose answer is complete, and whose request is not."""
         if len(self._timers) < MAX_WAITING:
             loop = asyncio.get_running_loop()
             self._timers[stream_id] = loop.call_later(self._seconds, self._give_up, stream_id)
@@ -36,14 +36,14 @@ class HalfClosedStreams:
             self._outgoing.reply(reset(stream_id, Code.NO_ERROR))
 
     def remote_ended(self, stream_id: int) -> None:
-        """The peer has ended its side of a stream, or reset it.  Does nothing for other streams."""
+        """Removes a stream whose peer has ended its side, or reset it.  Does nothing for other streams."""
         timer = self._timers.pop(stream_id, None)
         if timer is not None:
             timer.cancel()
             self._changed()
 
     def clear(self) -> None:
-        """The connection has ended."""
+        """Stops all timers, since the connection has ended."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

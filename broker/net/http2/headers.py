@@ -82,10 +82,10 @@ class HeaderDecoder:
 
 
 def _resizes(block: bytes) -> int:
-    """How often a block resizes the table, counted no further than to one too many.
+    """Counts how often a block resizes the table, up to one more than is allowed.
 
-    That is a byte each, and costs as much as a header.  It stands at the beginning of a block, or hpack refuses it
-    (RFC 7541, sections 4.2 and 6.3).
+    Each resize is a byte, and costs as much as a header.  Resizes are at the beginning of a block, or hpack refuses
+    it (RFC 7541, sections 4.2 and 6.3).
     """
     count = at = 0
     while at < len(block) and block[at] & 0xE0 == 0x20 and count <= _MAX_RESIZES:
@@ -131,7 +131,7 @@ def encode_headers(*headers: tuple[bytes, bytes]) -> bytes:
 
 
 def list_size(*headers: tuple[bytes, bytes]) -> int:
-    """What headers count against a peer's MAX_HEADER_LIST_SIZE."""
+    """Returns the size of headers that counts against a peer's MAX_HEADER_LIST_SIZE."""
     return sum(len(name) + len(value) + 32 for name, value in headers)
 
 

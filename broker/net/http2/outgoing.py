@@ -36,7 +36,7 @@ class Outgoing:
         self._full: asyncio.TimerHandle | None = None
 
     def pause(self) -> None:
-        """The socket is full."""
+        """Pauses writing while the socket is full."""
         self._paused = True
         self._replied = 0
         if self._full is None:
@@ -48,7 +48,7 @@ class Outgoing:
         self._pump_blocked()
 
     def lost(self) -> None:
-        """The connection has ended."""
+        """Stops waiting for the socket, since the connection has ended."""
         self._not_full()
 
     def _not_full(self) -> None:
@@ -111,7 +111,7 @@ class Outgoing:
         self._blocked.pop(stream.stream_id, None)
 
     def _write_data(self, stream: Stream) -> None:
-        """One frame of an outbox."""
+        """Writes one frame of a stream's outbox."""
         waiting = stream.outbox[0]
         size = min(len(waiting), stream.window, self._window, self._peer.max_frame)
         self.write(frames.HEAD.pack(size << 8, 0, stream.stream_id))
@@ -128,7 +128,7 @@ class Outgoing:
             stream.outbox[0] = waiting[size:]
 
     def _pump_blocked(self) -> None:
-        """A frame for each stream in turn, for as long as there is room."""
+        """Writes a frame for each stream in turn, for as long as there is room."""
         while self._blocked and self._has_capacity():
             stream_id = next(iter(self._blocked))
             stream = self._blocked.pop(stream_id)

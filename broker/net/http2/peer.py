@@ -5,7 +5,10 @@ from broker.net.http2.frames import Code, ConnectionFault, Setting
 
 
 class PeerSettings:
-    """As last received.  `table_was_shrunk`: the next header block must say so (RFC 7541, section 4.2)."""
+    """The settings of a peer as last received.
+
+    `table_was_shrunk`: the next header block must say so (RFC 7541, section 4.2).
+    """
 
     def __init__(self) -> None:
         self.initial_window = frames.DEFAULT_WINDOW

@@ -16,7 +16,7 @@ TurnOf = Callable[[Hashable, int, Callable[[], object]], None]
 
 
 class Rotation:
-    """Of one process."""
+    """The turns of the connections of one process."""
 
     def __init__(self, turn_of: TurnOf) -> None:
         self._turn_of = turn_of
@@ -24,7 +24,7 @@ class Rotation:
 
     @property
     def turn(self) -> int:
-        """How much work one has at once, who comes now."""
+        """The amount of work that the next connection does at once."""
         return SHORT_TURN if self._waiting else TURN
 
     def wait(self, connection: Hashable, go_on: Callable[[int], None]) -> None:

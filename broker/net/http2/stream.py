@@ -15,22 +15,28 @@ from broker.net.http2.peer import PeerSettings
 
 
 class Receiver(Protocol):
-    """Who a stream is for: told of what arrives, in order, and of its end."""
+    """The interface of a stream's receiver.
+
+    It is notified of what arrives, in order, and of the end of the stream.
+    """
 
     def data(self, payload: bytes) -> None:
-        """A piece of the body.  Its bytes stay charged to the stream's window until `Stream.consumed`."""
+        """Called with a piece of the body.
+
+        Its bytes stay charged to the stream's window until `Stream.consumed`.
+        """
 
     def ended(self) -> None:
-        """The body is complete."""
+        """Called when the body is complete."""
 
     def gone(self) -> None:
-        """The peer has reset the stream or lost the connection; nothing more can be sent."""
+        """Called when the peer has reset the stream or lost the connection; nothing more can be sent."""
 
     def tick(self) -> None:
-        """Some time has passed (connection.PING_SECONDS)."""
+        """Called regularly (connection.PING_SECONDS)."""
 
     def stop(self) -> None:
-        """The process is about to stop: end what would not end soon by itself."""
+        """Called when the process is about to stop: ends what would not end soon by itself."""
 
 
 class Nobody:
@@ -47,7 +53,7 @@ NOBODY = Nobody()
 
 
 class Connection(Protocol):
-    """What a stream needs of its connection."""
+    """The interface of a connection that a stream needs."""
 
     peer: PeerSettings
 
@@ -99,7 +105,7 @@ class Stream:
 
     @property
     def max_header_list(self) -> int | None:
-        """What the peer reads of headers (headers.list_size), if it has said so."""
+        """The size of headers that the peer accepts (headers.list_size); None: it has not said so."""
         return self._connection.peer.max_header_list
 
     def send_headers(self, block: bytes) -> None:
@@ -125,12 +131,12 @@ class Stream:
         self.send_trailers(b"")
 
     def reset(self, code: Code) -> None:
-        """End the stream at once; what waits is not sent."""
+        """Ends the stream at once; its outbox is not sent."""
         if not self.closed:
             self._connection.write_reset(self, code)
 
     def consumed(self, size: int) -> None:
-        """The receiver has taken `size` bytes: the peer may send as many more."""
+        """Lets the peer send `size` more bytes, since the receiver has taken as many."""
         if not self.closed and not self.remote_ended:
             self._connection.return_window(self, size)
 
@@ -143,13 +149,13 @@ class Stream:
         return not self.outbox
 
     def all_sent(self) -> None:
-        """The outbox is empty: the trailers may go."""
+        """Ends the stream with its trailers once the outbox is empty."""
         self.wake_drained()
         if self.trailers is not None:
             self._connection.end(self, self.trailers)
 
     def wake_drained(self) -> None:
-        """Nothing waits any more, or nothing is sent any more."""
+        """Wakes the task that waits until all is sent, or nothing more is sent."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)

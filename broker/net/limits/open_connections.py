@@ -10,7 +10,7 @@ from broker.observability.state_changes import StateChanges
 class OpenConnection(Protocol):
     @property
     def address(self) -> str:
-        """What connections are counted by (`address_in`)."""
+        """The key by which connections of an address are counted (`address_in`)."""
 
 
 class OpenConnections:

@@ -58,7 +58,7 @@ def decompress(
 
 
 def beginning_of(payload: bytes, size: int) -> bytes:
-    """Up to `size` first bytes of what was compressed; fewer if `payload` is cut off, or not valid."""
+    """Returns up to `size` first bytes of what was compressed; fewer if `payload` is cut off, or not valid."""
     reading = _Decompression(payload, InvalidArgument, "")
     with suppress(InvalidArgument):
         while len(reading.plain) < size and not reading.advance(size - len(reading.plain), size):

@@ -10,7 +10,7 @@ from broker.model.client_certificate import ClientCertificate
 
 
 def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
-    """Of the client at the other end of a connection; None: it showed none, or speaks no TLS."""
+    """Returns the certificate of the client of a connection; None: it sent none, or does not speak TLS."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if tls is None:
         return None

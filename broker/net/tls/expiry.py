@@ -6,7 +6,7 @@ from broker.model.certificate_validity import Validity
 
 
 def read_validity(pem: bytes) -> Validity:
-    """Of the first certificate.  Raises ValueError."""
+    """Reads the validity of the first certificate.  Raises ValueError."""
     from cryptography import x509  # a few MB, which a broker without TLS does not need in its parent
 
     certificate = x509.load_pem_x509_certificate(pem)
@@ -22,5 +22,5 @@ def is_self_signed(pem: bytes) -> bool:
 
 
 def in_words(expiry: datetime) -> str:
-    """As the log says it."""
+    """Formats an expiration time for the log."""
     return f"{expiry.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

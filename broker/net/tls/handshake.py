@@ -21,9 +21,10 @@ _RECORD = 0x16  # the first byte of a handshake: https://www.rfc-editor.org/rfc/
 
 
 class HandshakeTurns:
-    """One step of a handshake each time the loop comes round, of each address in turn: signing takes up to a
-    millisecond, and a flood of clients that connect leaves those that are served, and those that connect from
-    elsewhere, their turns.
+    """The turns of TLS handshakes: one step each time the event loop comes round, from each address in turn.
+
+    Signing takes up to a millisecond.  So a flood of clients that connect leaves turns to connected clients, and to
+    those that connect from other addresses.
     """
 
     def __init__(self) -> None:
@@ -104,7 +105,7 @@ class TlsHandshake(asyncio.Protocol):
         self._leave()
 
     def shutdown(self) -> None:
-        """Nobody waits for an answer yet."""
+        """Aborts the connection, on which no request can be open yet."""
         self._transport.abort()
 
     def _leave(self) -> None:
@@ -140,7 +141,7 @@ class TlsHandshake(asyncio.Protocol):
         transport.begin(self._begin(tls.selected_alpn_protocol()))
 
     def _refuse_cleartext(self, data: bytes) -> None:
-        """A client of HTTP/1.1 reads an answer; another one takes the end of the connection for a no."""
+        """Refuses cleartext.  A client of HTTP/1.1 reads an answer; for another one the connection just ends."""
         self._is_over = True
         if not data[:1].isalpha() or data.startswith(b"PRI "):
             self._transport.abort()

@@ -32,11 +32,11 @@ class UnusableTls(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TlsMaterial:
-    """All of it is PEM.
+    """The certificates and the key of a port, in PEM.
 
-    `certificate`: the server's, then those between it and its authority.  `client_ca`: who clients' certificates
-    are to be signed by (empty: none is asked for); `client_required`: whoever shows none is refused.  `validity`:
-    of the server's certificate (None: not read), which the parent reads so that its processes need not.
+    `certificate`: the server's, then those between it and its authority.  `client_ca`: the authorities that have to
+    sign clients' certificates (empty: none is requested); `client_required`: a client without one is refused.
+    `validity`: of the server's certificate (None: not read), which the parent reads so that its processes need not.
     """
 
     certificate: bytes
@@ -47,7 +47,7 @@ class TlsMaterial:
 
 
 def make_context(material: TlsMaterial) -> ssl.SSLContext:
-    """For the server's side of connections.  Raises UnusableTls."""
+    """Returns a TLS context for the server's side of connections.  Raises UnusableTls."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -123,7 +123,7 @@ def _as_file(pem: bytes) -> Iterator[str]:
 
 
 class ServerTls:
-    """What new connections of a process are encrypted with; those that are there keep what they began with."""
+    """The TLS context for new connections of a process; open connections keep the one that they began with."""
 
     def __init__(self, material: TlsMaterial) -> None:
         """Raises UnusableTls."""

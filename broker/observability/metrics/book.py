@@ -37,7 +37,7 @@ _SLOT_BYTES = 8
 
 @dataclass(slots=True)
 class _Index:
-    """What a process knows of the names of a kind: looking for one of a thousand took half a millisecond."""
+    """The names of a kind, as a process knows them: a search through a thousand took half a millisecond."""
 
     entries: dict[str, int] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)  # those that were emptied
@@ -88,7 +88,7 @@ class CounterBook:
         return memoryview(self._map)[start : start + slots * _SLOT_BYTES].cast("Q")
 
     def entry(self, kind: str, name: str) -> int:
-        """Where `name` is counted, from now on; 0 if there is no more room."""
+        """Returns the entry in which `name` is counted from now on; 0 if there is no more room."""
         if len(name.encode()) > _ENTRY_BYTES - _ENTRY.size:
             return 0
         index = self._indexes[kind]
@@ -113,13 +113,16 @@ class CounterBook:
             return entry
 
     def _is_full_without(self, kind: str, name: str, index: "_Index") -> bool:
-        """Without the lock: it costs a lone publish nothing that ten thousand others have no room."""
+        """Returns whether there is no room for a new name.
+
+        It takes no lock, so that a publish does not pay for ten thousand other names that have no room.
+        """
         if index.free or index.taken < self.capacity or name in index.entries:
             return False
         return _HEAD.unpack_from(self._map, self._names_at[kind]) == (index.taken, index.changed)
 
     def _read_new_names(self, kind: str, index: "_Index") -> None:
-        """What other processes have named or emptied since."""
+        """Reads the names that other processes have added or emptied since the last call."""
         taken, changed = _HEAD.unpack_from(self._map, self._names_at[kind])
         if changed != index.changed:
             index.entries.clear()
@@ -134,7 +137,7 @@ class CounterBook:
         index.taken = taken
 
     def names(self, kind: str) -> Iterator[tuple[str, int]]:
-        """All that are counted, with their entries."""
+        """Yields all counted names, with their entries."""
         for entry in range(self._entries):
             _, name = self._read_name(kind, entry)
             if name:
@@ -167,7 +170,7 @@ class CounterBook:
                 _HEAD.pack_into(self._map, self._names_at[kind], taken, before + 1)
 
     def clear_gauges(self, process: int) -> None:
-        """A process begins: nothing is open in it yet."""
+        """Sets the gauges of a process that begins to 0, since nothing is open in it yet."""
         for kind, layout in self._layouts.items():
             gauges = [family.offset for family in layout.families if family.kind == "gauge"]
             for _, entry in self.names(kind) if gauges else ():
@@ -211,17 +214,17 @@ class CounterBook:
 
 
 def project_of(name: str) -> str:
-    """Of the full name of a resource; "" of OTHER."""
+    """Returns the project of the full name of a resource; "" of OTHER."""
     return "" if name == OTHER else name.split("/")[1]
 
 
 def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, handle: Any) -> CounterBook:
-    """In a child."""
+    """Opens the book in a child process."""
     return CounterBook(layouts, processes=processes, capacity=capacity, _file=handle.detach())
 
 
 def _new_file(size: int) -> int:
-    """One without a name; what of it is not used takes no room."""
+    """Creates a file without a name; unused parts of it take no room.  Returns its descriptor."""
     with tempfile.TemporaryFile() as file:
         file.truncate(size)
         return os.dup(file.fileno())

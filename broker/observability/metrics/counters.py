@@ -14,9 +14,9 @@ _MOST_KNOWN = 50_000  # names, and ids: some 10 MB
 
 
 class Counters:
-    """One for a process.  What it gives is written by `block[SLOT] += 1` (families.py has the slots).
+    """The counters of a process.  Its blocks are written by `block[SLOT] += 1` (families.py has the slots).
 
-    `tracing`: where what is counted has spans too; None: nowhere, and OpenTelemetry is not even imported.
+    `tracing`: where counted actions have spans too; None: nowhere, and OpenTelemetry is not even imported.
     `certificate()`: from when until when the certificate of the port is valid, as Unix times; None: there is none.
     """
 
@@ -36,7 +36,7 @@ class Counters:
 
     @property
     def is_first_process(self) -> bool:
-        """Of those that count in its book."""
+        """Whether this is the first of the processes that count in its book."""
         return self._number == 0
 
     def topic(self, name: str) -> memoryview:
@@ -56,7 +56,7 @@ class Counters:
         return self._projects.get(name) or self._find("project", name, self._projects)
 
     def unknown_topic(self) -> memoryview:
-        """Of topics that do not exist, all together."""
+        """Returns the counters of all topics that do not exist."""
         return self.book.block("topic", self._number, 0)
 
     def know(self, subscription_id: int, name: str) -> None:
@@ -67,16 +67,19 @@ class Counters:
             self._by_id[subscription_id] = name
 
     def name_of(self, subscription_id: int) -> str | None:
-        """As `know` was told."""
+        """Returns the name of a subscription, as `know` was given it."""
         return self._by_id.get(subscription_id)
 
     def of_id(self, subscription_id: int) -> memoryview:
-        """As `subscription`; those of OTHER if it is not known."""
+        """Returns the counters of a subscription by id; those of OTHER if it is not known."""
         name = self._by_id.get(subscription_id)
         return self.book.block("subscription", self._number, 0) if name is None else self.subscription(name)
 
     def forget(self, name: str | None) -> None:
-        """A resource was changed, or (None) any may have been: if it is gone its place is soon another's."""
+        """Forgets the counters of a resource that was changed, or (None) of all.
+
+        If the resource is deleted, another one soon gets its place.
+        """
         if name is None:
             self._topics.clear()
             self._subscriptions.clear()

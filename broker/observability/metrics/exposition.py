@@ -33,7 +33,7 @@ def labels_of(kind: str, name: str) -> Sequence[str]:
 
 
 class BookCollector:
-    """All that is counted in a book, and what waits (`gauge_values`)."""
+    """The collector of everything that is counted in a book, and of present amounts (`gauge_values`)."""
 
     def __init__(self, book: CounterBook, may_read: Callable[[str], bool], gauge_values: GaugeValues) -> None:
         """`may_read(project)`: whether its series are shown; "": those of no project."""

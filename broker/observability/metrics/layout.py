@@ -14,10 +14,10 @@ MICROSECONDS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What is exposed under one name.  `offset`: of its first slot; `values`: of the label, each with a slot.
+    """The metrics that are exposed under one name.
 
-    A histogram has a slot for each of its `bounds` (inclusive, in units of `scale`), one for what is above, and one
-    for the sum.
+    `offset`: of its first slot; `values`: of the label, each with a slot.  A histogram has a slot for each of its
+    `bounds` (inclusive, in units of `scale`), one for what is above, and one for the sum.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Histogram:
         block[self.sums] += value * count
 
     def observer(self, block: memoryview) -> Callable[[float], None]:
-        """What notes seconds, of a histogram in MICROSECONDS: as `observe`, in one call."""
+        """Returns a function that observes seconds, for a histogram in MICROSECONDS: as `observe`, in one call."""
         offset, bounds, sums = self.offset, self.bounds, self.sums
 
         def note(seconds: float) -> None:
@@ -61,7 +61,7 @@ class Histogram:
         return note
 
     def observe_all(self, block: memoryview, values: Sequence[int]) -> int:
-        """As `observe` for each, at the cost of a few.  Returns their sum."""
+        """Observes each value, at the cost of a few.  Returns their sum."""
         if len(values) < len(self.bounds):
             for value in values:
                 block[self.offset + bisect_left(self.bounds, value)] += 1

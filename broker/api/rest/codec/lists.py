@@ -16,7 +16,7 @@ def decode_page_parameters(query: Mapping[str, str]) -> tuple[int, str]:
 
 
 def decode_list_size(query: Mapping[str, str]) -> int:
-    """How many are wanted of a list that has no further pages.  Raises InvalidArgument."""
+    """Decodes the size of a list that has no further pages.  Raises InvalidArgument."""
     return check_page_size(decode_page_parameters(query)[0])
 
 

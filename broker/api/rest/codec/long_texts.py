@@ -44,7 +44,10 @@ def without_long_texts(body: bytes) -> Steps[tuple[bytes, Texts]]:
 
 
 def _long_texts(body: bytes) -> list[tuple[int, int]]:
-    """Where they begin and end, without their quotes: a block without a quote is within one, or the body is odd."""
+    """Returns where the long texts begin and end, without their quotes.
+
+    A block without a quote is within a long text, or the body is malformed.
+    """
     found: list[tuple[int, int]] = []
     at, size = 0, len(body)
     while at + BLOCK < size:

@@ -117,7 +117,7 @@ def fill(message: Any, value: Any, where: str = "") -> Mapping[str, Any]:
 
 @cache
 def _fields(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
-    """By either spelling."""
+    """Returns the fields of a message by either spelling."""
     return {name: field for field in descriptor.fields for name in (field.name, field.json_name)}
 
 
@@ -256,7 +256,10 @@ def _invalid(where: str, value: Any, expected: str) -> InvalidArgument:
 
 
 def _no_parts(where: str, value: Any, expected: str) -> InvalidArgument:
-    """Where something with parts is expected, a text may well be a secret."""
+    """Returns the error for a value without parts where parts are expected.
+
+    A text is not shown: it may be a secret.
+    """
     shown = "a text" if isinstance(value, str) else _shown(value)
     return InvalidArgument(f"Invalid value at '{where}': {expected} is expected, not {shown}.")
 

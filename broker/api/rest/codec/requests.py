@@ -82,9 +82,9 @@ def _reason(body: bytes, error: Exception) -> str:
 
 
 def _surrogate_in(body: bytes) -> InvalidArgument | None:
-    """What is wrong with a body if that is a lone surrogate: of msgspec's errors nobody could tell.
+    """Returns the error for a body with a lone surrogate, which msgspec's errors do not explain; None: it has none.
 
-    Of a large body it is not said where: to look for it would hold up all others.
+    Of a large body it does not say where: the search would delay all other calls.
     """
     if not _SURROGATE.search(body):
         return None

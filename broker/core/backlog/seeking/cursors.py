@@ -47,10 +47,11 @@ _EVER, _END_OF_TIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSeek:
-    """One shard of a subscription, at `now`; the attempts that a seek leaves get ids from `first_attempt_id` on.
+    """The parameters of a seek in one shard of a subscription, at `now`.
 
-    What does not match the filter, or was published before `retained_since`, is not delivered and so not counted.
-    `author` and, of a purge, `is_purge` are for the journal.
+    The attempts that a seek leaves get ids from `first_attempt_id` on.  Messages that do not match the filter, or
+    were published before `retained_since`, are not delivered and so not counted.  `author` and, of a purge,
+    `is_purge` are for the journal.
     """
 
     shard_id: int
@@ -69,7 +70,7 @@ class ShardSeek:
         return {"shard_id": self.shard_id, "subscription_id": self.subscription_id}
 
     def where_many(self, count: int) -> dict[str, int | list[int]]:
-        """For statements that take so many rows, each with its subscription."""
+        """Returns the parameters of statements that take so many rows, each with its subscription."""
         return {"shard_id": self.shard_id, "subscription_ids": [self.subscription_id] * count}
 
 
@@ -157,7 +158,10 @@ async def read_positions(
     filter_path: str | None = None,
     body_path: str | None = None,
 ) -> list[Position]:
-    """Where a subscription stands in each of its shards.  What is older than `retained_since` is not delivered."""
+    """Returns the position of a subscription in each of its shards.
+
+    Messages older than `retained_since` are not delivered, and so not counted.
+    """
     max_scanned = most_compared(MAX_SCANNED, body_path)
     wanted = {
         "subscription_id": subscription_id,
@@ -177,7 +181,10 @@ async def _count(
     after: tuple[datetime, int],
     asked_since: datetime | None,
 ) -> ShardReplay:
-    """How much comes again now that the cursor stands at `after`: sequences are dense, so little need be read."""
+    """Counts the messages that are delivered again now that the cursor is at `after`.
+
+    Sequences are dense, so few rows need to be read.
+    """
     first = after
     if after[1] < before[1] and after[0] < seek.retained_since:
         first = max(after, await position_at(connection, seek, seek.retained_since), key=lambda at: at[1])
@@ -204,7 +211,7 @@ async def _rows(connection: ResourceConnection, statement: str, parameters: dict
 
 
 async def lock(connection: ResourceConnection, seek: ShardSeek) -> tuple[datetime, int] | None:
-    """Where the cursor stands, and does until the transaction ends; None: there is none."""
+    """Locks the cursor until the transaction ends and returns its position; None: there is no cursor."""
     locked = await _rows(connection, _LOCK_CURSORS, seek.where_many(1))
     if not locked:
         return None
@@ -234,7 +241,10 @@ async def _cut(connection: ResourceConnection, seek: ShardSeek, time: datetime, 
 
 
 async def position_at(connection: ResourceConnection, seek: ShardSeek, time: datetime) -> tuple[datetime, int]:
-    """Of the first message published at or after `time`; of the one that comes next if there is none."""
+    """Returns the position of the first message published at or after `time`.
+
+    If there is none, it is that of the next message.
+    """
     [(publish_time, seq)] = await _rows(connection, _READ_FIRST_POSITION, {"shard_id": seek.shard_id, "time": time})
     return publish_time, seq
 
@@ -245,7 +255,7 @@ def _kept_bits(seqs: str, bits: str, kept: Callable[[int], bool]) -> str:
 
 
 async def _unsettled(connection: ResourceConnection, seek: ShardSeek, next_seq: int) -> list[Range]:
-    """What is delivered and not settled, and what the cursor has not passed."""
+    """Returns the sequences that are delivered and not settled, and those that the cursor has not passed."""
     rows = await _rows(connection, _READ_UNSETTLED, seek.where)
     seqs: set[int] = set()
     for held, bits, of_key in rows:

@@ -23,7 +23,7 @@ async def get_position(service: SnapshotService, call: Call) -> bytes:
 
 
 def replay_json(replay: Replay) -> dict[str, Any]:
-    """What a seek has brought about: an extension; Google's SeekResponse is empty."""
+    """Returns the effects of a seek as JSON: an extension, since Google's SeekResponse is empty."""
     body: dict[str, Any] = {"replayedMessages": replay.messages}
     if replay.at_least:
         body["replayedMessagesAtLeast"] = True
@@ -35,7 +35,7 @@ def replay_json(replay: Replay) -> dict[str, Any]:
 
 
 def positions_json(subscription: Subscription, positions: Sequence[Position], now: datetime) -> dict[str, Any]:
-    """Where a subscription stands: an extension, read by operators."""
+    """Returns the positions of a subscription as JSON: an extension, read by operators."""
     estimated = any(p.is_estimated for p in positions)
     outstanding = [p.oldest_outstanding for p in positions if p.oldest_outstanding is not None]
     unclaimed = [p.oldest_unclaimed for p in positions if p.oldest_unclaimed is not None]
@@ -61,7 +61,7 @@ def positions_json(subscription: Subscription, positions: Sequence[Position], no
 
 
 def _age(field: str, publish_times: Sequence[datetime], now: datetime) -> dict[str, str]:
-    """Of the oldest; nothing if there is none."""
+    """Returns the age of the oldest of the publish times as a field; no field without publish times."""
     if not publish_times:
         return {}
     return {field: format_duration(max(now - min(publish_times), timedelta(0)))}

@@ -8,7 +8,7 @@ MAX_PREVIEWED = 10_000  # messages of a shard that are looked at; beyond, what i
 
 @dataclass(slots=True)
 class Amount:
-    """So many messages, of so many bytes."""
+    """An amount of messages, and their size in bytes."""
 
     messages: int = 0
     size: int = 0
@@ -20,10 +20,12 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`again`: had been handed out or acked, and would come again.  `skipped`: would have come, and would not.
+    """A preview of a seek in a shard, or in several.
 
-    `not_retained`: were asked for and would not come, for they are acked or too old, or gone (`maybe_gone` of them
-    at most: when those were published nobody knows).  `is_estimated`: there is more than was looked at.
+    `again`: messages that had been delivered or acked, and would be delivered again.  `skipped`: messages that
+    would have been delivered, and would not be.  `not_retained`: requested messages that would not be delivered,
+    because they are acked, too old or gone (`maybe_gone` of them at most: their publish times are not known).
+    `is_estimated`: there are more messages than were read.
     """
 
     again: Amount
@@ -34,7 +36,7 @@ class Preview:
 
 
 def in_all(shards: Sequence[Preview]) -> Preview:
-    """Of several shards."""
+    """Returns the previews of several shards as one."""
     again, skipped = Amount(), Amount()
     for shard in shards:
         again.add(shard.again.messages, shard.again.size)

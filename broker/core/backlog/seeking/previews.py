@@ -26,7 +26,7 @@ _Run = tuple[datetime, datetime, str, str | None]  # publish times, sequences, a
 
 @dataclass(slots=True)
 class Holding:
-    """What a subscription has of a shard: it does not change with the database."""
+    """The messages that a subscription has in a shard, as they were read; later changes do not show."""
 
     next_publish_time: datetime
     next_seq: int
@@ -48,7 +48,10 @@ class Holding:
 
 
 async def read_holding(connection: ResourceConnection, seek: ShardSeek) -> Holding | None:
-    """What it has just now, and does until the transaction ends; None: there is no cursor."""
+    """Reads what a subscription has of a shard, and locks it until the transaction ends.
+
+    None: it has no cursor.
+    """
     cursor = await lock(connection, seek)
     if cursor is None:
         return None
@@ -78,7 +81,10 @@ def _add(holding: Holding, row: Any) -> None:
 async def compare(
     connection: ResourceConnection, seek: ShardSeek, before: Holding, after: Holding, *, time: datetime | None
 ) -> Preview:
-    """What changes from `before` to `after`, which the shard is at.  `time`: that was sought, None: a snapshot."""
+    """Compares `before` with `after`, the present state of the shard.
+
+    `time`: the time that was sought; None: a snapshot was.
+    """
     positions = [(before.next_publish_time, before.next_seq), (after.next_publish_time, after.next_seq)]
     if time is not None:
         positions.append(await position_at(connection, seek, time))
@@ -114,7 +120,7 @@ async def _measure(connection: ResourceConnection, seek: ShardSeek, runs: Sequen
 async def _gone(
     connection: ResourceConnection, seek: ShardSeek, before: Holding, after: Holding, time: datetime | None
 ) -> int:
-    """How many of what was asked for are in the log no more, at most."""
+    """Returns an upper bound for the requested messages that the log no longer holds."""
     oldest_time, oldest = await position_at(connection, seek, _EVER)
     if time is None:
         return max(min(oldest, before.next_seq) - after.next_seq, 0)
@@ -126,7 +132,10 @@ async def _gone(
 
 @dataclass(slots=True)
 class _Counting:
-    """Each message once.  `region`: between where the cursor is, was, and was asked to be."""
+    """The counts of a preview, with each message once.
+
+    `region`: between the positions of the cursor before and after the seek, and the time that was sought.
+    """
 
     seek: ShardSeek
     before: Holding
@@ -171,7 +180,7 @@ class _Counting:
             self.not_retained += 1
 
     def estimate(self) -> None:
-        """What was not looked at is taken to be like what was."""
+        """Estimates the messages that were not read from those that were."""
         low, high = self.region
         left = max(high - low - self.seen_between, 0)
         share = self.matching.messages / len(self.seen)

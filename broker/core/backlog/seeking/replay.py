@@ -9,9 +9,10 @@ MAX_COUNTED = 10_000  # messages of a shard that are looked at one by one to be 
 
 @dataclass(frozen=True, slots=True)
 class ShardReplay:
-    """In one shard: so many messages (`at_least`: or more) that had been handed out or acked come again.
+    """The effect of a seek in one shard.
 
-    `since`: from this publish time on messages were asked for that the subscription had behind it (None: none).
+    So many messages (`at_least`: or more) that had been delivered or acked are delivered again.  `since`: from this
+    publish time on messages were requested that the subscription had passed (None: none).
     """
 
     messages: int
@@ -21,9 +22,11 @@ class ShardReplay:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """In all shards.  `retained_since`: only messages published from then on can come again (None: only those that
-    are not acked); `not_retained` says what was asked for and does not come ("": nothing).  `undo_snapshot`: holds
-    where the subscription was before ("": nothing does).
+    """The effect of a seek in all shards.
+
+    `retained_since`: only messages published from then on can be delivered again (None: only those that are not
+    acked); `not_retained` explains which requested messages are not ("": all are).  `undo_snapshot`: holds the
+    position of the subscription before ("": none does).
     """
 
     messages: int
@@ -34,7 +37,7 @@ class Replay:
 
 
 def replay(shards: Sequence[ShardReplay], *, retained_since: datetime | None, why: str) -> Replay:
-    """`why` explains to whoever asked for more what is not retained."""
+    """Returns the effect of all shards; `why` explains which requested messages are not retained."""
     asked = [shard.since for shard in shards if shard.since is not None]
     missed = bool(asked) and (retained_since is None or min(asked) < retained_since)
     return Replay(

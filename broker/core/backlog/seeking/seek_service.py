@@ -40,7 +40,7 @@ _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to: a time, or a snapshot (the other is None, or empty)."""
+    """The target of a seek: a time, or a snapshot (the other is None, or empty)."""
 
     time: datetime | None = None
     snapshot: str = ""
@@ -66,7 +66,10 @@ class _OtherLogs(Exception):
 
 
 def _again(call: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Where it stands elsewhere the call begins anew, and finds out whether it is gone."""
+    """Repeats a call whose subscription has moved to other shards.
+
+    The repeated call reads anew whether the subscription exists.  Raises Aborted after _TRIES.
+    """
 
     @wraps(call)
     async def run(*arguments: P.args, **named: P.kwargs) -> T:
@@ -92,12 +95,13 @@ class SeekService:
 
     @_again
     async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False, by: str = "") -> Replay:
-        """To a time: ack what was published before it and un-ack what was published from then on; acked messages
-        come back as far as retainAckedMessages or the topic's retention reach.  To a snapshot: make outstanding
-        exactly what that holds.  Ack ids from before the seek name nothing any more.
+        """Seeks to a time or a snapshot.
 
-        `undoable`: for UNDO_FOR `undo` goes back to where it was.  Raises InvalidArgument, NotFound,
-        FailedPrecondition (detached; a snapshot of another topic), ResourceExhausted (a quota).
+        To a time: acks messages published before it and un-acks those published from then on; acked messages are
+        delivered again as far as retainAckedMessages or the topic's retention reach.  To a snapshot: makes
+        outstanding exactly what that holds.  Ack ids from before the seek are invalid afterwards.  `undoable`: for
+        UNDO_FOR `undo` returns to the position before.  Raises InvalidArgument, NotFound, FailedPrecondition
+        (detached; a snapshot of another topic), ResourceExhausted (a quota).
         """
         target.check()
         async with self._database.transaction() as connection:
@@ -109,7 +113,7 @@ class SeekService:
 
     @_again
     async def preview(self, subscription_name: str, target: Target) -> Preview:
-        """What a seek would bring about just now: one is made, and undone before anybody sees it.
+        """Returns what a seek would change just now: one is made, and rolled back before anybody sees it.
 
         As a seek, it waits for claims under way, and they for it.  Raises as `seek`.
         """
@@ -131,10 +135,10 @@ class SeekService:
 
     @_again
     async def undo(self, subscription_name: str, *, by: str = "") -> Replay:
-        """Back to where the subscription was before the last seek that could be undone and was not: what was not
-        acked then is not acked again.
+        """Returns to the position before the last undoable seek that was not undone.
 
-        Raises NotFound, FailedPrecondition (detached; there is none, of the last hour).
+        Messages that were not acked then are not acked again.  Raises NotFound, FailedPrecondition (detached; there
+        is no such seek within the last hour).
         """
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
@@ -159,9 +163,9 @@ class SeekService:
     async def purge(
         self, subscription_name: str, *, before: datetime | None, undoable: bool = False, by: str = ""
     ) -> Replay:
-        """Ack all that there is, or what was published `before`; nothing comes again that was acked.
+        """Acks all messages, or those published `before`; none is delivered again.
 
-        It costs the same however much waits.  Raises as `seek` does.
+        It costs the same however large the backlog is.  Raises as `seek` does.
         """
         shards: list[ShardReplay] = []
         time = _END_OF_TIME if before is None else before

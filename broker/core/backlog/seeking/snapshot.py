@@ -31,7 +31,7 @@ class Snapshot:
     created_at: datetime | None = None
 
     def updated(self, wanted: "Snapshot", fields: Collection[str]) -> "Snapshot":
-        """This snapshot with these fields of `wanted`, as a mask names them."""
+        """Returns this snapshot with the given fields of `wanted`, as a mask names them."""
         return replace(self, **{field: getattr(wanted, field) for field in MUTABLE_FIELDS.intersection(fields)})
 
 

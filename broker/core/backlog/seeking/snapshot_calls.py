@@ -82,7 +82,7 @@ async def seek(service: SeekService, call: ResourceCall, request: Any) -> Answer
 
 
 def _trailers(replay: Replay) -> Sequence[tuple[bytes, bytes]]:
-    """What a seek has brought about, as metadata after the answer: Google's SeekResponse has no place for it."""
+    """Returns the effects of a seek as trailing metadata: Google's SeekResponse has no field for them."""
     trailers = [(b"broker-replayed-messages", str(replay.messages).encode())]
     if replay.at_least:
         trailers.append((b"broker-replayed-messages-at-least", b"true"))

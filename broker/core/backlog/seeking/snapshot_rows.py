@@ -121,7 +121,7 @@ async def delete_snapshot(connection: AsyncConnection, *, snapshot_id: int) -> N
 
 
 async def list_snapshots(connection: AsyncConnection, *, project: str, page: Page, now: datetime) -> list[Snapshot]:
-    """Up to one snapshot more than a page of a project's snapshots, by name."""
+    """Lists a page of a project's snapshots, by name, and one snapshot more."""
     prefix = f"{project}/snapshots/"
     query = select(snapshots).where(
         snapshots.c.name > max(page.after, prefix),

@@ -105,7 +105,10 @@ class SnapshotService:
             await forget_policy(connection, schema=self._database.schema, resource=name)
 
     async def positions(self, subscription_name: str) -> tuple[Subscription, Sequence[Position], datetime]:
-        """Where a subscription stands in each shard of its topic (A12, B3), and when.  Raises NotFound."""
+        """Returns the position of a subscription in each shard of its topic (A12, B3), and when it was read.
+
+        Raises NotFound.
+        """
         async with self._database.transaction() as connection:
             subscription = await existing_subscription(connection, subscription_name)
         now = self._clock.now()

@@ -180,7 +180,10 @@ def _take_out_of_rows(state: TargetState) -> None:
 
 
 def _attempts(state: TargetState) -> Iterator[PlannedAttempt]:
-    """For each request its runs that are due, other redeliveries and fresh messages, fresh messages of keys."""
+    """Yields the attempts of each request.
+
+    They are in this order: its due runs, other redeliveries and fresh messages, fresh messages of keys.
+    """
     allocation, ordered = state.allocation, state.target.ordered
     for number, (runs, messages) in enumerate(zip(allocation.runs, allocation.allocations, strict=True)):
         for run, taken in runs:

@@ -77,7 +77,7 @@ class Place:
 
     @property
     def wanted(self) -> int:
-        """How many messages to look up, where all match."""
+        """The number of messages to look up, where all match."""
         return self.scanned if self.passes else min(self.max_messages, self.scanned)
 
     def add(self, target: ClaimTarget) -> None:

@@ -28,7 +28,7 @@ def nobody(key: str) -> int | None:
 
 
 class Phase(Enum):
-    """Where a locked run stands in its claim.
+    """The phase of a locked run in its claim.
 
     DUE ──► EXHAUSTED    delivered as often as the dead-letter policy allows: the forwarder's
      ├────► DELAYED      its deadline has just passed, and its retry delay begins
@@ -51,9 +51,9 @@ class OrderedRun:
     """A locked row whose time has come.  `left` came back, in order, after so many attempts each (`numbers`).
 
     `redriven`: some of it came back from a dead-letter topic, so its messages are delivered however old they are.
-    `asked`: of `left`; empty if what waits in the log is asked for.  `available` may go out next, `taken` does, and
-    what is `past` its time never.
-    `retimed`: its status or its time is another than its row's.
+    `asked`: of `left`; empty if the messages that wait in the log are asked for.  `available` may be delivered
+    next, `taken` are, and those that are `past` their time never.  `retimed`: its status or its time is another
+    than its row's.
     """
 
     subscription_id: int
@@ -80,12 +80,12 @@ class OrderedRun:
 
     @property
     def next_number(self) -> int:
-        """Which attempt it is for what goes out next."""
+        """The attempt number of the next messages."""
         return self.numbers[0] + 1 if self.left else 1
 
     @property
     def is_left(self) -> bool:
-        """There is something to do for the next claim, at once."""
+        """Whether the run leaves work for the next claim, which can begin at once."""
         return self.phase in (Phase.READY, Phase.LOST)
 
     @property
@@ -95,20 +95,23 @@ class OrderedRun:
 
     @property
     def expired(self) -> int:
-        """How many have their ack deadline behind them once the row is written; else it is said later."""
+        """The number of messages whose ack deadline has passed once the row is written.
+
+        Other messages are counted later.
+        """
         if self.retimed:
             return self.were_out if self.phase is not Phase.EXHAUSTED else 0  # which the forwarder counts
         return min(self.were_out, len(self.taken)) if self.phase is Phase.OUT else 0
 
     @property
     def gone(self) -> list[int]:
-        """What was asked for and the log does not hold (or the filter does not match) any more."""
+        """The messages that were asked for and are no longer in the log, or do not match the filter."""
         existing = {message.first_seq for message in chain(self.available, self.past)}
         return [seq for seq in self.asked if seq not in existing]
 
     @property
     def passed(self) -> list[MessageRange]:
-        """What is past its time and not in the row, nor waits for it, once that is written anew."""
+        """The expired messages that are neither in the row, once it is written anew, nor waiting for it."""
         if not self.new_attempt_id:
             return []
         end = self.taken[-1].first_seq if self.taken and not self.left else None
@@ -123,7 +126,7 @@ class OrderedRun:
     def begin(
         self, *, now: datetime, retry_policy: RetryPolicy | None, jitter: float, max_attempts: int | None
     ) -> None:
-        """Its time has come: it may be exhausted by now, or its retry delay begin."""
+        """Begins a due run: it may be exhausted by now, or its retry delay begins."""
         if self.left and self.status == "delivering":
             self.were_out = sum(1 for _ in takewhile(self.numbers[0].__eq__, self.numbers))
         if self.left and max_attempts is not None and self.numbers[0] >= max_attempts:
@@ -136,7 +139,10 @@ class OrderedRun:
                 self.phase = Phase.DELAYED
 
     def ask(self, most: int, *, alone: bool) -> int:
-        """For up to `most` messages; `alone`: one that failed before goes by itself.  Returns for how many."""
+        """Chooses up to `most` messages to ask for; `alone`: one that failed before is delivered alone.
+
+        Returns how many.
+        """
         if not self.left:
             return most
         same = sum(1 for _ in takewhile(self.numbers[0].__eq__, self.numbers))
@@ -155,7 +161,7 @@ class OrderedRun:
         self.phase, self.taken = Phase.OUT, messages
 
     def behind(self) -> list[tuple[int, int]]:
-        """What came back and does not go out now: sequences with their attempt numbers."""
+        """Returns the messages that came back and are not delivered now: sequences with their attempt numbers."""
         dropped = {message.first_seq for message in chain(self.taken, self.past)}.union(self.gone)
         return [(seq, number) for seq, number in zip(self.left, self.numbers, strict=True) if seq not in dropped]
 

@@ -79,7 +79,7 @@ def give_up_expired(
 
 
 def _rows_of(messages: Sequence[MessageRange]) -> Iterator[Sequence[MessageRange]]:
-    """As many as a row holds, and not far apart."""
+    """Divides messages into those of one row: as many as a row holds, and not far apart."""
     for run in close_runs(messages):
         source = Source(run)
         while taken := source.take(MAX_MESSAGES_PER_ATTEMPT, MAX_BYTES, at_least=1):

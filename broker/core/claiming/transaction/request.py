@@ -82,12 +82,12 @@ class ClaimTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """One claim in one shard for up to MAX_TARGETS subscriptions, each once, served in this order.
+    """A claim in one shard for up to MAX_TARGETS subscriptions, each once, served in this order.
 
     A claim for one subscription waits for its cursor, unless there are others to go on with (`skip_locked`); a
-    claim for several skips the cursors that another transaction has locked. `now` is the database's time, and so is
-    what `clock()` returns later (None: still `now`); `jitter` (0 to 0.1) lengthens retry delays; `turn` is awaited
-    before long steps.
+    claim for several skips the cursors that another transaction has locked.  `now` is the database's time, and so
+    are later times that `clock()` returns (None: still `now`); `jitter` (0 to 0.1) lengthens retry delays; `turn`
+    is awaited before long steps.
     """
 
     shard_id: int
@@ -135,19 +135,18 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Another transaction has locked the cursor: claim again in a moment."""
+    """The claim has to be repeated in a moment: another transaction has locked the cursor."""
 
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """More messages than were handed out, fresh or due, may be claimed at once."""
+    """The claim can be repeated at once: there are more messages, fresh or due, than were delivered."""
 
 
 class Quiet(msgspec.Struct, frozen=True):
-    """There is nothing to claim before a message is published or nacked, or before `until` (None: no time is
-    known).
+    """The claim has left nothing to claim until a message is published or nacked, or until a time.
 
-    The messages that this claim has handed out do not count.
+    `until` None: no time is known.  Messages that this claim has delivered do not count.
     """
 
     until: datetime | None = None

@@ -55,12 +55,12 @@ class PlannedAttempt(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class TargetAllocation:
-    """What one target gets, or several that get the same: for each request the runs of ordering keys, and an
-    allocation of other messages.
+    """The messages allocated to one target, or to several that get the same.
 
-    `attempts` has the same messages, divided into the rows that are written for them.  `position` is where the
-    cursor moves (None: it stays).  Of the fresh messages that are left, `more` can be claimed at once, or some at
-    `until`.  `past`: expired messages that the cursor passes.
+    For each request it has the runs of ordering keys, and an allocation of other messages.  `attempts` has the same
+    messages, divided into the rows that are written for them.  `position` is where the cursor moves (None: it
+    stays).  Of the fresh messages that are left, `more` can be claimed at once, or some at `until`.  `past`:
+    expired messages that the cursor passes.
     """
 
     runs: Sequence[Sequence[GivenRun]] = ()
@@ -74,7 +74,7 @@ class TargetAllocation:
 
 @dataclass(slots=True, eq=False)
 class TargetState:
-    """One target whose cursor the claim has locked, with the messages that were found for it.
+    """A target whose cursor the claim has locked, with the messages that were found for it.
 
     `beyond`: due rows that were not read are due at this time or later (None: all were read).  `changed_meanwhile`:
     a row was acked or got a new deadline while the claim waited for its lock.  `redeliveries`: due messages that

@@ -88,12 +88,12 @@ def write_allocations(
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What is left for a target, as far as it is known once everything is allocated.
+    """The remaining work for a target, as far as it is known once everything is allocated.
 
     `due_floor`: the floor that is written with its cursor (None: the cursor is not written).  `more`: more messages
     may be claimed at once.  `only_just_retried`: those are left because they were just retried.  `asks_for_next`:
-    read when the next redelivery is due.  `passes`: messages may have been found that are not delivered, because
-    they are too old or not in the log any more.  `expired`: messages whose ack deadline had passed.
+    the time of the next redelivery has to be read.  `passes`: messages may have been found that are not delivered,
+    because they are too old or no longer in the log.  `expired`: messages whose ack deadline had passed.
     """
 
     state: TargetState
@@ -332,7 +332,7 @@ def _insert(attempts: Sequence[_Attempt], shard_id: int, at: datetime) -> Bound:
 
 
 def _ack_deadlines(targets: Sequence[ClaimTarget], at: datetime) -> list[datetime]:
-    """When each attempt falls due; the same object for the same deadline, which is then encoded once."""
+    """Returns the ack deadline of each target; equal ones are the same object, which is then encoded once."""
     known = {ack_deadline: at + ack_deadline for ack_deadline in {each.ack_deadline for each in targets}}
     return [known[each.ack_deadline] for each in targets]
 

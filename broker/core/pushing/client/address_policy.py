@@ -59,7 +59,7 @@ class AddressPolicy:
     allowed: Sequence[Network] = ()
 
     def denied(self, address: str) -> str | None:
-        """Of what kind an address is that nothing may connect to ("private"); None of one that is allowed."""
+        """Returns the kind of an address that nothing may connect to ("private"); None for one that is allowed."""
         if self.allow_private:
             return None
         reached = _reached(ip_address(address))
@@ -72,7 +72,7 @@ ALLOW_ALL = AddressPolicy()
 
 
 def _kind(address: Address) -> str | None:
-    """What an address is instead of public."""
+    """Returns the kind of an address that is not public; None for one that is."""
     for network, kind in _NETWORKS:
         if address.version == network.version and address in network:
             return kind

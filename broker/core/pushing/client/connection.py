@@ -35,7 +35,11 @@ class ConnectionLost(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """What came of the request in hand: `status` (0: nothing yet), `retry_after`, `date`, `body`, `complete`."""
+    """An HTTP/1.1 connection.
+
+    Of the answer to the current request it has `status` (0: nothing yet), `retry_after`, `date`, `body`,
+    `complete`.
+    """
 
     def __init__(self) -> None:
         self.idle_since = 0.0  # of the loop's time; the pool's
@@ -202,7 +206,7 @@ class Connection(asyncio.Protocol):
 
 
 def describe(error: Exception) -> str:
-    """One line for people: the system's words for an errno, OpenSSL's for a certificate."""
+    """Describes an error in one line for people: the system's words for an errno, OpenSSL's for a certificate."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

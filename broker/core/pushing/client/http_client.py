@@ -34,10 +34,9 @@ _UNREADABLE_DATES = (TypeError, ValueError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the endpoint answered.  `body`: at most MAX_BODY bytes of it, as they were sent.
+    """The answer of an endpoint.  `body`: at most MAX_BODY bytes of it, as they were sent.
 
-    `retry_after`: for how many seconds it wants to be left alone (0 to 3,600); None if it does not say, or makes
-    no sense.
+    `retry_after`: the seconds in which it wants no requests (0 to 3,600); None if it has no valid Retry-After.
     """
 
     status: int
@@ -47,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """There was no answer.  `reason` is one line for people.  `connected`: but there was a connection."""
+    """A request had no answer.  `reason` is one line for people.  `connected`: there was a connection."""
 
     reason: str
     connected: bool = True
@@ -55,9 +54,9 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Nothing was sent, for the broker may not.  `reason` is one line for people.
+    """A request was not sent, because the broker may not.  `reason` is one line for people.
 
-    What address a name has within the broker's network is not in it: that is not for every caller to know.
+    It leaves out the address of a name within the broker's network, which not every caller may know.
     """
 
     reason: str
@@ -67,7 +66,7 @@ Outcome = Answer | Unreachable | Denied
 
 
 class _AddressDenied(OSError):
-    """By the policy, each address that there is."""
+    """The policy denies all addresses of an endpoint."""
 
 
 class PushClient:
@@ -184,7 +183,7 @@ class PushClient:
             self._sweeping = loop.call_later(_IDLE_SECONDS / 3, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what has been idle for long, and come again while there is anything idle."""
+        """Closes connections that have been idle for long, and schedules the next sweep while there are any."""
         loop = asyncio.get_running_loop()
         for origin, idle in list(self._idle.items()):
             while idle and (not idle[0].reusable or loop.time() - idle[0].idle_since > _IDLE_SECONDS):
@@ -207,8 +206,9 @@ class PushClient:
             raise OSError(f"no connection to {origin.host}:{origin.port} in time") from None
 
     def _allowed(self, origin: Origin, addresses: list[str]) -> list[str]:
-        """Those that the policy allows; what was resolved is what is connected to.  Raises _AddressDenied if it
-        allows none.
+        """Returns the addresses that the policy allows; these are the ones to connect to.
+
+        Raises _AddressDenied if it allows none.
         """
         allowed = [address for address in addresses if self._policy.denied(address) is None]
         if allowed or not addresses:
@@ -217,7 +217,7 @@ class PushClient:
         raise _AddressDenied(f"the address of {origin.host} is {kind}; the address policy of this broker denies it")
 
     async def _connect_to_one(self, origin: Origin, addresses: list[str]) -> Connection:
-        """To the first address that can be connected to."""
+        """Connects to the first address that accepts a connection."""
         failure: OSError = OSError("there is no address")
         for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
             try:

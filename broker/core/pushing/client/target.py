@@ -10,7 +10,7 @@ _KEPT = "%/:=&?~#+!$,;'@()*[]|"  # of a path or query, as it was given
 
 
 class Origin(NamedTuple):
-    """Where connections go; those of one origin are interchangeable."""
+    """The origin of an endpoint.  Connections to one origin are interchangeable."""
 
     is_tls: bool
     host: str
@@ -25,7 +25,7 @@ class Target(NamedTuple):
 
 
 def origin_of(url: str) -> Origin:
-    """Where a URL's requests go; of what is no URL, one of its own."""
+    """Returns the origin of a URL; an invalid URL has an origin of its own."""
     try:
         return parse_target(url).origin
     except ValueError:

@@ -44,7 +44,7 @@ class FailedMessages:
         return len(self._gone) >= GONE_AFTER
 
     def add(self, message: Hashable, fault: Fault, *, most: int) -> None:
-        """A message failed; `most`: how many the caller tells apart."""
+        """Adds a message that failed; `most`: how many the caller distinguishes."""
         if len(self.messages) < max(most, ALL_FAIL):
             self.messages.add(message)
         if fault is not Fault.GONE:
@@ -53,13 +53,13 @@ class FailedMessages:
             self._gone.add(message)
 
     def clear(self) -> None:
-        """A request succeeded."""
+        """Clears the messages, since a request succeeded."""
         self.messages.clear()
         self._gone.clear()
 
 
 class EndpointHealth:
-    """How an endpoint does, and therefore how many requests it may get.
+    """The health of an endpoint, and therefore how many requests it may get.
 
     A failure counts for the message or for the endpoint.  It counts for the message if the endpoint rejects it
     (fault.py), if the message has failed before while others succeed, or if the request was stuck.  Such a failure
@@ -175,17 +175,17 @@ class EndpointHealth:
 
     @property
     def window(self) -> int:
-        """How many requests may be outstanding, besides those that are stuck."""
+        """The number of requests that may be outstanding, besides those that are stuck."""
         return min(int(self._window), self._cap)
 
     @property
     def consecutive_failures(self) -> int:
-        """How many different messages have failed since the last success."""
+        """The number of different messages that have failed since the last success."""
         return self._before + len(self.failed_messages.messages)
 
     @property
     def does_well(self) -> bool:
-        """It takes most of what it gets, as far as is known; of a new endpoint that is not known."""
+        """Whether the endpoint accepts most of its requests, as far as is known; False for a new endpoint."""
         some_failed = self._before or self.failed_messages.messages
         return self.mean_latency > 0 and self.breaker == "closed" and not (some_failed and self._all_fail)
 
@@ -204,7 +204,10 @@ class EndpointHealth:
         self._cap = min(MAX_WINDOW, options.max_outstanding_requests or MAX_WINDOW)
 
     def available(self, now: float) -> int:
-        """How many requests may start at this moment; 0: none.  Notices that the breaker's time has passed."""
+        """Returns how many requests may start at this moment; 0: none.
+
+        Ends the open state once its time has passed.
+        """
         if now < self._retry_at:
             return 0
         if self.breaker != "closed" or self._backoff:
@@ -227,7 +230,10 @@ class EndpointHealth:
         return self.does_well and not self._backoff and self._bucket is None and now >= self._retry_at
 
     def opens_at(self, now: float) -> float | None:
-        """When there will be room without any answer coming in; None: there is room now, or an answer must come."""
+        """Returns when requests may start without any answer coming in.
+
+        None: they may now, or an answer must come.
+        """
         if self.available(now):
             return None
         times = [self._retry_at]
@@ -269,7 +275,7 @@ class EndpointHealth:
         return attempt
 
     def succeeded(self, attempt: Attempt, now: float) -> None:
-        """The endpoint took it."""
+        """Records that the endpoint accepted a request."""
         self._end(attempt)
         latency = now - attempt.began if now > attempt.began else 0.0
         weight = _LATENCY_WEIGHT if self.mean_latency else 1.0
@@ -297,7 +303,10 @@ class EndpointHealth:
     def failed(
         self, attempt: Attempt, now: float, fault: Fault = Fault.OVERLOADED, *, retry_after: float | None = None
     ) -> MessagePause:
-        """It was not taken.  `retry_after`: seconds that the answer asks for.  Returns the pause of its message."""
+        """Records that a request failed.  Returns the pause of its message.
+
+        `retry_after`: seconds that the answer asks for.
+        """
         self._end(attempt)
         wanted = min(retry_after, MAX_RETRY_AFTER) if retry_after is not None and retry_after > 0 else 0.0
         if attempt.number <= self._counts_after:
@@ -328,7 +337,7 @@ class EndpointHealth:
         return pause_of_message(is_of_endpoint=is_of_endpoint, wanted=wanted)
 
     def abandoned(self, attempt: Attempt, now: float) -> None:
-        """It ended without an outcome, because we stopped it: that frees its room and tells nothing."""
+        """Records that a request was stopped by the broker: its room is free again, and it counts as no outcome."""
         self._end(attempt)
 
     def _end(self, attempt: Attempt) -> None:

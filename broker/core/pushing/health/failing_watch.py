@@ -80,7 +80,10 @@ class FailingWatch:
 
     @property
     def retry_at(self) -> datetime | None:
-        """When the first of the messages that have failed is due again, while the endpoint fails."""
+        """The time at which the first of the messages that have failed is due again, while the endpoint fails.
+
+        None: there is none.
+        """
         if self.run is None:
             return None
         return min((each.retry_at for each in self._tracked.values() if each.retry_at is not None), default=None)
@@ -133,7 +136,7 @@ class FailingWatch:
         return [message_id for message_id, tracked in done if tracked is not None and tracked.is_reported]
 
     def forget_gone(self, now: datetime, held: Collection[str]) -> list[str]:
-        """Forget reported messages that nobody tries any more.  Returns their ids.
+        """Forgets reported messages that are no longer tried.  Returns their ids.
 
         `held`: messages that this process has, which it may send late.  While the endpoint fails, being late says
         nothing.
@@ -184,7 +187,7 @@ class FailingWatch:
         return bool(self._tracked) or last - run.since >= self._after
 
     def report(self) -> None:
-        """The endpoint is reported as failing."""
+        """Marks the endpoint as reported."""
         if self.run is not None:
             self.run = replace(self.run, is_reported=True)
 

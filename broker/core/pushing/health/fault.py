@@ -25,7 +25,7 @@ _UNAUTHORIZED = frozenset((401, 403))
 
 
 class Fault(Enum):
-    """Whom a failure counts for."""
+    """The fault of a failed push, and whether it counts for the endpoint or the message."""
 
     OVERLOADED = "overloaded"
     """The endpoint: it is unreachable, does not answer in time, or asks for fewer requests."""
@@ -55,7 +55,7 @@ def fault_of(status: int | None) -> Fault:
 
 @dataclass(slots=True, frozen=True)
 class MessagePause:
-    """How long a message whose push failed is not pushed again.
+    """The pause of a message whose push failed.
 
     `backoff` is used if the subscription has no retry policy (None: the message waits for a probe of its endpoint).
     `seconds`, which the endpoint asked for, come on top in any case.
@@ -70,12 +70,12 @@ class MessagePause:
         return self.backoff is REJECTED_BACKOFF
 
     def policy(self, of_subscription: RetryPolicy | None) -> RetryPolicy | None:
-        """What delays the message, given the retry policy of its subscription."""
+        """Returns the policy that delays the message, given the retry policy of its subscription."""
         return of_subscription or self.backoff
 
 
 def pause_of_message(*, is_of_endpoint: bool, wanted: float) -> MessagePause:
-    """How long a message waits while the endpoint takes others.
+    """Returns the pause of a failed message while the endpoint accepts others.
 
     `is_of_endpoint`: its failure counts for the endpoint, which then heeds the `wanted` seconds of a Retry-After.
     """

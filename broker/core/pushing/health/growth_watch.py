@@ -21,7 +21,7 @@ class GrowthWatch:
         self._begin(window, now)
 
     def succeeded(self, now: float, *, window: float, latency: float) -> None:
-        """A request succeeded.  `latency`: seconds that one takes."""
+        """Records a success.  `latency`: the mean seconds of a request."""
         self._successes += 1
         if now - self._began >= max(_PERIOD, latency):
             self._end(now, window)

@@ -8,7 +8,7 @@ _MAX_AGE = 60.0  # seconds
 
 
 class Outcome(Enum):
-    """How a request ended: well, or with a failure that counts for the endpoint or for the message."""
+    """The outcome of a request: a success, or a failure that counts for the endpoint or for the message."""
 
     SUCCEEDED = "succeeded"
     ENDPOINT_FAILED = "endpoint failed"

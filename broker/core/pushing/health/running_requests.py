@@ -41,7 +41,7 @@ class RunningRequests:
         self.last_success = 0  # the highest number of a request that has succeeded
 
     def remove(self, attempt: Attempt) -> None:
-        """A request has ended."""
+        """Removes a request that has ended."""
         assert not attempt.ended, "an attempt ends once"
         attempt.ended = True
         if attempt.is_stuck:
@@ -50,9 +50,10 @@ class RunningRequests:
             del self.running[attempt]
 
     def stuck_at(self, index: int, latency: float) -> float | None:
-        """When the request at this index, counted from the oldest, will be stuck if it is not answered.
+        """Returns when the request at this index, counted from the oldest, will be stuck if it is not answered.
 
-        `latency`: of successes.  None: not before a later one has succeeded, or too many are stuck already.
+        `latency`: the latency of successes.  None: not before a later one has succeeded, or too many are stuck
+        already.
         """
         attempt = next(islice(self.running, index, None), None)
         if attempt is None or self.stuck + index >= _MAX_STUCK or attempt.number >= self.last_success:

@@ -25,11 +25,11 @@ class TokenBucket:
 
     @property
     def open_at(self) -> float:
-        """From this time on there is enough for one message."""
+        """The time from which on there is enough for one message."""
         return self._full_at - (self._capacity - 1.0) / self._rate
 
     def messages(self, now: float) -> int:
-        """How many messages there is enough for."""
+        """Returns how many messages may be sent now."""
         if now < self.open_at:
             return 0
         held = self._capacity - max(0.0, self._full_at - now) * self._rate
@@ -39,13 +39,13 @@ class TokenBucket:
         self._full_at = max(self._full_at, now) + messages / self._rate
 
     def change_rate(self, rate: float, now: float) -> None:
-        """What is held stays (as far as the new bucket holds it), and so does a debt, in messages."""
+        """Changes the rate.  The messages that are saved stay (up to the new capacity), and so does a debt."""
         held = self._capacity - max(0.0, self._full_at - now) * self._rate
         self._rate, self._capacity = rate, max(1.0, rate)
         self._full_at = now + (self._capacity - min(held, self._capacity)) / rate
 
     def requests(self, now: float, *, digest: Digest | None) -> int:
-        """How many requests may start: of digests, which may be full, one may go into debt."""
+        """Returns how many requests may start.  With digests, which may be full, one may go into debt."""
         messages = self.messages(now)
         if messages and digest is not None:
             return max(1, messages // digest.max_messages)
@@ -53,5 +53,5 @@ class TokenBucket:
 
 
 def token_bucket(rate: float | None, *, now: float) -> TokenBucket | None:
-    """For so many messages a second; None: no limit."""
+    """Returns a bucket for so many messages a second; None: no limit."""
     return None if rate is None else TokenBucket(rate, now=now)

@@ -74,9 +74,9 @@ class TokenSigner:
         self._tokens: dict[tuple[str, str], tuple[datetime, str]] = {}  # the oldest first
 
     async def refresh(self) -> None:
-        """Make the key that is needed next, delete the ones that are not any more, load the rest.
+        """Creates the key that is needed next, deletes those that are no longer needed, and loads the rest.
 
-        Those that cannot be decrypted are looked at again each time.
+        Keys that cannot be decrypted are tried again each time.
         """
         now = self._clock.now()
         keys = await self._read()
@@ -158,7 +158,10 @@ class TokenSigner:
         self._published = {"keys": jwks}
 
     def _opens(self, key: SigningKey) -> bool:
-        """Who cannot decrypt the newest key makes no other: those who can could not decrypt that."""
+        """Returns whether this process can decrypt the newest key.
+
+        A process that cannot makes no new key, which processes that can would be unable to decrypt.
+        """
         with suppress(CannotOpen):
             return bool(self._secrets.open(key.private_key.encode(), signing_key_cell(key.key_id)))
         return False

@@ -23,7 +23,7 @@ class SigningKey:
 
 
 async def list_signing_keys(connection: ResourceConnection) -> list[SigningKey]:
-    """All keys, the one that signs first at the front."""
+    """Lists all keys, the one that signs first at the front."""
     rows = await connection.execute(select(signing_keys).order_by(signing_keys.c.signs_from, signing_keys.c.key_id))
     return [SigningKey(**row) for row in rows.mappings()]
 

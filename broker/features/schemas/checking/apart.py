@@ -121,7 +121,10 @@ def _compare(job: Compare) -> Answer:
 
 
 def _run_protoc(definition: str) -> Answer:
-    """What protoc makes of it; its messages go to the second file descriptor, whatever Python has there."""
+    """Compiles a definition with protoc.
+
+    Its messages go to the second file descriptor, whatever Python has there.
+    """
     from grpc_tools import protoc  # here alone: it takes some 10 MB
 
     with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile() as said:

@@ -183,7 +183,10 @@ class _Reader:
 
 
 def branch_key(branch: Any) -> tuple[str, bool]:
-    """By which branches of a union differ: the name of its type, and whether that is a primitive or named type."""
+    """Returns the key by which branches of a union differ.
+
+    It is the name of its type, and whether that is a primitive or named type.
+    """
     if isinstance(branch, str):
         return branch, True
     return (branch["name"], True) if "name" in branch else (branch["type"], False)
@@ -200,7 +203,7 @@ def _attribute(source: dict[str, Any], name: str, kind: type, where: str) -> Any
 
 
 def _copy_aliases(source: dict[str, Any], target: dict[str, Any], where: str) -> None:
-    """Any strings: https://avro.apache.org/docs/1.12.0/specification/#aliases."""
+    """Copies aliases, which may be any strings: https://avro.apache.org/docs/1.12.0/specification/#aliases."""
     if "aliases" in source:
         aliases = _attribute(source, "aliases", list, where)
         if not all(isinstance(alias, str) for alias in aliases):

@@ -77,7 +77,7 @@ def _parts(schema: Any) -> list[Any]:
 
 
 def _least_bytes(names: dict[str, Any]) -> dict[str, float]:
-    """Of a value of each named type; inf: it has no end."""
+    """Returns the least size of a value of each named type, in bytes; inf: it has no end."""
     least: dict[str, float] = dict.fromkeys(names, inf)
     for _ in range(_ROUNDS):
         changed = False
@@ -103,7 +103,7 @@ def _least(schema: Any, least: dict[str, float]) -> float:
 
 
 def _part_least(schema: Any, least: dict[str, float]) -> float:
-    """Of a type within another one: by its name, if it has one."""
+    """Returns the least size of a type within another one: by its name, if it has one."""
     named = isinstance(schema, dict) and schema.get("name") in least
     return least[schema["name"]] if named else _least(schema, least)
 
@@ -119,7 +119,7 @@ class _Walk:
         self._depths: dict[str, int] = {}
 
     def values(self, schema: Any) -> int:
-        """How many values one of this type has at most, an array or a map counted as of one item."""
+        """Returns how many values one of this type has at most, an array or a map counted as of one item."""
         name = schema if isinstance(schema, str) else schema.get("name") if isinstance(schema, dict) else None
         if name not in self._names:
             return self._anonymous(schema)
@@ -133,7 +133,7 @@ class _Walk:
         return self._known[name]
 
     def depth(self, schema: Any) -> int:
-        """How deep values of this type are nested at most, where a type within itself counts once."""
+        """Returns how deep values of this type are nested at most, where a type within itself counts once."""
         name = schema if isinstance(schema, str) else schema.get("name") if isinstance(schema, dict) else None
         if name not in self._names:
             return self._deepest_part(schema)

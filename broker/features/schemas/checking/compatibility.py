@@ -22,7 +22,7 @@ from broker.model.schema_settings import Compatibility
 
 
 def incompatibility(new: Schema, old: Schema, wanted: Compatibility = Compatibility.FULL_TRANSITIVE) -> str:
-    """What keeps one of two revisions from reading messages of the other, as far as it must; "": nothing."""
+    """Explains why one of two revisions cannot read messages of the other, as it must; "": it can."""
     if new.type == AVRO:
         return _avro_incompatibility(new.definition, old.definition, wanted)
     if new.type == JSON:
@@ -32,7 +32,7 @@ def incompatibility(new: Schema, old: Schema, wanted: Compatibility = Compatibil
 
 
 def _ways(new: Any, old: Any, wanted: Compatibility) -> Iterator[tuple[Any, Any, str]]:
-    """Who must read whose messages, and whose these are."""
+    """Yields the pairs of a reader and a writer that are to be compared, and which of them the writer is."""
     if wanted.new_reads_old:
         yield new, old, "old"
     if wanted.old_reads_new:
@@ -93,14 +93,17 @@ def _field_differences(now: Descriptor, before: Descriptor, wanted: Compatibilit
 
 
 def _must_stay(field: FieldDescriptor, wanted: Compatibility, *, is_new: bool) -> bool:
-    """Of a field that one of two revisions has.  One way, what has it not passes over it; Google refuses more."""
+    """Returns whether a field that one of two revisions has must be in the other too.
+
+    For one direction a reader ignores unknown fields; for both Google refuses more.
+    """
     if wanted.new_reads_old and wanted.old_reads_new:
         return field.is_required or field.is_repeated
     return field.is_required and (wanted.new_reads_old if is_new else wanted.old_reads_new)
 
 
 def _shape(field: FieldDescriptor) -> tuple[object, ...]:
-    """What of a field must stay."""
+    """Returns the properties of a field that must not change."""
     oneof = field.containing_oneof
     kind = field.enum_type.name if field.enum_type is not None else ""
     return (

@@ -57,7 +57,10 @@ class JsonSchema:
         self._validator: Any = None
 
     def compile(self) -> None:
-        """It may take long; where it does not is told by is_quick().  Raises InvalidArgument, the bare reason."""
+        """Compiles the definition, which may take long unless is_quick().
+
+        Raises InvalidArgument with the bare reason.
+        """
         if self._validator is not None:
             return
         try:
@@ -94,7 +97,10 @@ class JsonSchema:
 
 
 def json_incompatibility(reader: str, writer: str) -> str:
-    """What keeps messages by one definition from being as the other says; "": it is certain that nothing does."""
+    """Explains why messages of the writer's definition may not satisfy the reader's.
+
+    "": it is certain that they do.
+    """
     try:
         parsed = [jsonschema_rs.canonicalize(json.loads(each), offline=True) for each in (reader, writer)]
     except (jsonschema_rs.ReferencingError, ValueError, TypeError) as error:
@@ -108,7 +114,7 @@ def json_incompatibility(reader: str, writer: str) -> str:
 
 
 class _Weighing:
-    """How much there is to look at in a definition, with what it refers to in place of each reference."""
+    """The complexity of a definition, with the targets of references in their place."""
 
     def __init__(self, root: Any) -> None:
         self._root = root

@@ -12,7 +12,7 @@ class Mismatch(Exception):
 
 
 class TooLarge(Mismatch):
-    """It cannot be told what the message is like; another revision would not do better."""
+    """The message is too complex to be checked; another revision would not help."""
 
 
 def all_pass(check: Callable[[bytes, str], None], messages: Iterable[bytes], encoding: str) -> bool:
@@ -39,7 +39,7 @@ class Misfit(Exception):
         return self
 
     def said(self, whole: str) -> str:
-        """Where it is and why, in words; `whole` names the message."""
+        """Describes where the mismatch is, and why; `whole` names the message."""
         path = "".join(reversed(self._path[-_SHOWN_PARTS:]))
         return f"{whole}{path[:_SHOWN]} {self.reason}"
 

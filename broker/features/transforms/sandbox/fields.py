@@ -71,7 +71,7 @@ def _read(data: bytes) -> Any:
 
 
 def _edit(root: Any, edits: Edits, mask_with: str) -> Any:
-    """In place, but for what is kept, which is new."""
+    """Edits in place, except for `keep`, which makes a new value."""
     if edits.keep is not None:
         root = _kept(root, _tree(edits.keep))
     for keys in edits.remove:
@@ -90,7 +90,10 @@ _Tree = dict[str, "_Tree | None"]
 
 
 def _tree(paths: Sequence[tuple[str, ...]]) -> _Tree:
-    """Of the keys to keep; None: with all that is below.  A path to more than another one counts alone."""
+    """Builds the tree of the keys to keep; None: with all that is below.
+
+    A path to more than another one counts alone.
+    """
     tree: _Tree = {}
     for *parents, last in sorted(paths, key=len, reverse=True):
         below = tree
@@ -149,7 +152,10 @@ def _value(value: Template | Constant, message: Message, attributes: Mapping[str
 
 
 def _found(placeholder: Placeholder, message: Message, attributes: Mapping[str, str], body: Any) -> Any:
-    """As it is in the message as it came.  Raises _Failed if there is none, and nothing to stand for it."""
+    """Returns the value of a placeholder in the message as it came.
+
+    Raises _Failed if there is neither a value nor a default.
+    """
     source = placeholder.source
     if isinstance(source, FieldPath):
         root: Any = attributes if source.within == "attributes" else body

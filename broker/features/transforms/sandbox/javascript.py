@@ -73,7 +73,7 @@ class Function:
         return Outcome(Ending.DROPPED) if made is None else _outcome(message, made)
 
     def rest(self) -> None:
-        """No message is being transformed."""
+        """Frees memory while no message is being transformed."""
         if self._world.memory()["malloc_size"] > MAX_IDLE_MEMORY:
             self._make()
 

@@ -55,7 +55,7 @@ class Check(msgspec.Struct, tag=True):
 
 
 class Forget(msgspec.Struct, tag=True):
-    """These programs are not asked for any more."""
+    """The programs that are not requested any more."""
 
     programs: list[str]
 

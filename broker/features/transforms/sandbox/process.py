@@ -91,7 +91,7 @@ class Worker:
 
 
 def _watch() -> None:
-    """From now on so much time of the processor, or the process ends."""
+    """Limits the processor time from now on: the process ends when it has used that."""
     signal.setitimer(signal.ITIMER_PROF, END_SECONDS)
 
 
@@ -132,7 +132,7 @@ def _check_limits(outcome: Outcome, had: str) -> None:
 
 
 def confine() -> None:
-    """For good."""
+    """Confines this process, which cannot be undone."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, which the parent hears as well
     for limit, most in (
