@@ -88,7 +88,7 @@ def _console_routes(broker: Broker) -> list[Route]:
     sign_in = None
     if access is not None:
         sign_in = SignIn(access.exchange, secure=config.address.startswith("https:"))
-    return Console(version=version(), sign_in=sign_in).routes()
+    return Console(version=version(), now=broker.core.clock.now, sign_in=sign_in).routes()
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:

@@ -31,6 +31,11 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def serves_console(console: str, *, auth: str, host: str) -> bool:
+    """Whether the setting `console` has the console served: "auto" does where strangers cannot read it."""
+    return console == "on" or (console == "auto" and (auth == "required" or is_loopback(host)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppConfig:
     """The configuration of a broker process.
@@ -108,8 +113,7 @@ class AppConfig:
     @property
     def has_console(self) -> bool:
         """Whether the web console is served."""
-        is_guarded = self.auth == "required" or is_loopback(self.host)
-        return self.console == "on" or (self.console == "auto" and is_guarded)
+        return serves_console(self.console, auth=self.auth, host=self.host)
 
     @property
     def is_audited(self) -> bool:

@@ -4,7 +4,7 @@ The page of a resource is "/console/" followed by its name, as its call is "/v1/
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -15,9 +15,10 @@ from starlette.routing import Route
 from broker.console.api import ApiError, Viewer, api_of
 from broker.console.assets import Assets
 from broker.console.page import PREFIX, Page, PageRoute, View
-from broker.console.pages import PAGES
 from broker.console.render import HEADERS, Renderer
+from broker.console.routes import PAGES
 from broker.console.sign_in import SignIn
+from broker.model.timestamps import format_timestamp
 from broker.net.http1.asgi import CLIENT_CERTIFICATE
 
 THEMES = ("light", "dark")
@@ -27,8 +28,9 @@ _THEME = "broker_theme"  # a cookie
 class Console:
     """The console of one process."""
 
-    def __init__(self, *, version: str, sign_in: SignIn | None = None) -> None:
-        """`version`: the broker's.  `sign_in`: None where authentication is off."""
+    def __init__(self, *, version: str, now: Callable[[], datetime], sign_in: SignIn | None = None) -> None:
+        """`version`: the broker's.  `now`: its clock.  `sign_in`: None where authentication is off."""
+        self._now = now
         self._assets = Assets()
         self._renderer = Renderer(self._assets, version=version)
         self._sign_in = sign_in
@@ -121,7 +123,7 @@ class Console:
             "here": request.url.path,
             "base": f"{request.url.scheme}://{request.url.netloc}",
             "query": dict(request.query_params),
-            "as_of": datetime.now(UTC).isoformat(timespec="seconds"),
+            "as_of": format_timestamp(self._now()),
             "theme": theme if theme in THEMES else "",
             "signed_in": self._sign_in is not None and bool(self._sign_in.credentials(request)),
             **page.data,

@@ -15,8 +15,8 @@ from broker.app.broker import Broker
 from broker.cli.main import main
 from broker.console.api import Api, Json, Viewer
 from broker.console.page import View
-from broker.console.pages import PAGES
 from broker.console.render import POLICY
+from broker.console.routes import PAGES
 from broker.net.first_bytes import HTTP1_API
 from tests.console.sample import HOSTILE, Sample, fill
 from tests.fixtures.broker import Rest
@@ -44,7 +44,9 @@ async def test_every_page_is_shown_with_a_strict_policy_and_its_commands_print_t
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert not re.search(r"<style|\son\w+=|style=|javascript:|<script>", answer.text), route.path
-        commands = [html.unescape(each) for each in re.findall(r'<pre class="command"><code>(.+?)</code>', answer.text)]
+        commands = [
+            html.unescape(each) for each in re.findall(r'<pre class="command"><code>(.+?)</code>', answer.text)
+        ]
         assert commands, route.path
         for command in commands:
             program, *arguments = shlex.split(command)
@@ -74,7 +76,9 @@ async def test_json_keeps_large_numbers_duplicate_keys_and_their_order(rest: Res
     assert expected in html.unescape(answer.text)
 
 
-@pytest.mark.parametrize("path", ["topics/none", "subscriptions/none", "messages/1000000000999999", "operations/none"])
+@pytest.mark.parametrize(
+    "path", ["topics/none", "subscriptions/none", "messages/1000000000999999", "operations/none"]
+)
 async def test_a_page_of_something_that_does_not_exist_says_so(rest: Rest, path: str) -> None:
     answer = await page(rest, f"/console/{rest.project}/{path}")
     assert answer.status_code == 404
@@ -133,7 +137,7 @@ class RecordingApi(Api):
         return await super().get(viewer, path, query)
 
 
-@pytest.mark.own_broker()
+@pytest.mark.own_broker
 async def test_pages_make_the_calls_that_they_name(broker: Broker, rest: Rest, push_sink: PushSink) -> None:
     sample = await fill(rest, push_sink)
     for route in PAGES:
@@ -154,10 +158,10 @@ async def test_the_console_is_off_where_the_settings_say_so(rest: Rest) -> None:
         ({"console": "auto", "host": "127.0.0.1"}, True),
         ({"console": "auto", "host": "localhost"}, True),
         ({"console": "auto", "host": "::1"}, True),
-        ({"console": "auto", "host": "0.0.0.0"}, False),  # noqa: S104
+        ({"console": "auto", "host": "0.0.0.0"}, False),
         ({"console": "auto", "host": "broker.example.com"}, False),
-        ({"console": "auto", "host": "0.0.0.0", "auth": "required"}, True),  # noqa: S104
-        ({"console": "on", "host": "0.0.0.0"}, True),  # noqa: S104
+        ({"console": "auto", "host": "0.0.0.0", "auth": "required"}, True),
+        ({"console": "on", "host": "0.0.0.0"}, True),
         ({"console": "off", "host": "127.0.0.1", "auth": "required"}, False),
     ],
 )
