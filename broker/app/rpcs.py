@@ -61,6 +61,7 @@ from broker.features.iam import account_rest as accounts
 from broker.features.iam import api_key_rest as api_keys
 from broker.features.iam import policy_calls as policies
 from broker.features.iam import role_rest as roles
+from broker.features.iam import whoami_rest as whoami
 from broker.features.import_export import copy_rest as copies
 from broker.features.import_export import rest as exports
 from broker.features.inspect import backlog_rest as backlog_messages
@@ -72,6 +73,7 @@ from broker.features.inspect import topic_rest as topic_messages
 from broker.features.inspect.deliveries import rest as delivery_reports
 from broker.features.journal import rest as journal_tail
 from broker.features.operations import rest as operations
+from broker.features.projects import rest as projects
 from broker.features.purge import rest as purges
 from broker.features.push_status import rest as pushes
 from broker.features.quotas import rest as quotas
@@ -202,7 +204,7 @@ RPCS: Sequence[Row] = [
     ),
     about_resource(
         name="Publisher.ListTopics", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-        needs=Needs(Need("pubsub.topics.list", "project")),
+        needs=Needs(Need("pubsub.topics.list", "project", listed="topics")),
         handler=topics.list_topics, target="project",
         http=[Http("GET", f"{PROJECT}/topics", "ListTopics")],
     ),
@@ -286,7 +288,7 @@ RPCS: Sequence[Row] = [
     ),
     about_resource(
         name="Subscriber.ListSubscriptions", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-        needs=Needs(Need("pubsub.subscriptions.list", "project")),
+        needs=Needs(Need("pubsub.subscriptions.list", "project", listed="subscriptions")),
         handler=subscriptions.list_subscriptions, target="project",
         http=[Http("GET", f"{PROJECT}/subscriptions", "ListSubscriptions")],
     ),
@@ -478,7 +480,7 @@ RPCS: Sequence[Row] = [
     ),
     about_resource(
         name="Subscriber.ListSnapshots", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-        needs=Needs(Need("pubsub.snapshots.list", "project")),
+        needs=Needs(Need("pubsub.snapshots.list", "project", listed="snapshots")),
         handler=snapshots.list_snapshots, target="project",
         http=[Http("GET", f"{PROJECT}/snapshots", "ListSnapshots")],
     ),
@@ -761,7 +763,7 @@ RPCS: Sequence[Row] = [
     ),
     about_resource(
         name="SchemaService.ListSchemas", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-        needs=Needs(Need("pubsub.schemas.list", "parent", On.PROJECT)),
+        needs=Needs(Need("pubsub.schemas.list", "parent", On.PROJECT, listed="schemas")),
         handler=schemas.list_schemas, target="parent",
         http=[Http("GET", f"{PROJECT}/schemas", "ListSchemas")],
     ),
@@ -863,6 +865,12 @@ RPCS: Sequence[Row] = [
     ),
     # --- Projects --------------------------------------------------------------------------------------------
     Row(
+        name="Projects.ListProjects", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
+        needs=NOTHING,  # callers see the projects in which they have a role
+        rest=[Rest("GET", "projects", "ListProjects", projects.list_projects, PAGE)],
+        grpc=[],
+    ),
+    Row(
         name="ResetProject", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
         needs=Needs(
             Need("pubsub.topics.delete"),
@@ -949,6 +957,12 @@ RPCS: Sequence[Row] = [
         ],
     ),
     Row(
+        name="IAM.WhoAmI", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
+        needs=NOTHING,  # tells callers about themselves alone
+        rest=[Rest("GET", "whoami", "WhoAmI", whoami.who_am_i, ())],
+        grpc=[],
+    ),
+    Row(
         name="IAM.CreateServiceAccount", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CREATE, starts=None,
         needs=Needs(Need("iam.serviceAccounts.create")),
         rest=[
@@ -958,7 +972,7 @@ RPCS: Sequence[Row] = [
     ),
     Row(
         name="IAM.ListServiceAccounts", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-        needs=Needs(Need("iam.serviceAccounts.list")),
+        needs=Needs(Need("iam.serviceAccounts.list", listed="serviceAccounts")),
         rest=[
             Rest("GET", f"{PROJECT}/serviceAccounts", "ListServiceAccounts", accounts.list_service_accounts, PAGE),
         ],

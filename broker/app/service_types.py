@@ -19,6 +19,7 @@ from broker.features.iam.api_key_service import ApiKeyService
 from broker.features.iam.policy_service import PolicyService
 from broker.features.iam.role_service import RoleService
 from broker.features.operations.service import OperationService
+from broker.features.projects.service import ProjectService
 from broker.features.push_status.service import PushService
 from broker.features.quotas.service import QuotaService
 from broker.features.schemas.service import SchemaService
@@ -44,6 +45,7 @@ class Services:
     service_accounts: ServiceAccountService
     api_keys: ApiKeyService
     policies: PolicyService
+    projects: ProjectService
     roles: RoleService
     audit_logs: AuditLogService
     quotas: QuotaService

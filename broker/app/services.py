@@ -25,6 +25,7 @@ from broker.features.iam.api_key_service import ApiKeyService
 from broker.features.iam.policy_service import PolicyService
 from broker.features.iam.role_service import RoleService
 from broker.features.operations.service import OperationService
+from broker.features.projects.service import ProjectService
 from broker.features.push_status.service import PushService
 from broker.features.quotas.service import QuotaService
 from broker.features.schemas.service import SchemaService
@@ -46,6 +47,7 @@ def make_services(
     claiming, acking = messages.claiming, messages.acking
     transforming, publishing = messages.transforming, messages.publishing
     database, clock, changed = core.database, core.clock, guard.access_changed
+    authorizer = None if guard.access is None else guard.access.authorizer
     topics = TopicService(core, transforming.checks, shards_per_topic=config.shards_per_topic)
     subscriptions = SubscriptionService(
         core,
@@ -119,7 +121,8 @@ def make_services(
         audit_logs=AuditLogService(database),
         policies=PolicyService(
             database,
-            guard.access.authorizer if guard.access is not None else None,
+            authorizer,
+            clock=clock,
             changed=changed,
             topics=topics,
             subscriptions=subscriptions,
@@ -127,4 +130,5 @@ def make_services(
             schemas=schemas,
             service_accounts=service_accounts,
         ),
+        projects=ProjectService(database, authorizer),
     )

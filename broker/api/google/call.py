@@ -1,7 +1,7 @@
 """One call about resources, as its handler sees it whichever door it came by, and what it is answered with."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker.access.policies.authorizer import Required
@@ -20,6 +20,7 @@ class ResourceCall:
     a new subscription has none, and a change leaves them alone.  `schema_options` likewise, of a schema.
     `or_update`: a resource that exists already is to be changed at these paths instead (None: is in the way).
     `allowed`: what the caller was found to have (None: anybody may do anything).  `undoable`: of a seek.
+    `beside`: other fields of the request's JSON that Google's message does not have.
     """
 
     services: Services
@@ -29,6 +30,7 @@ class ResourceCall:
     or_update: Sequence[str] | None = None
     allowed: Sequence[Required] | None = None
     undoable: bool = False
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Answer(NamedTuple):

@@ -54,6 +54,7 @@ def resource_handler(
             or_update,
             allowed,
             decode_undoable(others),
+            others,
         )
         answer = await handler(resource_call, request)
         return answer_json(answer)

@@ -13,7 +13,7 @@ from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.times import from_timedelta, to_timedelta
 from broker.api.google.transforms import transform_messages, transforms_from
 from broker.api.google.updates import extensions_named, update_of
-from broker.api.permissions import to_act_as
+from broker.api.permissions import to_act_as, visible_in
 from broker.model.errors import Aborted
 from broker.model.field_mask import Update, unknown_path
 from broker.model.names import leaf
@@ -134,6 +134,7 @@ async def modify_push_config(call: ResourceCall, request: Any) -> Answer:
 
 async def list_subscriptions(call: ResourceCall, request: Any) -> Answer:
     project = project_name(request.project)
-    found, token = await call.services.subscriptions.list_subscriptions(project, page_of(request))
+    page = page_of(request, visible_in(call.allowed, project))
+    found, token = await call.services.subscriptions.list_subscriptions(project, page)
     shown = map(subscription_message, found)
     return Answer(messages.ListSubscriptionsResponse(subscriptions=shown, next_page_token=token), list(found))

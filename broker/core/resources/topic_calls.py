@@ -10,6 +10,7 @@ from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.schema_settings import settings_from, settings_message
 from broker.api.google.transforms import transform_messages, transforms_from
 from broker.api.google.updates import extensions_named, update_of
+from broker.api.permissions import visible_in
 from broker.core.resources.topic_extensions import extensions_from, put_extensions
 from broker.model.field_mask import Update
 from broker.model.topic import KEPT_FIELDS, UNSUPPORTED_FIELDS, Topic
@@ -74,7 +75,9 @@ async def delete_topic(call: ResourceCall, request: Any) -> Answer:
 
 
 async def list_topics(call: ResourceCall, request: Any) -> Answer:
-    topics, token = await call.services.topics.list_topics(project_name(request.project), page_of(request))
+    project = project_name(request.project)
+    page = page_of(request, visible_in(call.allowed, project))
+    topics, token = await call.services.topics.list_topics(project, page)
     return Answer(messages.ListTopicsResponse(topics=map(topic_message, topics), next_page_token=token), topics)
 
 

@@ -1,10 +1,15 @@
 """Access policies: google.iam.v1.Policy and what it means, and the calls of google.iam.v1.IAMPolicy."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
 
 from broker.access.principals.policy import Binding, Policy, check_version, make_bindings
 from broker.api.generated import messages
 from broker.api.google.call import Answer, ResourceCall
+from broker.api.rest.codec.requests import convert_json
+from broker.core.calls.extension_fields import beside
 from broker.model.errors import InvalidArgument
 
 
@@ -46,4 +51,29 @@ async def set_iam_policy(call: ResourceCall, request: Any) -> Answer:
 async def test_iam_permissions(call: ResourceCall, request: Any) -> Answer:
     service = call.services.policies
     permissions = await service.test_permissions(call.caller, request.resource, list(request.permissions))
-    return Answer(messages.TestIamPermissionsResponse(permissions=permissions))
+    message = messages.TestIamPermissionsResponse(permissions=permissions)
+    if "resources" not in call.beside:
+        return Answer(message)
+    resources = convert_json(dict(call.beside), _Tested).resources
+    if request.resource.count("/") > 1:
+        raise InvalidArgument(
+            "resources can be given only in a test of a project: POST /v1/projects/{project}:testIamPermissions "
+            f"(resource={request.resource[:300]})."
+        )
+    held = await service.test_permissions_on(call.caller, request.resource, list(request.permissions), resources)
+    return Answer(message, HeldPermissions(held))
+
+
+class _Tested(msgspec.Struct):
+    resources: list[str] = []
+
+
+class HeldPermissions(NamedTuple):
+    """The permissions that the caller has, by resource."""
+
+    by_resource: Mapping[str, Sequence[str]]
+
+
+@beside.register
+def _(shown: HeldPermissions) -> Mapping[str, Any]:
+    return {"resources": [{"name": name, "permissions": held} for name, held in shown.by_resource.items()]}

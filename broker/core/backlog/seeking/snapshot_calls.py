@@ -8,6 +8,7 @@ from broker.api.google.fields import refuse_unsupported
 from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.times import from_datetime, to_datetime
 from broker.api.google.updates import update_of
+from broker.api.permissions import visible_in
 from broker.core.backlog.seeking.seek_service import Target
 from broker.core.backlog.seeking.snapshot import UNSUPPORTED_FIELDS, Snapshot
 
@@ -57,7 +58,9 @@ async def delete_snapshot(call: ResourceCall, request: Any) -> Answer:
 
 
 async def list_snapshots(call: ResourceCall, request: Any) -> Answer:
-    found, token = await call.services.snapshots.list_snapshots(project_name(request.project), page_of(request))
+    project = project_name(request.project)
+    page = page_of(request, visible_in(call.allowed, project))
+    found, token = await call.services.snapshots.list_snapshots(project, page)
     shown = map(snapshot_message, found)
     return Answer(messages.ListSnapshotsResponse(snapshots=shown, next_page_token=token), list(found))
 

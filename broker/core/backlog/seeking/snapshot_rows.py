@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.core.backlog.seeking.distributed_snapshots import fill_locked
 from broker.core.backlog.seeking.snapshot import Snapshot
+from broker.core.catalog.listed_names import is_listed
 from broker.db.driver import statements
 from broker.db.driver.database import Connection, driver_of, engine_of
 from broker.db.driver.in_doubt import wait_until_heard
@@ -125,12 +126,8 @@ async def delete_snapshot(connection: AsyncConnection, *, snapshot_id: int) -> N
 
 async def list_snapshots(connection: AsyncConnection, *, project: str, page: Page, now: datetime) -> list[Snapshot]:
     """Up to one snapshot more than a page of a project's snapshots, by name."""
-    prefix = f"{project}/snapshots/"
-    query = select(snapshots).where(
-        snapshots.c.name > max(page.after, prefix),
-        snapshots.c.name < f"{project}/snapshots0",
-        snapshots.c.expire_time > now,
-    )
+    listed = is_listed(snapshots.c.name, project, "snapshots", page)
+    query = select(snapshots).where(listed, snapshots.c.expire_time > now)
     rows = await connection.execute(query.order_by(snapshots.c.name).limit(page.size + 1))
     return [_snapshot(row) for row in rows]
 
