@@ -70,6 +70,13 @@ class Needs:
 
 ACT_AS = "iam.serviceAccounts.actAs"
 
+
+def policy_permissions(verb: str) -> Mapping[str, str]:
+    """The permission to do something with the policy of a resource, by the collection of the resource."""
+    own = {name: f"pubsub.{name}.{verb}" for name in ("topics", "subscriptions", "snapshots", "schemas")}
+    return own | {"serviceAccounts": f"iam.serviceAccounts.{verb}", "": f"resourcemanager.projects.{verb}"}
+
+
 # What several calls need, and what handlers ask for besides the needs of their own call.
 NOTHING = Needs()
 PUBLISH = Needs(Need("pubsub.topics.publish"))

@@ -5,7 +5,7 @@ be, how it is recorded, which operation it starts, and its paths and handlers ov
 gate, the limits, the audit log and the specification (openapi.py) take what they need from here.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from broker.api.permissions import (
     Need,
     Needs,
     On,
+    policy_permissions,
 )
 from broker.api.rest.routes import Rest, Route
 from broker.api.rpc import Audit, Kind, Rpc, Size
@@ -59,6 +60,7 @@ from broker.features.filters import change_rest as filter_changes
 from broker.features.filters import trial_rest as filters
 from broker.features.iam import account_rest as accounts
 from broker.features.iam import api_key_rest as api_keys
+from broker.features.iam import explain_rest as explanations
 from broker.features.iam import policy_calls as policies
 from broker.features.iam import role_rest as roles
 from broker.features.iam import whoami_rest as whoami
@@ -159,11 +161,6 @@ def about_resource(
 
 def _needed_to_start(verb: Verb) -> Needs:
     return next(row.needs for row in RPCS if row.starts is verb)
-
-
-def _policies(verb: str) -> Mapping[str, str]:
-    own = {name: f"pubsub.{name}.{verb}" for name in ("topics", "subscriptions", "snapshots", "schemas")}
-    return own | {"serviceAccounts": f"iam.serviceAccounts.{verb}", "": f"resourcemanager.projects.{verb}"}
 
 
 _operations = operations.OperationCalls(_needed_to_start)
@@ -919,7 +916,7 @@ RPCS: Sequence[Row] = [
     # --- Access ----------------------------------------------------------------------------------------------
     about_resource(
         name="IAMPolicy.GetIamPolicy", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-        needs=Needs(Need(_policies("getIamPolicy"), "resource")),
+        needs=Needs(Need(policy_permissions("getIamPolicy"), "resource")),
         handler=policies.get_iam_policy, target="resource",
         http=[
             Http("GET", f"{TOPIC}:getIamPolicy", "GetIamPolicyOfTopic"),
@@ -932,7 +929,7 @@ RPCS: Sequence[Row] = [
     ),
     about_resource(
         name="IAMPolicy.SetIamPolicy", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
-        needs=Needs(Need(_policies("setIamPolicy"), "resource")),
+        needs=Needs(Need(policy_permissions("setIamPolicy"), "resource")),
         handler=policies.set_iam_policy, target="resource",
         http=[
             Http("POST", f"{TOPIC}:setIamPolicy", "SetIamPolicyOfTopic", WHOLE),
@@ -955,6 +952,13 @@ RPCS: Sequence[Row] = [
             Http("POST", f"{PROJECT}:testIamPermissions", "TestIamPermissionsOfProject", WHOLE),
             Http("POST", f"{SERVICE_ACCOUNT}:testIamPermissions", "TestIamPermissionsOfServiceAccount", WHOLE),
         ],
+    ),
+    Row(
+        name="IAM.ExplainAccess", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+        # The handler shows the policies of other levels to callers who may read those.
+        needs=Needs(Need("resourcemanager.projects.getIamPolicy")),
+        rest=[Rest("POST", f"{PROJECT}:explainAccess", "ExplainAccess", explanations.explain_access, ())],
+        grpc=[],
     ),
     Row(
         name="IAM.WhoAmI", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,

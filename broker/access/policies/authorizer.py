@@ -7,9 +7,12 @@ Whoever has a credential can name resources without end that nobody has asked fo
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from broker.access.credentials.directory import CredentialDirectory
+from broker.access.credentials.named_principals import NamedPrincipal, find_principal
+from broker.access.policies.explanation import Explanation, explain
 from broker.access.policies.policy_rows import (
     BoundRole,
     find_bound_roles,
@@ -129,6 +132,24 @@ class Authorizer:
             if permissions and (is_own or (resource == project and _SEE_PROJECT in permissions)):
                 seen.add(project)
         return None if ABOVE_PROJECTS in seen else frozenset(seen)
+
+    async def explain(self, principal: Caller | str, permission: str, resource: str) -> Explanation:
+        """Why a caller, or a principal by its name in policies, has the permission or lacks it.
+
+        Raises Unavailable.
+        """
+        await self._version.check()
+        if isinstance(principal, str):
+            found = find_principal(principal, self._directory.current)
+        else:
+            found = NamedPrincipal(principal)
+        chain = chain_of(self._canonical(resource))
+        policies = await self._read_policies(chain)
+        roles = await self._read_roles(
+            _roles_of(found.caller).union(*(policy.roles for policy in policies.values()))
+        )
+        explanation = explain(found.caller, permission, resource, chain=chain, policies=policies, roles=roles)
+        return replace(explanation, why_nobody=found.why_nobody)
 
     async def _read_given(
         self, caller: Caller, within: str

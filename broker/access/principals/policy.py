@@ -33,6 +33,7 @@ _KINDS = {
     "deleted": re.compile(r"(?:user|serviceAccount|group|principal):[^\s\0]+"),  # matches nobody
     "apiKey": re.compile(r"(?!)"),  # what an API key may do is said when it is made
 }
+_API_KEY = re.compile(r"apiKey:projects/[^/\s\0]+/apiKeys/[^/\s\0]+")
 _IGNORING_CASE = ("user", "serviceAccount", "group", "domain")
 EVERYBODY = frozenset({ALL_USERS, ALL_AUTHENTICATED_USERS})
 _MEMBER_RULE = (
@@ -152,10 +153,24 @@ def permissions_of(
     return frozenset().union(*(roles.get(role, frozenset()) for role in given))
 
 
-def _check_member(member: str) -> None:
+def check_principal(member: str) -> str:
+    """The canonical name of a principal, which may be an API key as well as any member of policies.
+
+    Raises InvalidArgument.
+    """
+    if not member:
+        raise InvalidArgument(
+            "principal must be given, such as user:ADDRESS or serviceAccount:ADDRESS (principal=)."
+        )
+    if not _API_KEY.fullmatch(member):
+        _check_member(member, "principal")
+    return canonical_member(member)
+
+
+def _check_member(member: str, field: str = "bindings.members") -> None:
     kind, colon, value = member.partition(":")
     pattern = _KINDS.get(kind)
     if member in EVERYBODY:
         return
     if not colon or pattern is None or len(member) > MAX_MEMBER or not pattern.fullmatch(value):
-        raise InvalidArgument(f"Invalid policy member (bindings.members={member[:MAX_MEMBER]}). {_MEMBER_RULE}")
+        raise InvalidArgument(f"Invalid policy member ({field}={member[:MAX_MEMBER]}). {_MEMBER_RULE}")

@@ -4,10 +4,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from broker.access.credentials.account_rows import find_service_account
 from broker.access.policies.authorizer import Authorizer
+from broker.access.policies.explanation import Explanation
 from broker.access.policies.policy_rows import find_policies, insert_policy, write_policy
 from broker.access.principals.caller import Caller
 from broker.access.principals.permissions import PERMISSIONS
-from broker.access.principals.policy import MAX_TESTED, MAX_TESTED_RESOURCES, NO_POLICY, Binding, Policy, make_etag
+from broker.access.principals.policy import (
+    MAX_TESTED,
+    MAX_TESTED_RESOURCES,
+    NO_POLICY,
+    Binding,
+    Policy,
+    check_principal,
+    make_etag,
+)
 from broker.access.principals.service_account import is_own_address
 from broker.access.principals.service_agent import is_service_agent
 from broker.access.versions.version_rows import raise_access_version
@@ -115,6 +124,26 @@ class PolicyService:
             existing = {project} | await find_existing(connection, names=others, now=self._clock.now())
         held = await self._authorizer.allowed(caller, permissions, [name for name in resources if name in existing])
         return {name: held.get(name, []) for name in resources}
+
+    async def explain(
+        self, caller: Caller, principal: str, permission: str, *, project: str, name: str
+    ) -> Explanation | None:
+        """Why a principal has a permission on a resource of a project, or lacks it; None: anybody may do anything.
+
+        `caller`: is known with its groups, if it asks about itself.  Raises InvalidArgument, NotFound.
+        """
+        principal = check_principal(principal)
+        _check_tested([permission])
+        if project_within(name) != project:
+            raise InvalidArgument(
+                f"resource must be the full name of a resource of {project} (resource={name[:300]})."
+            )
+        resource = await self._resource(name)
+        if self._authorizer is None:
+            return None
+        return await self._authorizer.explain(
+            caller if principal == caller.member else principal, permission, resource
+        )
 
     async def _resource(self, name: str) -> str:
         """The one name of a resource that exists.  Raises InvalidArgument, NotFound."""

@@ -112,6 +112,21 @@ def _yes_or_no(held: bool) -> str:
     return "yes" if held else "no"
 
 
+@calling(
+    "explain",
+    "broker auth policy explain topics/orders pubsub.topics.publish --member billing",
+)
+@_member
+@click.argument("resource")
+@click.argument("permission")
+def explain(session: Session, *, resource: str, permission: str, member: str) -> Shown:
+    """Say by which role a member has a permission on a resource, or why it does not; needs this broker."""
+    name, principal = resource_of(session, resource), member_of(session, member)
+    body = {"principal": principal, "permission": permission, "resource": name}
+    found = session.api.call("POST", f"{project_within(name)}:explainAccess", body)
+    return Shown(data=found, line=found["explanation"])
+
+
 def _named(session: Session, resource: str, role: str, member: str) -> tuple[str, str, str]:
     return resource_of(session, resource), role_of(session, role), member_of(session, member)
 
@@ -157,5 +172,5 @@ def _shown(policy: Json) -> Shown:
 COMMANDS = Group(
     "policy",
     help="Who has which roles: on projects/P, topics/T, subscriptions/S and so on.",
-    commands=[get, add, remove, test],
+    commands=[get, add, remove, test, explain],
 )
