@@ -833,7 +833,12 @@ RPCS: Sequence[Row] = [
     Row(
         name="Operations.ListOperations", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
         needs=LIST_SUBSCRIPTIONS,
-        rest=[Rest("GET", f"{PROJECT}/operations", "ListOperations", _operations.list_operations, PAGE)],
+        rest=[
+            Rest(
+                "GET", f"{PROJECT}/operations", "ListOperations",
+                _operations.list_operations, (*PAGE, "orderBy", "filter"),
+            ),
+        ],
         grpc=[],
     ),
     Row(

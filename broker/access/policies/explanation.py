@@ -29,8 +29,8 @@ class GivenRole(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`granted_by`: the roles of the principal with the permission; `others`: its roles without it.  `groups`: roles
-    of groups that have the permission; only its token says whether the principal is in one.  `why_nobody`: why the
+    """`granted_by`: the roles of the principal with the permission; `others`: those without it.  `groups`: roles of
+    groups that have the permission; only its token says whether the principal is in one.  `why_nobody`: why the
     principal cannot call at all; empty: it can.  `hidden`: resources whose policies are not to be shown.
     """
 

@@ -35,6 +35,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
         "retainedSince",
         "notRetained",
         "undoSnapshot",
+        "undoUntil",
     ),
 }
 

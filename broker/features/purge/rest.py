@@ -6,7 +6,8 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
-from broker.features.operations.rest import operation_json, validated
+from broker.core.backlog.seeking.position_rest import undo_json
+from broker.features.operations.rest import operation_json, origin_of, validated
 from broker.features.purge.purging import PurgeOptions, check_purge
 
 
@@ -14,15 +15,13 @@ async def purge_subscription(call: Call) -> bytes:
     options = decode_purge(call.body)
     check_purge(options)
     if options.filter:
-        operation = await call.services.acting.purges.purge_matching(
-            call.name, options, started_by=call.caller.member
-        )
+        operation = await call.services.acting.purges.purge_matching(call.name, options, origin=origin_of(call))
         body = operation_json(operation)
         return encode_resource(validated(body) if options.validate_only else body)
     purged = await call.services.acting.seeks.purge(
         call.name, before=options.before, undoable=options.undoable, by=call.caller.member
     )
-    return encode_resource({"undoSnapshot": purged.undo_snapshot} if options.undoable else {})
+    return encode_resource(undo_json(purged.undo))
 
 
 async def purge_topic(call: Call) -> bytes:

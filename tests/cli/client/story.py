@@ -124,6 +124,7 @@ broker dlq redrive fragile --target parcels --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker sub reject fragile $ACK_ID
 broker op list
+broker op list --newest --state SUCCEEDED --verb redrive --max 5
 broker op show $OP
 broker op wait $OP
 broker op cancel $OP
@@ -266,6 +267,7 @@ broker auth api-keys delete $API_KEY
 broker auth accounts delete $EMAIL
 # broker projects list
 broker audit --since 1h --method IAM.CreateServiceAccount
+broker audit --resource 'projects/demo/topics/*' --max 1
 # broker auth accounts list
 """
 
