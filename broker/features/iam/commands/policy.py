@@ -80,7 +80,7 @@ def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
 @calling(
     "test",
     "broker auth policy test topics/orders pubsub.topics.publish",
-    "broker auth policy test topics/orders pubsub.topics.publish --also topics/parcels",
+    "broker auth policy test topics/orders pubsub.topics.get --also topics/parcels",
 )
 @click.option("--also", metavar="RESOURCE", multiple=True, help="Another resource of the project; may be repeated.")
 @click.argument("resource")
@@ -114,7 +114,7 @@ def _yes_or_no(held: bool) -> str:
 
 @calling(
     "explain",
-    "broker auth policy explain topics/orders pubsub.topics.publish --member billing",
+    "broker auth policy explain topics/orders pubsub.topics.get --member billing",
 )
 @_member
 @click.argument("resource")
