@@ -61,12 +61,12 @@ class Explanation:
         if self.is_confined:
             lacks = "an API key has the roles that it was created with, and none of them has the permission there"
         else:
-            levels = [self._place(name) for name in self.chain]
+            levels = [self._described(name) for name in self.chain]
             of_levels = f"{', '.join(levels[:-1])} and {levels[-1]}"
             lacks = f"the policies of {of_levels} give it no role with that permission"
         parts = [f"{self._has('does not have')}: {lacks}."]
         if self.others:
-            held = dict.fromkeys(f"{given.role} on {self._place(given.resource)}" for given in self.others)
+            held = dict.fromkeys(f"{given.role} on {self._described(given.resource)}" for given in self.others)
             parts.append(f"It has {_listed(list(held))}.")
         if self.groups:
             groups = _listed(sorted({given.member for given in self.groups}))
@@ -80,13 +80,13 @@ class Explanation:
     def _reason(self, given: GivenRole) -> str:
         if given.level is Level.CREDENTIAL:
             return f"the key has {given.role} on {given.resource}"
-        place = self._place(given.resource)
+        level = self._described(given.resource)
         if given.resource in self.hidden:
-            return f"the policy of {place}, which you may not read, gives it a role"
+            return f"the policy of {level}, which you may not read, gives it a role"
         to = "it" if given.member == self.principal else given.member
-        return f"the policy of {place} gives {to} {given.role}"
+        return f"the policy of {level} gives {to} {given.role}"
 
-    def _place(self, name: str) -> str:
+    def _described(self, name: str) -> str:
         return "the installation" if name == ABOVE_PROJECTS else name
 
 

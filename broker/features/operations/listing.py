@@ -28,7 +28,7 @@ def parse_order(text: str) -> Order:
     raise InvalidArgument(f"orderBy must be createTime or createTime desc (orderBy={text[:100]}).")
 
 
-def operation_position(operation: Operation, order: Order) -> str | tuple[str, str]:
+def operation_page_key(operation: Operation, order: Order) -> str | tuple[str, str]:
     """Where a list goes on behind an operation.  The token of one order is not valid in the other."""
     return operation.name if order is Order.OLDEST_FIRST else (operation.name, order.value)
 

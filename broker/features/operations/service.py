@@ -14,7 +14,7 @@ from broker.core.resources.topic_service import existing_topic
 from broker.db.driver.database import ResourceConnection
 from broker.features.operations import rows as store
 from broker.features.operations.listing import (
-    operation_position,
+    operation_page_key,
     parse_operation_filter,
     parse_operation_page,
     parse_order,
@@ -113,7 +113,7 @@ class OperationService:
             found = await store.list_operations(
                 connection, project=project, page=page, order=order, comparisons=comparisons
             )
-        return cut_page(found, page.size, lambda operation: operation_position(operation, order))
+        return cut_page(found, page.size, lambda operation: operation_page_key(operation, order))
 
     async def wait_operation(self, name: str, at_most: timedelta | None) -> Operation:
         """The operation once it has ended, or as it is after that time (None: the longest).

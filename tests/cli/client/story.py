@@ -243,7 +243,7 @@ broker auth keys delete $EMAIL $KEY
 broker auth policy add topics/orders --role publisher --member billing
 # broker auth policy get topics/orders
 broker auth policy test topics/orders pubsub.topics.publish
-broker auth policy test topics/orders pubsub.topics.get --also topics/parcels
+broker auth policy test topics/orders pubsub.topics.get --also topics/other
 broker auth policy explain topics/orders pubsub.topics.get --member billing
 # broker auth policy explain topics/orders pubsub.topics.publish --member billing
 broker auth policy remove topics/orders --role publisher --member billing

@@ -80,7 +80,7 @@ def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
 @calling(
     "test",
     "broker auth policy test topics/orders pubsub.topics.publish",
-    "broker auth policy test topics/orders pubsub.topics.get --also topics/parcels",
+    "broker auth policy test topics/orders pubsub.topics.get --also topics/other",
 )
 @click.option("--also", metavar="RESOURCE", multiple=True, help="Another resource of the project; may be repeated.")
 @click.argument("resource")
@@ -124,7 +124,7 @@ def explain(session: Session, *, resource: str, permission: str, member: str) ->
     name, principal = resource_of(session, resource), member_of(session, member)
     body = {"principal": principal, "permission": permission, "resource": name}
     found = session.api.call("POST", f"{project_within(name)}:explainAccess", body)
-    return Shown(data=found, line=found["explanation"])
+    return Shown(data=found, fields={"access": found["access"], "explanation": found["explanation"]})
 
 
 def _named(session: Session, resource: str, role: str, member: str) -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ def whoami(session: Session) -> Shown:
         "principal": found.get("principal", "anybody: the server does not ask who calls"),
         "credential": found["credential"]["kind"],
         "id": found["credential"].get("id", ""),
-        "expires": found.get("expireTime", "never"),
+        "expires": found.get("expireTime", "never" if "principal" in found else ""),
         "members": ", ".join(found.get("members", [])),
     }
     return Shown(data=found, fields={name: text for name, text in fields.items() if text})
