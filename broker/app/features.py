@@ -24,6 +24,7 @@ from broker.features.metrics import feature as metrics
 from broker.features.operations import feature as operations
 from broker.features.outbox import feature as outbox
 from broker.features.priorities import feature as priorities
+from broker.features.projects import feature as projects
 from broker.features.purge import feature as purge
 from broker.features.push_status import feature as push_status
 from broker.features.quotas import feature as quotas
@@ -187,11 +188,15 @@ def _audit(parts: Parts) -> Feature:
     return audit.register(parts.core)
 
 
+def _projects(parts: Parts) -> Feature:
+    return projects.register(parts.core, authorizer=parts.guard.authorizer)
+
+
 def _iam(parts: Parts) -> Feature:
-    access, services = parts.guard.access, parts.services
+    services = parts.services
     return iam.register(
         parts.core,
-        authorizer=access.authorizer if access is not None else None,
+        authorizer=parts.guard.authorizer,
         changed=parts.guard.access_changed,
         base_url=parts.config.address,
         resources={
@@ -230,6 +235,7 @@ FEATURES: Mapping[str, Register] = {
     "metrics": _metrics,
     # Projects and access.
     "quotas": _quotas,
+    "projects": _projects,
     "reset": _reset,
     "secrets": _secrets,
     "audit": _audit,

@@ -20,17 +20,25 @@ class ShardReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class Undo:
+    """A seek can be undone until a time: `snapshot` holds where the subscription was before."""
+
+    snapshot: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """In all shards.  `retained_since`: only messages published from then on can come again (None: only those that
-    are not acked); `not_retained` says what was asked for and does not come ("": nothing).  `undo_snapshot`: holds
-    where the subscription was before ("": nothing does).
+    are not acked); `not_retained` says what was asked for and does not come ("": nothing).  `undo`: how to undo the
+    seek (None: it cannot be undone).
     """
 
     messages: int
     at_least: bool
     retained_since: datetime | None
     not_retained: str
-    undo_snapshot: str = ""
+    undo: Undo | None = None
 
 
 def replay(shards: Sequence[ShardReplay], *, retained_since: datetime | None, why: str) -> Replay:
