@@ -33,6 +33,7 @@ from broker.features.reset import feature as reset
 from broker.features.retraction import feature as retraction
 from broker.features.schedules import feature as schedules
 from broker.features.schemas import feature as schemas
+from broker.features.search import feature as search
 from broker.features.secrets import feature as secrets
 from broker.features.transforms import feature as transforms
 
@@ -192,6 +193,10 @@ def _projects(parts: Parts) -> Feature:
     return projects.register(parts.core, authorizer=parts.guard.authorizer)
 
 
+def _search(parts: Parts) -> Feature:
+    return search.register(parts.core, turns=parts.query_turns)
+
+
 def _iam(parts: Parts) -> Feature:
     services = parts.services
     return iam.register(
@@ -236,6 +241,7 @@ FEATURES: Mapping[str, Register] = {
     # Projects and access.
     "quotas": _quotas,
     "projects": _projects,
+    "search": _search,
     "reset": _reset,
     "secrets": _secrets,
     "audit": _audit,

@@ -131,6 +131,7 @@ CLIENTS = {
     "quota": "broker.features.quotas.command",
     "audit": "broker.features.audit.command",
     "projects": "broker.features.projects.command",
+    "search": "broker.features.search.command",
     "whoami": "broker.features.iam.commands.whoami",
     "events": "broker.features.events.command",
     "publish": "broker.cli.commands.publish",
@@ -165,7 +166,7 @@ SECTIONS = {
     "Resources": ("projects", "topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
-    "Looking": ("lag", "top", "peek", "message", "doctor"),
+    "Looking": ("search", "lag", "top", "peek", "message", "doctor"),
     "This program": ("help", "docs", "bench", "context", "completion"),
 }
 

@@ -223,6 +223,7 @@ CALLS: Mapping[str, Sequence[Call]] = {
     "metrics": [],
     "quotas": [Call("PATCH", "quotas", {"limits": {}}), Call("GET", "quotas")],
     "projects": [Call("GET", "/projects")],
+    "search": [Call("GET", ":search?q=topic")],
     "reset": [Call("POST", ":reset")],
     "audit": [Call("GET", "auditLogs")],
     "iam": [

@@ -14,15 +14,16 @@ def text_condition(
     `before`: a pattern of LIKE for what may stand before the value.
     """
     if operator == ":":
-        return column.like(f"{before}%{_escaped(value)}%", escape="\\")
+        return column.like(f"{before}%{escape_like(value)}%", escape="\\")
     is_prefix = value.endswith("*")
     if is_prefix or before:
-        pattern = before + _escaped(value.removesuffix("*")) + ("%" if is_prefix else "")
+        pattern = before + escape_like(value.removesuffix("*")) + ("%" if is_prefix else "")
         found: ColumnElement[bool] = column.like(pattern, escape="\\")
     else:
         found = column == value
     return ~found if operator == "!=" else found
 
 
-def _escaped(text: str) -> str:
+def escape_like(text: str) -> str:
+    """The text as a part of a pattern of LIKE that stands for itself."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
