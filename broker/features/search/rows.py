@@ -85,37 +85,40 @@ _SOURCES: Mapping[ResultKind, _Source] = {
     ),
 }
 _EXACT = """
-    SELECT key FROM ({rows}) AS source
-    WHERE key = ANY(:exact) AND key > :after AND (:only IS NULL OR key = ANY(:only))
-    ORDER BY key LIMIT :limit
+    SELECT key FROM ({rows}) AS source WHERE key = ANY(:exact) AND key > :after {only} ORDER BY key LIMIT :limit
 """
-_CONTAINING = """
-    WITH examined AS MATERIALIZED (
-        SELECT * FROM ({rows}) AS source
-        WHERE key > :after AND key <> ALL(:exact) AND (:only IS NULL OR key = ANY(:only))
-        ORDER BY key LIMIT :budget
-    ), found AS (
+_EXAMINED = """
+    SELECT * FROM ({rows}) AS source WHERE key > :after AND key <> ALL(:exact) {only} ORDER BY key LIMIT :budget
+"""
+# How many rows were examined matters only if they have no more results than fit.
+_CONTAINING = f"""
+    WITH found AS MATERIALIZED (
         SELECT key, field, value
-        FROM examined, LATERAL (
-            SELECT * FROM ({fields}) AS fields (field, value) WHERE value ILIKE :pattern LIMIT 1
+        FROM ({_EXAMINED}) AS examined, LATERAL (
+            SELECT * FROM ({{fields}}) AS fields (field, value) WHERE value ILIKE :pattern LIMIT 1
         ) AS matched
         ORDER BY key LIMIT :limit
     )
     SELECT key, field, value, 0 AS examined FROM found
-    UNION ALL SELECT max(key), '', '', count(*) FROM examined
-"""
+    UNION ALL
+    SELECT max(key), '', '', count(*) FROM ({_EXAMINED}) AS examined WHERE (SELECT count(*) FROM found) < :limit
+"""  # noqa: S608  (of this module's texts alone)
 _NAMES = ARRAY(Text)
 _TYPES = {"exact": _NAMES, "only": _NAMES, "policies_of": _NAMES}
 
 
-def _statement(template: str, source: _Source) -> TextClause:
-    statement = template.format(rows=source.rows, fields=source.fields)
-    types = [bindparam(name, type_=type_) for name, type_ in _TYPES.items() if f":{name}" in statement]
-    return text(statement).bindparams(*types)
+def _statements(template: str) -> Mapping[tuple[ResultKind, bool], TextClause]:
+    """By kind, and whether `only` says which resources may be found."""
+    found = {}
+    for kind, source in _SOURCES.items():
+        for is_limited, only in ((False, ""), (True, "AND key = ANY(:only)")):
+            statement = template.format(rows=source.rows, fields=source.fields, only=only)
+            types = [bindparam(name, type_=type_) for name, type_ in _TYPES.items() if f":{name}" in statement]
+            found[kind, is_limited] = text(statement).bindparams(*types)
+    return found
 
 
-_FIND_EXACT = {kind: _statement(_EXACT, source) for kind, source in _SOURCES.items()}
-_FIND_CONTAINING = {kind: _statement(_CONTAINING, source) for kind, source in _SOURCES.items()}
+_FIND_EXACT, _FIND_CONTAINING = _statements(_EXACT), _statements(_CONTAINING)
 
 
 class Compared(NamedTuple):
@@ -139,7 +142,7 @@ async def find_exact(
 ) -> Sequence[tuple[str, Result]]:
     """Up to `limit` resources of a kind whose id or full name is the text, with their keys, by key."""
     values = _values(query, kind) | {"after": after, "limit": limit}
-    keys = (await connection.scalars(_FIND_EXACT[kind], values)).all()
+    keys = (await connection.scalars(_FIND_EXACT[kind, values["only"] is not None], values)).all()
     field = "email" if kind is ResultKind.SERVICE_ACCOUNT else "name"
     return [(key, _result(query, kind, key, field, key.rpartition("/")[2])) for key in keys]
 
@@ -150,7 +153,9 @@ async def find_containing(
     """Up to `limit` resources of a kind that have the text in a field, among the next `budget` ones by key."""
     pattern = f"%{escape_like(query.text)}%"
     values = _values(query, kind) | {"after": after, "limit": limit, "budget": budget, "pattern": pattern}
-    *found, (last, _, _, count) = (await connection.execute(_FIND_CONTAINING[kind], values)).all()
+    *found, (last, _, _, count) = (
+        await connection.execute(_FIND_CONTAINING[kind, values["only"] is not None], values)
+    ).all()
     results = [(key, _result(query, kind, key, field, value)) for key, field, value, _ in found]
     return Compared(results, count, last or "")
 
