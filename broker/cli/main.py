@@ -130,6 +130,9 @@ CLIENTS = {
     "transform": "broker.features.transforms.command",
     "quota": "broker.features.quotas.command",
     "audit": "broker.features.audit.command",
+    "projects": "broker.features.projects.command",
+    "search": "broker.features.search.command",
+    "whoami": "broker.features.iam.commands.whoami",
     "events": "broker.features.events.command",
     "publish": "broker.cli.commands.publish",
     "scheduled": _ROW,
@@ -159,11 +162,11 @@ CLIENTS = {
 # What `broker --help` shows: all of it on one screen.
 SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets", "backup"),
-    "Who may call": ("auth", "audit", "quota", "sql"),
-    "Resources": ("topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
+    "Who may call": ("auth", "whoami", "audit", "quota", "sql"),
+    "Resources": ("projects", "topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
-    "Looking": ("lag", "top", "peek", "message", "doctor"),
+    "Looking": ("search", "lag", "top", "peek", "message", "doctor"),
     "This program": ("help", "docs", "bench", "context", "completion"),
 }
 

@@ -222,6 +222,8 @@ CALLS: Mapping[str, Sequence[Call]] = {
     "events": [Call("PATCH", "settings", {"eventTopic": OTHER}), Call("GET", "settings")],
     "metrics": [],
     "quotas": [Call("PATCH", "quotas", {"limits": {}}), Call("GET", "quotas")],
+    "projects": [Call("GET", "/projects")],
+    "search": [Call("GET", ":search?q=topic")],
     "reset": [Call("POST", ":reset")],
     "audit": [Call("GET", "auditLogs")],
     "iam": [
@@ -235,6 +237,12 @@ CALLS: Mapping[str, Sequence[Call]] = {
         Call("GET", f"{ACCOUNT}/keys/none", None, 404),
         Call("DELETE", f"{ACCOUNT}/keys/none", None, 404),
         *POLICIES,
+        Call(
+            "POST",
+            ":explainAccess",
+            {"principal": "user:a@b.c", "permission": "pubsub.topics.get", "resource": f"{PROJECT}/{TOPIC}"},
+        ),
+        Call("GET", "/whoami"),
         Call("DELETE", ACCOUNT),
         Call("POST", "roles", {"roleId": "role", "role": {"title": "A role"}}),
         Call("GET", "roles"),

@@ -54,6 +54,16 @@ async def test_a_seek_is_undone_to_what_was_not_acked_and_those_before_it_after_
     assert text(out) == "out"
 
 
+async def test_the_answer_says_until_when_a_seek_or_a_purge_can_be_undone(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    for verb, body in (("seek", {"time": LATER}), ("purge", {})):
+        path = f"{rest.subscription()}:{verb}"
+        answer = await rest.ok("POST", path, {**body, "undoable": True})
+        assert answer["undoUntil"] == (await rest.ok("GET", answer["undoSnapshot"]))["expireTime"]
+        assert "undoUntil" not in await rest.ok("POST", path, body)
+
+
 async def test_only_what_was_asked_to_can_be_undone_and_only_in_that_subscription(rest: Rest) -> None:
     await rest.create_topic()
     await rest.create_subscription()
