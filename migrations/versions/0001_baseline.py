@@ -290,6 +290,21 @@ PROCESSES = """
         details jsonb NOT NULL
     ) WITH (fillfactor = 50);
 
+    CREATE UNLOGGED TABLE lag_orders (
+        project text COLLATE "C" NOT NULL,
+        order_by text COLLATE "C" NOT NULL,
+        began_at timestamptz NOT NULL,
+        subscription_ids bigint[] NOT NULL,
+        PRIMARY KEY (project, order_by, began_at)
+    );
+    CREATE UNLOGGED TABLE lag_passes (
+        only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+        began_at timestamptz,
+        after text COLLATE "C" NOT NULL DEFAULT '',
+        sampled_at timestamptz,
+        next_at timestamptz NOT NULL
+    );
+
     CREATE TABLE lock_partitions ();
     CREATE TABLE lock_cleanup ();
     CREATE TABLE lock_dropping ();
@@ -586,6 +601,7 @@ DELIVERY = f"""
         PRIMARY KEY (shard_id, publish_time, seq)
     );
     CREATE INDEX dead_letters_source_idx ON dead_letters (source_shard_id, source_seq, subscription_id);
+    CREATE INDEX dead_letters_unresolved_idx ON dead_letters (subscription_id) WHERE resolution IS NULL;
     CREATE INDEX dead_letters_publish_time_idx ON dead_letters (publish_time);
 
     CREATE TABLE delivery_journal (

@@ -447,6 +447,34 @@ lag_samples = Table(
     postgresql_with={"fillfactor": "50"},
 )
 
+# The subscriptions of a project in one order of their samples, as they were when its pass of `began_at` had sampled
+# the project: lists page through it (features/lag_board/list_page.py).  `subscription_ids` descend in what
+# `order_by` names.
+lag_orders = Table(
+    "lag_orders",
+    metadata,
+    Column("project", Text(collation="C"), nullable=False),
+    Column("order_by", Text(collation="C"), nullable=False),
+    Column("began_at", DateTime(timezone=True), nullable=False),
+    Column("subscription_ids", ARRAY(BigInteger), nullable=False),
+    PrimaryKeyConstraint("project", "order_by", "began_at"),
+    prefixes=["UNLOGGED"],
+)
+
+# One row: the pass over all subscriptions that is under way since `began_at` (null: none is), which has sampled
+# those with names up to `after`.  The last one that is complete began at `sampled_at` (null: none is).  The process
+# that has locked the row samples, and the next one may do so from `next_at` on.
+lag_passes = Table(
+    "lag_passes",
+    metadata,
+    Column("only_row", Boolean, CheckConstraint("only_row"), primary_key=True, server_default=text("true")),
+    Column("began_at", DateTime(timezone=True)),
+    Column("after", Text(collation="C"), nullable=False, server_default=text("''")),
+    Column("sampled_at", DateTime(timezone=True)),
+    Column("next_at", DateTime(timezone=True), nullable=False),
+    prefixes=["UNLOGGED"],
+)
+
 # Each is locked as a whole, and has neither columns nor rows (db/driver/locks.py).
 lock_tables = tuple(Table(name, metadata) for name in LOCKS)
 
@@ -830,6 +858,8 @@ dead_letters = Table(
     Column("successor_shard", BigInteger),
     Column("successor_seq", BigInteger),
     Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
+    # How many of a subscription are unresolved.
+    Index("dead_letters_unresolved_idx", "subscription_id", postgresql_where=text("resolution IS NULL")),
     Index("dead_letters_publish_time_idx", "publish_time"),
 )
 
