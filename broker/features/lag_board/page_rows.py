@@ -1,12 +1,26 @@
 """Reads a page of the lag board."""
 
 import operator as op
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Select, case, cast, func, not_, select
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Float,
+    Select,
+    any_,
+    case,
+    cast,
+    func,
+    literal,
+    not_,
+    select,
+)
 
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.text_conditions import text_condition
@@ -17,9 +31,11 @@ from broker.model.errors import InvalidArgument
 from broker.model.list_filter import TextComparison
 
 _SLACK = 20  # subscriptions of an order that may be gone, before it takes another statement to fill a page
-_ALL = 1_000_000_000
 
-_SAMPLE = [lag_samples.c[field.name] for field in fields(LagSample)]
+_COLUMNS = [
+    subscriptions.c.name.label("subscription_name"),
+    *(lag_samples.c[field.name] for field in fields(LagSample)),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +87,32 @@ async def _ordered(connection: ResourceConnection, project: str, page: LagPage, 
     is_it = (*_is_order(project, page), lag_orders.c.began_at == place.began_at)
     length = await connection.scalar(select(func.cardinality(lag_orders.c.subscription_ids)).where(*is_it))
     if length is None:
-        raise InvalidArgument(
-            "The page token belongs to a sample that is no longer kept: begin again with the first page."
-        )
+        raise InvalidArgument("The page token belongs to a sample that is gone: begin again with the first page.")
+    matching = await _matching(connection, project, page) if page.comparisons else None
     found: list[LagRow] = []
     passed, most = place.passed, page.size + 1
     while len(found) < most and passed < length:
-        count = min(length - passed, _ALL if page.comparisons else most - len(found) + _SLACK)
+        asked = most - len(found) + _SLACK
+        count = length - passed if matching is not None else min(length - passed, asked)
         lower = passed + 1 if page.order.descends else length - passed - count + 1
-        ids = lag_orders.c.subscription_ids[lower : lower + count - 1]
-        listed = func.unnest(select(ids).where(*is_it).scalar_subquery())
-        places = listed.table_valued("subscription_id", with_ordinality="place").render_derived("listed")
-        rows = _rows(page, places.c.place).join_from(
-            places, subscriptions, subscriptions.c.subscription_id == places.c.subscription_id
-        )
-        order = places.c.place.asc() if page.order.descends else places.c.place.desc()
-        query = _joined(rows, inner=True).where(*_is_of(project)).order_by(order).limit(most - len(found))
-        for row in await connection.execute(query):
-            steps = row.place if page.order.descends else count - row.place + 1
-            found.append(_lag_row(row, Place(place.began_at, passed + steps)))
-        passed += count
-    return found
+        part = select(lag_orders.c.subscription_ids[lower : lower + count - 1]).where(*is_it)
+        ids: list[int] = await connection.scalar(part) or []
+        in_turn = enumerate(ids if page.order.descends else reversed(ids), passed + 1)
+        places = {id_: number for number, id_ in in_turn if matching is None or id_ in matching}
+        some = dict(islice(places.items(), asked))
+        passed = passed + count if len(some) == len(places) else max(some.values())
+        of_these = subscriptions.c.subscription_id == any_(literal(list(some), ARRAY(BigInteger)))
+        query = _joined(select(*_COLUMNS).select_from(subscriptions), inner=True).where(of_these)
+        rows = {row.subscription_id: row for row in await connection.execute(query)}
+        found += [_lag_row(rows[id_], replace(place, passed=some[id_])) for id_ in some if id_ in rows]
+    return found[:most]
+
+
+async def _matching(connection: ResourceConnection, project: str, page: LagPage) -> Collection[int]:
+    """The ids of those that have been sampled and match the filter."""
+    ids = func.array_agg(subscriptions.c.subscription_id)
+    query = _joined(select(ids).select_from(subscriptions), inner=True).where(*_is_of(project))
+    return set(await connection.scalar(query.where(*_conditions(page))) or ())
 
 
 async def _by_name(
@@ -99,7 +120,8 @@ async def _by_name(
 ) -> Sequence[LagRow]:
     """Those that the order of a place does not have, by name."""
     descends = page.order.field == NAME and page.order.descends
-    query = _joined(_rows(page).select_from(subscriptions), inner=False).where(*_is_of(project))
+    query = _joined(select(*_COLUMNS).select_from(subscriptions), inner=False)
+    query = query.where(*_is_of(project), *_conditions(page))
     name = subscriptions.c.name
     if place.after:
         query = query.where(name < place.after if descends else name > place.after)
@@ -112,9 +134,8 @@ async def _by_name(
     return [_lag_row(row, Place(place.began_at, place.passed, row.subscription_name)) for row in rows]
 
 
-def _rows(page: LagPage, *columns: ColumnElement[Any]) -> Select[Any]:
-    conditions = [_condition(comparison) for comparison in page.comparisons]
-    return select(subscriptions.c.name.label("subscription_name"), *_SAMPLE, *columns).where(*conditions)
+def _conditions(page: LagPage) -> Sequence[ColumnElement[bool]]:
+    return [_condition(comparison) for comparison in page.comparisons]
 
 
 def _joined(query: Select[Any], *, inner: bool) -> Select[Any]:

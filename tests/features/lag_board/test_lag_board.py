@@ -2,14 +2,15 @@
 
 import random
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from broker.core.lag.lag import LagState
 from broker.features.lag_board.list_page import ORDERS
-from broker.model.subscription import DeadLetterPolicy
 from broker.model.errors import InvalidArgument
 from broker.model.push_config import PushConfig
+from broker.model.subscription import DeadLetterPolicy
 from tests.features.lag_board.conftest import INTERVAL, Board, names_of
 from tests.fixtures.log import SECOND, Log
 
@@ -211,7 +212,8 @@ async def test_a_token_is_of_its_order_and_filter_and_ends_with_its_sample(board
         await board.add(f"s{number}")
     await board.sample()
     token = (await board.page(size=2)).next_page_token
-    for wrong in ({"order_by": "undeliveredMessages"}, {"where": "paused=true"}):
+    wrongs: list[dict[str, Any]] = [{"order_by": "undeliveredMessages"}, {"where": "paused=true"}]
+    for wrong in wrongs:
         with pytest.raises(InvalidArgument, match="Invalid page token"):
             await board.page(size=2, token=token, **wrong)
     with pytest.raises(InvalidArgument, match="Invalid page token"):
