@@ -24,6 +24,7 @@ from broker.features.iam import feature as iam
 from broker.features.import_export import feature as import_export
 from broker.features.inspect import feature as inspect
 from broker.features.journal import feature as journal
+from broker.features.lag_board import feature as lag_board
 from broker.features.metrics import feature as metrics
 from broker.features.operations import feature as operations
 from broker.features.outbox import feature as outbox
@@ -173,6 +174,16 @@ def _inspect(parts: Parts) -> Feature:
     )
 
 
+def _lag_board(parts: Parts) -> Feature:
+    return lag_board.register(
+        parts.core,
+        replica_reads=parts.replica_reads,
+        turns=parts.query_turns,
+        check_publisher=parts.guard.check_publisher,
+        interval_seconds=parts.config.lag_interval_seconds,
+    )
+
+
 def _journal(parts: Parts) -> Feature:
     return journal.register(parts.core, turns=parts.query_turns, tails=parts.messages.claiming.tails)
 
@@ -245,6 +256,7 @@ FEATURES: Mapping[str, Register] = {
     "operations": _operations,
     # Inspection and reports.
     "push_status": _push_status,
+    "lag_board": _lag_board,
     "inspect": _inspect,
     "journal": _journal,
     "events": _events,

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    BigInteger,
     ColumnElement,
     Row,
     Select,
@@ -146,6 +147,12 @@ async def find_subscription(connection: AsyncConnection, *, name: str) -> Subscr
 async def find_subscriptions(connection: AsyncConnection, *, names: Sequence[str]) -> list[Subscription]:
     """Returns the subscriptions of these names, as far as they exist."""
     wanted = subscriptions.c.name == any_(literal(names, ARRAY(Text)))
+    return [_subscription(row) for row in await connection.execute(_SUBSCRIPTION.where(wanted))]
+
+
+async def read_subscriptions(connection: AsyncConnection, *, subscription_ids: Sequence[int]) -> list[Subscription]:
+    """Returns the subscriptions with these ids, as far as they exist."""
+    wanted = subscriptions.c.subscription_id == any_(literal(subscription_ids, ARRAY(BigInteger)))
     return [_subscription(row) for row in await connection.execute(_SUBSCRIPTION.where(wanted))]
 
 

@@ -66,6 +66,8 @@ broker sub nack billing $ACK_ID
 broker sub nack billing $ACK_ID --delay 30s
 broker sub ack billing $ACK_ID
 broker lag
+broker lag --order-by 'undeliveredMessages desc' --filter 'heldBy!=PAUSED'
+broker lag --sampled --max 1000
 broker message show $ID --sub billing
 broker push resend billing $ID
 broker seek billing --time 1h --preview
