@@ -37,7 +37,7 @@ class Console:
 
     def routes(self) -> list[Route]:
         return [
-            Route(PREFIX, self._home, methods=["GET"]),
+            Route(f"{PREFIX}open", self._open, methods=["GET"]),
             Route(PREFIX.rstrip("/"), self._to_home, methods=["GET"]),
             Route(f"{PREFIX}help", self._help, methods=["GET"]),
             Route(f"{PREFIX}login", self._login, methods=["GET", "POST"]),
@@ -60,15 +60,15 @@ class Console:
                 page = await route.make(view)
             except ApiError as error:
                 return self._refused(request, error)
+            if page.redirect:
+                return RedirectResponse(page.redirect, 303, headers=HEADERS)
             return self._show(request, page)
 
         return answer
 
-    async def _home(self, request: Request) -> Response:
+    async def _open(self, request: Request) -> Response:
         project = request.query_params.get("project", "")
-        if project:
-            return RedirectResponse(f"{PREFIX}projects/{quote(project, safe=':')}", 303, headers=HEADERS)
-        return self._show(request, Page(template="home.html", title="Projects", kind="console"))
+        return RedirectResponse(f"{PREFIX}projects/{quote(project, safe=':')}", 303, headers=HEADERS)
 
     async def _to_home(self, _: Request) -> Response:
         return RedirectResponse(PREFIX, 308, headers=HEADERS)

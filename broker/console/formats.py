@@ -24,6 +24,11 @@ def seconds_of(duration: str) -> float:
     return float(duration.removesuffix("s"))
 
 
+def rate(value: float | None) -> str:
+    """Return a number a second with at most three digits after the point; "" for None."""
+    return "" if value is None else f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
 def age(duration: str | float | None) -> str:
     """Return a duration of the API, or seconds, in its two largest units; "" for None."""
     if duration is None:

@@ -1,6 +1,5 @@
 """What a page consists of, and what its function gets."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,8 @@ class Command:
 class Page:
     """`name`: of the resource that the page is about.  `section`: the entry of the navigation that is current.
 
-    `commands` print the page's data outside of the console.  `data` is what `template` needs.
+    `commands` print the page's data outside of the console.  `data` is what `template` needs.  `redirect`: the
+    address of the page that is shown in its place ("": none).
     """
 
     template: str
@@ -33,6 +33,7 @@ class Page:
     section: str = ""
     commands: Sequence[Command] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
+    redirect: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,6 @@ class View:
             return Block(await self.get(path, **query))
         except ApiError as error:
             return Block({}, error)
-
-    async def blocks(self, *paths: str) -> Sequence[Block]:
-        """Read several blocks at the same time."""
-        return await asyncio.gather(*(self.block(path) for path in paths))
 
     def asked(self, *names: str) -> dict[str, str]:
         """Return those of these parameters that are given."""

@@ -57,6 +57,7 @@ class Renderer:
             "moment": formats.moment,
             "number": formats.number,
             "preview": preview,
+            "rate": formats.rate,
             "size": formats.size,
         }
         environment.globals |= {"asset": assets.url, "version": version, "prefix": PREFIX}

@@ -9,16 +9,20 @@ from broker.console.pages import (
     messages,
     operations,
     overview,
+    projects,
     quotas,
     schedules,
     schemas,
+    search,
     snapshots,
     subscriptions,
     topics,
 )
 
 PAGES: Sequence[PageRoute] = [
+    *projects.PAGES,
     *overview.PAGES,
+    *search.PAGES,
     *topics.PAGES,
     *messages.PAGES,
     *subscriptions.PAGES,

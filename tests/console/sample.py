@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tests.fixtures.broker import Rest, eventually, message
 from tests.fixtures.push_sink import PushSink
 
-HOSTILE = "<script>alert('x')</script>{{ 7*7 }}\u202eevil\x07"
+HOSTILE = "<script>alert('x')</script>{{ 7777*7777 }}\u202eevil\x07"
 AVRO = {"type": "AVRO", "definition": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'}
 
 

@@ -27,7 +27,7 @@ LOOKS = {
 }
 CSP_EVENTS = """
     window.violations = [];
-    document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
+    addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
 
 
@@ -49,6 +49,8 @@ def addresses(rest: Rest, sample: Sample) -> list[str]:
     return [base + sample.page(path) for path in [*(route.path for route in PAGES), *OTHER_PAGES]]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("look", LOOKS)
 async def test_no_page_has_an_accessibility_problem_or_breaks_the_policy(
     rest: Rest, sample: Sample, browser: Browser, look: str
@@ -93,7 +95,9 @@ async def test_a_message_is_found_and_its_deliveries_are_shown_with_the_keyboard
     table = page.get_by_role("table", name="The state of this message for each subscription")
     reported = await rest.ok("GET", f"{rest.project}/messages/{sample.message_id}")
     for report in reported["subscriptions"]:
-        row = table.get_by_role("row").filter(has=page.get_by_role("link", name=report["subscription"].split("/")[-1]))
+        row = table.get_by_role("row").filter(
+            has=page.get_by_role("link", name=report["subscription"].split("/")[-1])
+        )
         await expect(row).to_be_visible()
     body = page.locator("pre.data")
     await expect(body).to_contain_text(HOSTILE.split("\u202e")[0])

@@ -38,7 +38,7 @@ async def test_every_page_is_shown_with_a_strict_policy_and_its_commands_print_t
 ) -> None:
     url = str(rest.client.base_url)
     for route in PAGES:
-        answer = await page(rest, sample.page(route.path))
+        answer = await page(rest, sample.page(route.path), params={"q": "orders"})
         assert answer.status_code == 200, (route.path, answer.text)
         assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["cache-control"] == "no-store"
@@ -63,7 +63,7 @@ async def test_hostile_contents_are_shown_as_they_were_published_and_never_inter
     for path in (f"{rest.project}/messages/{sample.message_id}", f"{rest.topic('orders')}/messages"):
         answer = await page(rest, f"/console/{path}")
         assert "<script>alert" not in answer.text
-        assert "49" not in re.findall(r"evil|49", answer.text)
+        assert "60481729" not in answer.text
         assert "\u202e" not in answer.text
         assert shown in html.unescape(answer.text)
 
@@ -142,9 +142,15 @@ async def test_pages_make_the_calls_that_they_name(broker: Broker, rest: Rest, p
     sample = await fill(rest, push_sink)
     for route in PAGES:
         api = RecordingApi(for_port(broker)[HTTP1_API])
-        view = View(api=api, viewer=Viewer(), path=route.path, parts=sample.ids, query={})
+        view = View(
+            api=api, viewer=Viewer(), path=route.path, parts=_parts(route.path, sample), query={"q": "orders"}
+        )
         await route.make(view)
         assert api.called == set(route.rpcs), route.path
+
+
+def _parts(path: str, sample: Sample) -> Mapping[str, str]:
+    return {name: value for name, value in sample.ids.items() if f"{{{name}}}" in path}
 
 
 @pytest.mark.own_broker(console="off")

@@ -10,7 +10,8 @@ VIEWS = ("json", "text", "hex")
 
 async def message(view: View) -> Page:
     project, message_id = view.project, view.parts["message"]
-    name = f"{project}/messages/{message_id}"
+    parent = f"{project}/topics/{view.parts['topic']}" if "topic" in view.parts else project
+    name = f"{parent}/messages/{message_id}"
     found = await view.get(name)
     reports = [(one, of_message(one["state"])) for one in found.get("subscriptions", [])]
     given = found.get("message", {})
@@ -30,4 +31,7 @@ async def message(view: View) -> Page:
     )
 
 
-PAGES = [PageRoute("projects/{project}/messages/{message}", message, ["FindMessage"])]
+PAGES = [
+    PageRoute("projects/{project}/messages/{message}", message, ["FindMessage"]),
+    PageRoute("projects/{project}/topics/{topic}/messages/{message}", message, ["GetMessage"]),
+]

@@ -5,11 +5,14 @@ from broker.console.page import Command, Page, PageRoute, View
 from broker.console.states import of_operation
 
 PAGE_SIZE = 50
+NEWEST_FIRST = "createTime desc"
 
 
 async def operations(view: View) -> Page:
     project = view.project
-    answer = await view.get(f"{project}/operations", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    answer = await view.get(
+        f"{project}/operations", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), orderBy=NEWEST_FIRST
+    )
     rows = [(one, of_operation(one["metadata"]["state"])) for one in answer.get("operations", [])]
     return Page(
         template="operations.html",

@@ -1,5 +1,6 @@
 """The overview of a project: what needs attention, the worst first."""
 
+import asyncio
 from typing import NamedTuple
 
 from broker.console import formats
@@ -7,7 +8,7 @@ from broker.console.api import Json
 from broker.console.page import PREFIX, Command, Page, PageRoute, View
 from broker.console.states import State, of_operation, of_subscription
 
-MOST_SUBSCRIPTIONS = 1_000
+MOST_SUBSCRIPTIONS = 200  # those furthest behind
 MOST_OPERATIONS = 10
 _NEEDS_ATTENTION = ("critical", "warning", "paused")
 
@@ -25,7 +26,10 @@ class Finding(NamedTuple):
 async def overview(view: View) -> Page:
     project = view.project
     lag = await view.get(f"{project}/lag", pageSize=MOST_SUBSCRIPTIONS)
-    operations, topics = await view.blocks(f"{project}/operations", f"{project}/topics")
+    operations, topics = await asyncio.gather(
+        view.block(f"{project}/operations", orderBy="createTime desc", pageSize=MOST_OPERATIONS),
+        view.block(f"{project}/topics", pageSize=1),
+    )
     subscriptions: list[Json] = lag["subscriptions"]
     findings = sorted(
         [finding for one in subscriptions for finding in _findings(one)], key=lambda finding: finding.state.rank
@@ -40,16 +44,15 @@ async def overview(view: View) -> Page:
         commands=[Command(f"broker lag --project {formats.leaf(project)}", f"{project}/lag")],
         data={
             "findings": findings,
-            "healthy": len(subscriptions) - len({finding.name for finding in findings}),
+            "healthy": lag["totalSize"] - len({finding.name for finding in findings}),
             "total": lag["totalSize"],
-            "waiting": sum(one["undeliveredMessages"] for one in subscriptions),
-            "outstanding": sum(one["outstandingMessages"] for one in subscriptions),
+            "is_cut": "nextPageToken" in lag,
+            "waiting": sum(one.get("undeliveredMessages", 0) for one in subscriptions),
+            "outstanding": sum(one.get("outstandingMessages", 0) for one in subscriptions),
             "oldest": max(oldest, default=None),
             "topics": topics,
             "operations": operations,
-            "recent": [(one, of_operation(one["metadata"]["state"])) for one in operations.list("operations")][
-                :MOST_OPERATIONS
-            ],
+            "recent": [(one, of_operation(one["metadata"]["state"])) for one in operations.list("operations")],
         },
     )
 

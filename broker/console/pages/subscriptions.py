@@ -1,6 +1,7 @@
 """The subscriptions of a project, one subscription, and its backlog."""
 
 import asyncio
+from urllib.parse import urlencode
 
 from broker.console import formats
 from broker.console.api import Json
@@ -9,12 +10,23 @@ from broker.console.states import of_message, of_subscription
 
 PAGE_SIZE = 50
 MOST_FAILURES = 10
+_COLUMNS = (
+    ("undeliveredMessages", "Not acknowledged"),
+    ("outstandingMessages", "Outstanding"),
+    ("oldestUndeliveredMessageAge", "Oldest"),
+    ("incomingMessagesPerSecond", "In/s"),
+    ("outgoingMessagesPerSecond", "Out/s"),
+    ("deadLetters", "Dead letters"),
+)
 STATES = ("OUTSTANDING", "RETRYING", "EXHAUSTED", "BLOCKED", "WAITING")
 
 
 async def subscriptions(view: View) -> Page:
-    project = view.project
-    answer = await view.get(f"{project}/lag", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    project, asked = view.project, view.asked("filter", "orderBy")
+    found = await view.block(f"{project}/lag", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked)
+    if found.error is not None and not asked:
+        raise found.error
+    answer = found.answer
     return Page(
         template="subscriptions.html",
         title="Subscriptions",
@@ -23,8 +35,12 @@ async def subscriptions(view: View) -> Page:
         section="subscriptions",
         commands=[Command(f"broker lag --project {formats.leaf(project)}", f"{project}/lag")],
         data={
-            "lags": [(one, of_subscription(one["deliveryState"])) for one in answer["subscriptions"]],
-            "total": answer["totalSize"],
+            "found": found,
+            "asked": asked,
+            "columns": [(field, word, _toggled(view, field)) for field, word in _COLUMNS],
+            "lags": [(one, of_subscription(one["deliveryState"])) for one in found.list("subscriptions")],
+            "total": answer.get("totalSize", 0),
+            "sample_time": answer.get("sampleTime"),
             "next": view.next_page(answer),
         },
     )
@@ -34,13 +50,13 @@ async def subscription(view: View) -> Page:
     name = _name(view)
     found, lag, consumers, groups, push, failures = await asyncio.gather(
         view.get(name),
-        view.block(f"{view.project}/lag", pageSize=1000),
+        view.block(f"{view.project}/lag", fresh="true", filter=f"name={_id(view)}"),
         view.block(f"{name}/consumers"),
         view.block(f"{name}/deadLetters", groupBy="reason"),
         view.block(f"{name}:pushStatus"),
         view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
     )
-    own = next((one for one in lag.list("subscriptions") if one["subscription"] == name), None)
+    own = next(iter(lag.list("subscriptions")), None)
     is_push = "pushEndpoint" in found.get("pushConfig", {})
     return Page(
         template="subscription.html",
@@ -92,6 +108,17 @@ async def backlog(view: View) -> Page:
             "next": view.next_page(answer.answer),
         },
     )
+
+
+def _toggled(view: View, field: str) -> tuple[str, str]:
+    """Return the address of the list ordered by a field, the largest first, and how it is ordered by it now.
+
+    A list that is ordered so already is then ordered the other way round.
+    """
+    given = view.query.get("orderBy", "").split()
+    now = "" if given[:1] != [field] else "descending" if given[1:] == ["desc"] else "ascending"
+    wanted = field if now == "descending" else f"{field} desc"
+    return f"?{urlencode({**view.asked('filter'), 'orderBy': wanted})}", now
 
 
 def _id(view: View) -> str:

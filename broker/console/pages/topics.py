@@ -8,6 +8,7 @@ from broker.console.states import of_subscription
 
 PAGE_SIZE = 50
 NEWEST = 5
+ATTACHED = 100  # subscriptions that a topic's page shows
 SEARCHED = ("filter", "startTime", "endTime", "orderingKey")
 
 
@@ -30,8 +31,8 @@ async def topic(view: View) -> Page:
     found, newest, names, lag = await asyncio.gather(
         view.get(name),
         view.block(f"{name}/messages", pageSize=NEWEST),
-        view.block(f"{name}/subscriptions", pageSize=1000),
-        view.block(f"{view.project}/lag", pageSize=1000),
+        view.block(f"{name}/subscriptions", pageSize=ATTACHED),
+        view.block(f"{view.project}/lag", pageSize=ATTACHED, filter=f"topic={view.parts['topic']}"),
     )
     lags = {one["subscription"]: one for one in lag.list("subscriptions")}
     attached = [

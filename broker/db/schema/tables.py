@@ -418,6 +418,63 @@ table_sizes = Table(
     prefixes=["UNLOGGED"],
 )
 
+# How far behind each subscription was when it was sampled last (features/lag_board); only the sampler writes here.
+# A subscription without a row has not been sampled; a row outlives its subscription by some minutes.  A row at rest
+# (no backlog, and no message published since the sample before) is not written again while nothing changes: what it
+# says was found again by each pass.  `oldest_unacked_at`: the publish time of the oldest message that is not acked;
+# null: there is none.  `is_estimated`: `undelivered_messages` is an estimate, as `undelivered_bytes` always is.
+# `published_messages`: what was ever published to the shards of its topic.  The rates are messages a second since
+# the sample before; null: there was none.  `details`: what is shown beside (features/lag_board/sample.py).  After a
+# crash of the server it is sampled again: not logged.
+lag_samples = Table(
+    "lag_samples",
+    metadata,
+    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("sampled_at", DateTime(timezone=True), nullable=False),
+    Column("undelivered_messages", BigInteger, nullable=False),
+    Column("is_estimated", Boolean, nullable=False),
+    Column("undelivered_bytes", BigInteger, nullable=False),
+    Column("oldest_unacked_at", DateTime(timezone=True)),
+    Column("outstanding_messages", BigInteger, nullable=False),
+    Column("blocked_messages", BigInteger, nullable=False),
+    Column("dead_letters", BigInteger, nullable=False),
+    Column("published_messages", BigInteger, nullable=False),
+    Column("incoming_rate", Double),
+    Column("outgoing_rate", Double),
+    Column("state", Text, nullable=False),
+    Column("details", JSONB, nullable=False),
+    prefixes=["UNLOGGED"],
+    postgresql_with={"fillfactor": "50"},
+)
+
+# The subscriptions of a project in one order of their samples, as they were when its pass of `began_at` had sampled
+# the project: lists page through it (features/lag_board/list_page.py).  `subscription_ids` descend in what
+# `order_by` names.
+lag_orders = Table(
+    "lag_orders",
+    metadata,
+    Column("project", Text(collation="C"), nullable=False),
+    Column("order_by", Text(collation="C"), nullable=False),
+    Column("began_at", DateTime(timezone=True), nullable=False),
+    Column("subscription_ids", ARRAY(BigInteger), nullable=False),
+    PrimaryKeyConstraint("project", "order_by", "began_at"),
+    prefixes=["UNLOGGED"],
+)
+
+# One row: the pass over all subscriptions that is under way since `began_at` (null: none is), which has sampled
+# those with names up to `after`.  The last one that is complete began at `sampled_at` (null: none is).  The process
+# that has locked the row samples, and the next one may do so from `next_at` on.
+lag_passes = Table(
+    "lag_passes",
+    metadata,
+    Column("only_row", Boolean, CheckConstraint("only_row"), primary_key=True, server_default=text("true")),
+    Column("began_at", DateTime(timezone=True)),
+    Column("after", Text(collation="C"), nullable=False, server_default=text("''")),
+    Column("sampled_at", DateTime(timezone=True)),
+    Column("next_at", DateTime(timezone=True), nullable=False),
+    prefixes=["UNLOGGED"],
+)
+
 # Each is locked as a whole, and has neither columns nor rows (db/driver/locks.py).
 lock_tables = tuple(Table(name, metadata) for name in LOCKS)
 
@@ -801,6 +858,8 @@ dead_letters = Table(
     Column("successor_shard", BigInteger),
     Column("successor_seq", BigInteger),
     Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
+    # How many of a subscription are unresolved.
+    Index("dead_letters_unresolved_idx", "subscription_id", postgresql_where=text("resolution IS NULL")),
     Index("dead_letters_publish_time_idx", "publish_time"),
 )
 
