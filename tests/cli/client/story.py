@@ -92,6 +92,8 @@ broker topic import replay --file orders.avro
 # broker op delete $OP
 # broker topic delete replay
 broker top --every 200ms --max 2
+broker search orders
+broker search team=sales --max 20
 # broker sub create hook --topic parcels --push-endpoint $SINK
 broker push set-endpoint hook $SINK
 broker push test hook 'Is anybody there?'
