@@ -91,6 +91,13 @@ async def find_topic(connection: AsyncConnection, *, name: str) -> Topic | None:
     return None if row is None else _topic(row)
 
 
+async def read_creation_time(connection: AsyncConnection, *, topic_id: int) -> datetime:
+    """Returns when a topic was created."""
+    created = select(topics.c.created_at).where(topics.c.topic_id == topic_id)
+    created_at: datetime = (await connection.execute(created)).scalar_one()
+    return created_at
+
+
 async def find_topics(connection: AsyncConnection, *, names: Sequence[str]) -> list[Topic]:
     """The topics of these names, as far as they exist."""
     rows = await connection.execute(_TOPIC.where(topics.c.name == any_(literal(names, ARRAY(Text)))))

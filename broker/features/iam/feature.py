@@ -31,7 +31,7 @@ def register(
                 database, authorizer, changed=changed, resources=resources, service_accounts=accounts
             ),
             accounts=accounts,
-            roles=RoleService(database, changed=changed),
+            roles=RoleService(database, core.clock, changed=changed),
             api_keys=ApiKeyService(database, core.clock, changed=changed),
         )
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 MAX_PREVIEWED = 10_000  # messages of a shard that are looked at; beyond, what is told is an estimate
 
@@ -23,7 +24,8 @@ class Preview:
     """`again`: had been handed out or acked, and would come again.  `skipped`: would have come, and would not.
 
     `not_retained`: were asked for and would not come, for they are acked or too old, or gone (`maybe_gone` of them
-    at most: when those were published nobody knows).  `is_estimated`: there is more than was looked at.
+    at most: when those were published nobody knows).  `is_estimated`: there is more than was looked at.  `newest`:
+    the publish time of the newest of all that comes again or is skipped (None: nothing is).
     """
 
     again: Amount
@@ -31,6 +33,12 @@ class Preview:
     not_retained: int = 0
     maybe_gone: int = 0
     is_estimated: bool = False
+    newest: datetime | None = None
+
+    @property
+    def count(self) -> int:
+        """How many messages come again or are skipped."""
+        return self.again.messages + self.skipped.messages
 
 
 def in_all(shards: Sequence[Preview]) -> Preview:
@@ -45,4 +53,5 @@ def in_all(shards: Sequence[Preview]) -> Preview:
         sum(shard.not_retained for shard in shards),
         sum(shard.maybe_gone for shard in shards),
         any(shard.is_estimated for shard in shards),
+        max((shard.newest for shard in shards if shard.newest is not None), default=None),
     )

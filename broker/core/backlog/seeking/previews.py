@@ -76,9 +76,19 @@ def _add(holding: Holding, row: Any) -> None:
 
 
 async def compare(
-    connection: ResourceConnection, seek: ShardSeek, before: Holding, after: Holding, *, time: datetime | None
+    connection: ResourceConnection,
+    seek: ShardSeek,
+    before: Holding,
+    after: Holding,
+    *,
+    time: datetime | None,
+    max_counted: int | None = None,
 ) -> Preview:
-    """What changes from `before` to `after`, which the shard is at.  `time`: that was sought, None: a snapshot."""
+    """What changes from `before` to `after`, which the shard is at.  `time`: that was sought, None: a snapshot.
+
+    `max_counted`: how many messages are looked at one by one; None: as many as previews look at.
+    """
+    most = most_compared(max_counted or MAX_PREVIEWED, seek.body_path if max_counted is None else None)
     positions = [(before.next_publish_time, before.next_seq), (after.next_publish_time, after.next_seq)]
     if time is not None:
         positions.append(await position_at(connection, seek, time))
@@ -87,17 +97,26 @@ async def compare(
     if first[1] < last[1]:
         runs.append((first[0], last[0], f"{{[{first[1]},{last[1]})}}", None))
     counting = _Counting(seek, before, after, time, (first[1], last[1]))
-    rows = await _measure(connection, seek, runs)
+    rows = await _measure(connection, seek, runs, most)
     for row in rows:
         counting.add(*row)
     gone = await _gone(connection, seek, before, after, time)
-    if len(rows) < most_compared(MAX_PREVIEWED, seek.body_path):
-        return Preview(counting.again, counting.skipped, counting.not_retained + gone, gone)
-    counting.estimate()
-    return Preview(counting.again, counting.skipped, counting.not_retained + gone, gone, is_estimated=True)
+    is_estimated = len(rows) >= most
+    if is_estimated:
+        counting.estimate()
+    return Preview(
+        counting.again,
+        counting.skipped,
+        not_retained=counting.not_retained + gone,
+        maybe_gone=gone,
+        is_estimated=is_estimated,
+        newest=last[0] if is_estimated else counting.newest,
+    )
 
 
-async def _measure(connection: ResourceConnection, seek: ShardSeek, runs: Sequence[_Run]) -> Sequence[Any]:
+async def _measure(
+    connection: ResourceConnection, seek: ShardSeek, runs: Sequence[_Run], most: int
+) -> Sequence[Any]:
     asked = {
         "shard_id": seek.shard_id,
         "first_publish_times": [run[0] for run in runs],
@@ -106,7 +125,7 @@ async def _measure(connection: ResourceConnection, seek: ShardSeek, runs: Sequen
         "ordering_keys": [run[3] for run in runs],
         "filter_path": seek.filter_path,
         "body_path": seek.body_path,
-        "max_scanned": most_compared(MAX_PREVIEWED, seek.body_path),
+        "max_scanned": most,
     }
     return (await connection.exec_driver_sql(_MEASURE_MESSAGES, asked)).all()
 
@@ -139,6 +158,10 @@ class _Counting:
     seen: set[int] = field(default_factory=set)
     seen_between: int = 0
     matching: Amount = field(default_factory=Amount)
+    newest: datetime | None = None
+
+    def _note(self, publish_time: datetime) -> None:
+        self.newest = publish_time if self.newest is None else max(self.newest, publish_time)
 
     def add(
         self,
@@ -165,8 +188,10 @@ class _Counting:
         asked = passed and (has if self.time is None else publish_time >= self.time)
         if has and retained and passed:
             self.again.add(1, size)
+            self._note(publish_time)
         elif had and retained and not has:
             self.skipped.add(1, size)
+            self._note(publish_time)
         if asked and not (has and retained):
             self.not_retained += 1
 

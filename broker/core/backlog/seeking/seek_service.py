@@ -1,7 +1,7 @@
 """Seeking: to a time, to a snapshot, and back; and purging, which is a seek past what there is (A9, G2)."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -11,8 +11,9 @@ from broker.access.policies.policy_rows import forget_policy
 from broker.core.backlog.seeking import cursors
 from broker.core.backlog.seeking import snapshot_rows as snapshots
 from broker.core.backlog.seeking.cursors import ShardSeek
-from broker.core.backlog.seeking.preview import Preview, in_all
-from broker.core.backlog.seeking.previews import compare, read_holding
+from broker.core.backlog.seeking.preview import Preview as SeekPreview
+from broker.core.backlog.seeking.preview import in_all
+from broker.core.backlog.seeking.previews import Holding, compare, read_holding
 from broker.core.backlog.seeking.replay import Replay, ShardReplay, replay
 from broker.core.backlog.seeking.snapshot import Snapshot
 from broker.core.backlog.seeking.snapshot_service import existing_snapshot
@@ -24,6 +25,7 @@ from broker.db.driver.database import ResourceConnection
 from broker.model.errors import Aborted, FailedPrecondition, InvalidArgument
 from broker.model.journal import Author
 from broker.model.names import check_shape, leaf, project_of, random_name
+from broker.model.preview import UNGUARDED, Preview, Safeguards
 from broker.model.subscription import Subscription
 from broker.model.timestamps import format_timestamp
 from broker.model.topic import DELETED_TOPIC
@@ -91,43 +93,95 @@ class SeekService:
         self._counts = core.counters.process
 
     @_again
-    async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False, by: str = "") -> Replay:
+    async def seek(
+        self,
+        subscription_name: str,
+        target: Target,
+        *,
+        undoable: bool = False,
+        by: str = "",
+        safeguards: Safeguards = UNGUARDED,
+    ) -> Replay:
         """To a time: ack what was published before it and un-ack what was published from then on; acked messages
         come back as far as retainAckedMessages or the topic's retention reach.  To a snapshot: make outstanding
         exactly what that holds.  Ack ids from before the seek name nothing any more.
 
         `undoable`: for UNDO_FOR `undo` goes back to where it was.  Raises InvalidArgument, NotFound,
-        FailedPrecondition (detached; a snapshot of another topic), ResourceExhausted (a quota).
+        FailedPrecondition (detached; a snapshot of another topic), ResourceExhausted (a quota), Aborted; and Undone
+        (what it would do, if that is all that was asked for).
         """
         target.check()
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
             name = await self._keep(connection, subscription) if undoable else ""
-            sought = await self._seek(connection, subscription, target, by=by)
+            async with self._settled(connection, subscription, safeguards, time=target.time):
+                sought = await self._seek(connection, subscription, target, by=by)
         self._sought(subscription)
         return replace(sought, undo_snapshot=name)
 
     @_again
-    async def preview(self, subscription_name: str, target: Target) -> Preview:
+    async def preview(self, subscription_name: str, target: Target) -> SeekPreview:
         """What a seek would bring about just now: one is made, and undone before anybody sees it.
 
         As a seek, it waits for claims under way, and they for it.  Raises as `seek`.
         """
         target.check()
-        previews: list[Preview] = []
         with suppress(_Undone):
             async with self._database.transaction() as connection:
                 subscription = await attached_subscription(connection, subscription_name)
-                shards = self._seeks(subscription)
-                before = [await read_holding(connection, shard) for shard in shards]
+                shards, before = await self._hold(connection, subscription)
                 await self._seek(connection, subscription, target)
-                for shard, had in zip(shards, before, strict=True):
-                    has = await read_holding(connection, shard)
-                    assert had is not None  # else there was nothing to seek
-                    assert has is not None
-                    previews.append(await compare(connection, shard, had, has, time=target.time))
+                preview = await _compared(connection, shards, before, time=target.time)
                 raise _Undone
-        return in_all(previews)
+        return preview
+
+    async def _hold(
+        self, connection: ResourceConnection, subscription: Subscription
+    ) -> tuple[Sequence[ShardSeek], Sequence[Holding | None]]:
+        """What it has of each shard, which stays so until the transaction ends or changes it."""
+        shards = self._seeks(subscription)
+        return shards, [await read_holding(connection, shard) for shard in shards]
+
+    @asynccontextmanager
+    async def _settled(
+        self,
+        connection: ResourceConnection,
+        subscription: Subscription,
+        safeguards: Safeguards,
+        *,
+        time: datetime | None,
+        is_purge: bool = False,
+    ) -> AsyncIterator[None]:
+        """Decides about what the block changes of a subscription, by comparing what it has before and after.
+
+        Raises Aborted, FailedPrecondition, Undone.
+        """
+        if not safeguards.asked:
+            yield
+            return
+        assert subscription.created_at is not None
+        safeguards.check_existed(subscription.created_at, subscription.name)
+        shards, before = await self._hold(connection, subscription)
+        yield
+        max_counted = safeguards.max_counted
+        changed = await _compared(connection, shards, before, time=time, max_counted=max_counted)
+        safeguards.check_newest(changed.newest, f"A message came to {subscription.name}")
+        losses = {"skippedMessages": changed.skipped.messages, "skippedBytes": changed.skipped.size}
+        if not is_purge:
+            losses |= {
+                "replayedMessages": changed.again.messages,
+                "replayedBytes": changed.again.size,
+                "notRetainedMessages": changed.not_retained,
+            }
+        safeguards.settle(
+            Preview(
+                count=changed.skipped.messages if is_purge else changed.count,
+                unit="message",
+                time=self._clock.now(),
+                losses=losses,
+                is_estimated=changed.is_estimated,
+            )
+        )
 
     @_again
     async def undo(self, subscription_name: str, *, by: str = "") -> Replay:
@@ -157,24 +211,31 @@ class SeekService:
 
     @_again
     async def purge(
-        self, subscription_name: str, *, before: datetime | None, undoable: bool = False, by: str = ""
+        self,
+        subscription_name: str,
+        *,
+        before: datetime | None,
+        undoable: bool = False,
+        by: str = "",
+        safeguards: Safeguards = UNGUARDED,
     ) -> Replay:
         """Ack all that there is, or what was published `before`; nothing comes again that was acked.
 
-        It costs the same however much waits.  Raises as `seek` does.
+        It costs the same however much waits, unless `safeguards` have it counted.  Raises as `seek` does.
         """
         shards: list[ShardReplay] = []
-        time = _END_OF_TIME if before is None else before
+        time = min(before or _END_OF_TIME, safeguards.before or _END_OF_TIME)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
             name = await self._keep(connection, subscription) if undoable else ""
-            for seek in self._seeks(subscription, by=by):
-                found = await cursors.seek_to_time(
-                    connection, replace(seek, is_purge=True), time=time, replay_since=None
-                )
-                if found is None:
-                    raise _OtherLogs
-                shards.append(found)
+            async with self._settled(connection, subscription, safeguards, time=None, is_purge=True):
+                for seek in self._seeks(subscription, by=by):
+                    found = await cursors.seek_to_time(
+                        connection, replace(seek, is_purge=True), time=time, replay_since=None
+                    )
+                    if found is None:
+                        raise _OtherLogs
+                    shards.append(found)
         self._sought(subscription)
         self._counts[PURGES["subscription"]] += 1
         return replace(replay(shards, retained_since=None, why=""), undo_snapshot=name)
@@ -266,6 +327,24 @@ class SeekService:
             )
             for shard_id, first_attempt_id in zip(subscription.shard_ids, ids, strict=True)
         ]
+
+
+async def _compared(
+    connection: ResourceConnection,
+    shards: Sequence[ShardSeek],
+    before: Sequence[Holding | None],
+    *,
+    time: datetime | None,
+    max_counted: int | None = None,
+) -> SeekPreview:
+    """What the transaction has changed of these shards since it read them."""
+    found = []
+    for shard, had in zip(shards, before, strict=True):
+        has = await read_holding(connection, shard)
+        assert had is not None  # else there was nothing to seek
+        assert has is not None
+        found.append(await compare(connection, shard, had, has, time=time, max_counted=max_counted))
+    return in_all(found)
 
 
 def _check_topic(subscription: Subscription, snapshot: Snapshot) -> None:

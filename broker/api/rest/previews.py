@@ -1,0 +1,124 @@
+"""The fields of destructive calls that ask what they would do and limit what they do, and the answer in JSON.
+
+Google's messages have no such fields, so a call has them over REST alone: over gRPC a field that a server does not
+know is ignored, and a caller who asks for a preview of an older broker would have the action instead.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from broker.api.permissions import Need, Needs, On
+from broker.api.rest.call import Call
+from broker.api.rest.codec.requests import convert_json, decode_json
+from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.codec.scalars import parse_timestamp
+from broker.api.rest.query_parameters import snake_case
+from broker.model.errors import PermissionDenied
+from broker.model.preview import SAFEGUARDS, Preview, Reference, Referrer, Safeguards
+from broker.model.timestamps import format_timestamp
+
+_GET_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.get"))
+_LIST_SUBSCRIPTIONS = Needs(Need("pubsub.subscriptions.list", on=On.PROJECT))
+
+# What a caller needs to be told the name of what refers to a resource.
+_TO_SEE: Mapping[Referrer, Needs] = {
+    Referrer.SUBSCRIPTION: _GET_SUBSCRIPTION,
+    Referrer.DEAD_LETTER_POLICY: _GET_SUBSCRIPTION,
+    Referrer.PUSH_TOKEN: _GET_SUBSCRIPTION,
+    Referrer.SNAPSHOT: Needs(Need("pubsub.snapshots.get")),
+    Referrer.TOPIC: Needs(Need("pubsub.topics.get")),
+    Referrer.SCHEDULE: Needs(Need("pubsub.schedules.get", on=On.PROJECT)),
+    Referrer.EVENTS: Needs(Need("pubsub.topics.list")),  # on the project, which has no other name
+    Referrer.OPERATION: _LIST_SUBSCRIPTIONS,
+    Referrer.KEY: Needs(Need("iam.serviceAccountKeys.list", on=On.ABOVE)),
+    Referrer.POLICY: Needs(Need("resourcemanager.projects.getIamPolicy", on=On.PROJECT)),
+    Referrer.API_KEY: Needs(Need("apikeys.keys.list", on=On.PROJECT)),
+}
+
+
+class SafeguardFields(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """The fields themselves; the request of a destructive call has them beside its own."""
+
+    validate_only: bool = False
+    as_of: str = ""
+    expected_count: int | None = None
+    tolerance_percent: float | None = None
+
+    def safeguards(self) -> Safeguards:
+        """Raises InvalidArgument."""
+        return Safeguards(
+            validate_only=self.validate_only,
+            as_of=parse_timestamp(self.as_of, "asOf") if self.as_of else None,
+            expected_count=self.expected_count,
+            tolerance_percent=self.tolerance_percent,
+        )
+
+
+class SafeguardedRequest(SafeguardFields, rename="camel", forbid_unknown_fields=True):
+    """A request that has nothing else."""
+
+    topic: object = None  # in the path
+    subscription: object = None  # in the path
+    name: object = None  # in the path
+
+
+def safeguards_of_query(query: Mapping[str, str]) -> Safeguards:
+    """Of a DELETE, whose fields are parameters of the query.  Raises InvalidArgument."""
+    return _taken(query, {*SAFEGUARDS, *map(snake_case, SAFEGUARDS)}).safeguards()
+
+
+def safeguards_of_body(body: bytes) -> Safeguards:
+    """Of a call that has no other fields.  Raises InvalidArgument."""
+    return convert_json(decode_json(body), SafeguardedRequest).safeguards()
+
+
+def without_safeguards(fields: Mapping[str, Any]) -> tuple[Mapping[str, Any], Safeguards]:
+    """The other fields of a request's JSON that Google's message lacks.  Raises InvalidArgument."""
+    rest = {name: value for name, value in fields.items() if name not in SAFEGUARDS}
+    return rest, _taken(fields, SAFEGUARDS).safeguards()
+
+
+def _taken(fields: Mapping[str, Any], names: Collection[str]) -> SafeguardFields:
+    given = {name: value for name, value in fields.items() if name in names}
+    return convert_json(given, SafeguardFields) if given else SafeguardFields()
+
+
+async def done_or_preview(call: Call, preview: Preview | None) -> bytes:
+    """The answer of a call that has done something, which is empty, or was only to be looked at."""
+    return encode_resource({}) if preview is None else await preview_answer(call, preview)
+
+
+async def preview_answer(call: Call, preview: Preview) -> bytes:
+    """The answer of a call that was only to be looked at."""
+    return encode_resource(await preview_json(call, preview))
+
+
+async def preview_json(call: Call, preview: Preview) -> dict[str, Any]:
+    """Callers are told the names of the resources that they may see, and how many others there are."""
+    shown = [each for each in preview.references if await _may_see(call, each)]
+    body: dict[str, Any] = {
+        "validateOnly": True,
+        "asOf": format_timestamp(preview.time),
+        "count": preview.count,
+        "unit": preview.unit,
+    }
+    if preview.is_estimated:
+        body["estimated"] = True
+    if preview.losses:
+        body["losses"] = dict(preview.losses)
+    if preview.reference_count:
+        body["referredToBy"] = [{"name": each.name, "kind": each.referrer} for each in shown]
+        body["referenceCount"] = preview.reference_count
+    return body
+
+
+async def _may_see(call: Call, reference: Reference) -> bool:
+    if call.gate is None:
+        return True
+    try:
+        await call.gate.allow(call.caller, _TO_SEE[reference.referrer], reference.name)
+    except PermissionDenied:
+        return False
+    return True
