@@ -166,9 +166,12 @@ class SeekService:
         max_counted = safeguards.max_counted
         changed = await _compared(connection, shards, before, time=time, max_counted=max_counted)
         safeguards.check_newest(changed.newest, f"A message came to {subscription.name}")
-        losses = {"skippedMessages": changed.skipped.messages, "skippedBytes": changed.skipped.size}
-        if not is_purge:
-            losses |= {
+        if is_purge:
+            losses = {"messages": changed.skipped.messages, "bytes": changed.skipped.size}
+        else:
+            losses = {
+                "skippedMessages": changed.skipped.messages,
+                "skippedBytes": changed.skipped.size,
                 "replayedMessages": changed.again.messages,
                 "replayedBytes": changed.again.size,
                 "notRetainedMessages": changed.not_retained,
