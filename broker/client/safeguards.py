@@ -56,21 +56,16 @@ def as_parameters(fields: Json) -> dict[str, Any]:
 
 
 def shown_preview(name: str, preview: Json) -> Shown:
-    """Says what a call would do."""
+    """Shows what a call would do."""
     about = "about " if preview.get("estimated") else ""
-    losses = {what: count for what, count in preview.get("losses", {}).items() if count}
-    parts = [f"{about}{counted(preview['count'], preview['unit'])} of {leaf(name)} would be affected"]
-    if preview["unit"] == "reference":
-        parts = [f"{leaf(name)} would be deleted"]
-    said = ", ".join(_loss_text(what, count) for what, count in losses.items())
-    parts += [said] if said else []
-    referring = [f"{leaf(each['name'])} ({_kind(each['kind'])})" for each in preview.get("referredToBy", ())]
-    total = preview.get("referenceCount", 0)
-    if total:
-        rest = total - len(referring[:_MOST_NAMES])
-        named = ", ".join([*referring[:_MOST_NAMES], *([f"{rest:,} more"] if rest else [])])
-        parts.append(f"{'refers' if total == 1 else 'refer'} to it: {named}")
-    return Shown(data=preview, line=". ".join(part[:1].upper() + part[1:] for part in parts) + ".")
+    fields: Json = {"would affect": f"{about}{counted(preview['count'], preview['unit'])} of {leaf(name)}"}
+    lost = [_loss_text(what, count) for what, count in preview.get("losses", {}).items() if count]
+    if lost:
+        fields["in all"] = ", ".join(lost)
+    if total := preview.get("referenceCount", 0):
+        seen = [f"{leaf(each['name'])} ({_kind(each['kind'])})" for each in preview["referredToBy"][:_MOST_NAMES]]
+        fields["refers to it"] = ", ".join([*seen, *([f"{total - len(seen):,} more"] if total > len(seen) else [])])
+    return Shown(data=preview, fields=fields)
 
 
 def _kind(kind: str) -> str:

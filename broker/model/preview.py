@@ -15,7 +15,8 @@ from broker.model.errors import FailedPrecondition, InvalidArgument, NotAsExpect
 from broker.model.timestamps import format_timestamp, whole_milliseconds
 
 MAX_REFERENCES = 100  # that a preview names; the others are counted
-MAX_EXACT = 1_000_000  # messages that are counted one by one for `expectedCount`
+MAX_EXACT = 1_000_000  # batches, or messages in steps, that are counted for a limit
+MAX_COMPARED = 100_000  # messages that are looked at one by one for a limit, which takes the event loop about 0.2 s
 
 
 # The fields of `Safeguards` as requests name them.
@@ -118,8 +119,8 @@ class Safeguards:
 
     @property
     def max_counted(self) -> int | None:
-        """How many messages are counted one by one; None: as many as a preview counts by itself."""
-        return None if self.expected_count is None else MAX_EXACT
+        """How much is counted; None: as much as a preview counts by itself."""
+        return MAX_EXACT if self.is_limited else None
 
     def check(self, preview: Preview) -> None:
         """Raises NotAsExpected, FailedPrecondition if the count is not the expected one, or cannot be known."""
@@ -127,15 +128,14 @@ class Safeguards:
             return
         if preview.is_estimated:
             raise FailedPrecondition(
-                f"expectedCount cannot be checked: there are about {preview.count:,} {preview.unit}s, and no more "
-                f"than {MAX_EXACT:,} are counted one by one; leave it out, or choose fewer "
-                f"(expectedCount={self.expected_count})."
+                f"expectedCount cannot be checked: {preview.count:,} {preview.unit}s is an estimate, because there "
+                f"is too much to be counted; leave it out, or choose less (expectedCount={self.expected_count})."
             )
         tolerance = self.tolerance_percent or 0.0
         if abs(preview.count - self.expected_count) * 100 > tolerance * self.expected_count:
             are = f"{preview.count} {preview.unit}{'' if preview.count == 1 else 's'}"
             raise NotAsExpected(
-                f"The call would be about {are}, but {self.expected_count} were expected: nothing was changed "
+                f"{are} would be affected, but {self.expected_count} were expected: nothing was changed "
                 f"(count={preview.count}, expectedCount={self.expected_count}, tolerancePercent={tolerance:g})."
             )
 

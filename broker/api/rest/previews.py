@@ -15,7 +15,7 @@ from broker.api.rest.codec.requests import convert_json, decode_json
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.api.rest.query_parameters import snake_case
-from broker.model.errors import PermissionDenied
+from broker.model.errors import InvalidArgument, PermissionDenied
 from broker.model.preview import SAFEGUARDS, Preview, Reference, Referrer, Safeguards
 from broker.model.timestamps import format_timestamp
 
@@ -64,9 +64,15 @@ class SafeguardedRequest(SafeguardFields, rename="camel", forbid_unknown_fields=
     name: object = None  # in the path
 
 
-def safeguards_of_query(query: Mapping[str, str]) -> Safeguards:
-    """Of a DELETE, whose fields are parameters of the query.  Raises InvalidArgument."""
-    return _taken(query, {*SAFEGUARDS, *map(snake_case, SAFEGUARDS)}).safeguards()
+def safeguards_of_query(call: Call) -> Safeguards:
+    """Of a DELETE, whose fields are parameters of the query.  Raises InvalidArgument.
+
+    The body of a DELETE is ignored, but not where somebody has taken it for the place of these fields.
+    """
+    names = {*SAFEGUARDS, *map(snake_case, SAFEGUARDS)}
+    if misplaced := sorted(name for name in names if f'"{name}"'.encode() in call.body):
+        raise InvalidArgument(f"{misplaced[0]} is a parameter of the query of a DELETE, and is in its body.")
+    return _taken(call.query, names).safeguards()
 
 
 def safeguards_of_body(body: bytes) -> Safeguards:

@@ -83,7 +83,7 @@ def _read_safeguards(
 ) -> tuple[Mapping[str, Any], Safeguards]:
     """The other extension fields, and the safeguards.  Raises InvalidArgument."""
     if safeguarded == "query":
-        return extension_fields, safeguards_of_query(call.query)
+        return extension_fields, safeguards_of_query(call)
     if body is None:  # Google's request is the path alone
         return extension_fields, safeguards_of_body(call.body)
     return without_safeguards(extension_fields)

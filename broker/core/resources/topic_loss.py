@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from broker.core.catalog.topic_rows import read_creation_time
+from broker.core.catalog.topic_rows import read_creation_time, read_newest_message
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
-from broker.model.preview import MAX_EXACT, MAX_REFERENCES, Preview, Reference, Referrer, Safeguards
+from broker.model.preview import MAX_REFERENCES, Preview, Reference, Referrer, Safeguards
 from broker.model.timestamps import END_OF_TIME
 from broker.model.topic import Topic
 
 _LIST_TOPIC_REFERENCES = statements.load("list_topic_references")
 _MEASURE_LOG = statements.load("measure_log")
-_READ_NEWEST_MESSAGE = statements.load("read_newest_message")
+_MEASURE_SCHEDULED = statements.load("measure_scheduled")
 _READ_ENDS = statements.load("read_ends")
 
 _MAX_PREVIEWED = 100_000  # batches that a preview counts: about 100 ms
@@ -68,12 +68,13 @@ async def measure_topic(
     since = END_OF_TIME if retention is None else loss.now - retention
     where = {"shard_ids": list(topic.shard_ids), "since": since}
     if safeguards.as_of is not None:
-        [(newest,)] = (await connection.exec_driver_sql(_READ_NEWEST_MESSAGE, where)).all()
+        newest = await read_newest_message(connection, shard_ids=topic.shard_ids)
         safeguards.check_newest(newest, f"A message came to {topic.name}")
     most = safeguards.max_counted or _MAX_PREVIEWED
-    measured: Any = (await connection.exec_driver_sql(_MEASURE_LOG, where | {"most": most})).one()
-    messages, size, batches, scheduled, scheduled_size = measured
-    is_estimated = batches >= most or scheduled >= most or messages > MAX_EXACT
+    logged: Any = (await connection.exec_driver_sql(_MEASURE_LOG, where | {"most": most})).one()
+    waiting: Any = (await connection.exec_driver_sql(_MEASURE_SCHEDULED, where | {"most": most})).one()
+    (messages, size, batches), (scheduled, scheduled_size) = logged, waiting
+    is_estimated = batches >= most or scheduled >= most
     if batches >= most:
         ends = (await connection.exec_driver_sql(_READ_ENDS, where | {"until": END_OF_TIME})).all()
         published = sum(count for *_, count in ends)

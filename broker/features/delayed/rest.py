@@ -40,7 +40,7 @@ async def update_scheduled(service: ScheduleService, call: Call) -> bytes:
 
 async def cancel_scheduled(service: ScheduleService, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/scheduled/")
-    safeguards = safeguards_of_query(call.query)
+    safeguards = safeguards_of_query(call)
     cancel = service.cancel_scheduled
     return await done_or_preview(
         call, await cancel(topic, message_id, by=call.caller.member, safeguards=safeguards)

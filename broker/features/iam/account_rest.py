@@ -52,9 +52,7 @@ async def enable_service_account(service: ServiceAccountService, call: Call) -> 
 
 
 async def delete_service_account(service: ServiceAccountService, call: Call) -> bytes:
-    return await done_or_preview(
-        call, await service.delete_service_account(call.name, safeguards_of_query(call.query))
-    )
+    return await done_or_preview(call, await service.delete_service_account(call.name, safeguards_of_query(call)))
 
 
 async def create_key(service: ServiceAccountService, call: Call) -> bytes:
@@ -74,7 +72,7 @@ async def list_keys(service: ServiceAccountService, call: Call) -> bytes:
 
 
 async def delete_key(service: ServiceAccountService, call: Call) -> bytes:
-    return await done_or_preview(call, await service.delete_key(call.name, safeguards_of_query(call.query)))
+    return await done_or_preview(call, await service.delete_key(call.name, safeguards_of_query(call)))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ async def list_api_keys(service: ApiKeyService, call: Call) -> bytes:
 
 
 async def delete_api_key(service: ApiKeyService, call: Call) -> bytes:
-    return await done_or_preview(call, await service.delete_api_key(call.name, safeguards_of_query(call.query)))
+    return await done_or_preview(call, await service.delete_api_key(call.name, safeguards_of_query(call)))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

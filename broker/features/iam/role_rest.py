@@ -66,7 +66,7 @@ async def update_role(service: RoleService, call: Call) -> bytes:
 
 async def delete_role(service: RoleService, call: Call) -> bytes:
     etag = etag_from(call.query.get("etag", ""))
-    safeguards = safeguards_of_query(call.query)
+    safeguards = safeguards_of_query(call)
     try:
         return encode_resource(role_json(await service.delete_role(call.name, etag=etag, safeguards=safeguards)))
     except Undone as undone:

@@ -54,7 +54,7 @@ class OperationCalls:
 
     async def delete_operation(self, call: Call) -> bytes:
         await self._owned(call)
-        safeguards = safeguards_of_query(call.query)
+        safeguards = safeguards_of_query(call)
         return await done_or_preview(call, await self._service.delete_operation(call.name, safeguards))
 
     async def _seen(self, call: Call) -> Operation:

@@ -21,7 +21,7 @@ from broker.client.words import leaf, time_text
     "broker purge billing --filter 'attributes.env = \"test\"' --dry-run",
     "broker purge billing --filter 'attributes.env = \"test\"' --yes",
     "broker purge billing --before 1h --undoable --yes",
-    "broker purge billing --expected-count 0 --tolerance-percent 1 --yes",
+    "broker purge billing --expected-count 7 --tolerance-percent 1 --yes",
     "broker purge --topic orders --dry-run",
     "broker purge --topic orders --yes",
 )

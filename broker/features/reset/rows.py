@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Table, delete, func, select, update
 
 from broker.core.catalog.cursor_locks import lock_cursors_of
+from broker.core.catalog.topic_rows import read_newest_message
 from broker.db.driver.database import ResourceConnection
 from broker.db.schema.tables import (
     cursors,
@@ -105,15 +106,12 @@ async def read_newest_resource(connection: ResourceConnection, *, project: str) 
     revised = select(func.max(payload_schema_revisions.c.created_at)).join(
         payload_schemas, payload_schemas.c.schema_id == payload_schema_revisions.c.schema_id
     )
-    published = (
-        select(func.max(shards.c.last_publish_time))
-        .join(topics, topics.c.topic_id == shards.c.topic_id)
-        .where(_is_of(topics, project), shards.c.head > 0)
-    )
     revision = revised.where(_is_of(payload_schemas, project)).scalar_subquery()
-    newest = select(func.greatest(*created, revision, published.scalar_subquery()))
-    time: datetime | None = await connection.scalar(newest)
-    return time
+    resource = await connection.scalar(select(func.greatest(*created, revision)))
+    of_topics = select(known_shards.c.shard_id).join(topics, topics.c.topic_id == known_shards.c.topic_id)
+    shard_ids = (await connection.scalars(of_topics.where(_is_of(topics, project)))).all()
+    message = await read_newest_message(connection, shard_ids=shard_ids)
+    return max((time for time in (resource, message) if time is not None), default=None)
 
 
 def _is_of(table: Table, project: str) -> Any:

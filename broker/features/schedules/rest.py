@@ -50,7 +50,7 @@ async def list_schedules(service: SchedulesService, call: Call) -> bytes:
 
 
 async def delete_schedule(service: SchedulesService, call: Call) -> bytes:
-    return await done_or_preview(call, await service.delete_schedule(call.name, safeguards_of_query(call.query)))
+    return await done_or_preview(call, await service.delete_schedule(call.name, safeguards_of_query(call)))
 
 
 async def pause_schedule(service: SchedulesService, call: Call) -> bytes:

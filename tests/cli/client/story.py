@@ -198,7 +198,7 @@ broker sub detach audit
 broker sub delete audit --dry-run
 broker sub delete audit
 broker topic delete orders --dry-run
-broker topic delete parcels --expected-count 0
+broker topic delete parcels --expected-count 4
 broker peek billing --json | broker publish orders --input json
 seq 3 | broker publish orders --rate 100
 broker pull billing --ack
@@ -214,7 +214,7 @@ broker apply --schema
 broker purge billing --filter 'attributes.env = "test"' --dry-run
 broker purge billing --filter 'attributes.env = "test"' --yes
 broker purge billing --before 1h --undoable --yes
-broker purge billing --expected-count 0 --tolerance-percent 1 --yes
+broker purge billing --expected-count 7 --tolerance-percent 1 --yes
 broker purge --topic orders --dry-run
 broker purge --topic orders --yes
 broker topic update orders --shards 4

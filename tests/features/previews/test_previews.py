@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.broker import Rest
+from broker.core.backlog.seeking import backlog_loss
+from broker.core.backlog.seeking.previews import Effort
+from tests.fixtures.broker import Rest, message
 
 Json = dict[str, Any]
 
@@ -128,6 +130,36 @@ async def test_messages_are_retracted_or_discarded_only_as_expected(rest: Rest) 
     assert await rest.pull() == []
 
 
+@pytest.mark.parametrize("filter_text", ["", "attributes:a"])
+async def test_what_is_gone_from_a_batch_is_not_counted(rest: Rest, filter_text: str) -> None:
+    await rest.create_topic()
+    await rest.create_subscription(filter=filter_text)
+    ids = await rest.publish(*[message(each, attributes={"a": "b"}) for each in "abcde"])
+    await rest.acknowledge((await rest.pull(max_messages=2))[:1])
+    await rest.ok("POST", f"{rest.topic()}:retract", {"messageIds": ids[3:4]})
+    preview = await preview_of(rest, f"DELETE {rest.subscription()}")
+    assert (preview["count"], "estimated" in preview) == (3, False)
+    assert preview["losses"]["bytes"] == 3 * (1 + len('{"a": "b"}'))
+    assert (await destroy(rest, f"POST {rest.subscription()}:purge", expectedCount=3)).status_code == 200
+
+
+@pytest.mark.own_broker
+async def test_a_count_that_would_take_too_long_is_an_estimate_that_nothing_can_be_expected_of(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    for name in ("FOR_COUNTS", "FOR_LIMITS"):
+        monkeypatch.setattr(backlog_loss, name, Effort(messages=1, batches=1, is_exact=True))
+    await rest.publish("one", "two")
+    await rest.publish("three")
+    preview = await preview_of(rest, f"DELETE {rest.subscription()}")
+    assert (preview["count"], preview["estimated"]) == (3, True)
+    refused = await destroy(rest, f"DELETE {rest.subscription()}", expectedCount=3)
+    assert (refused.status_code, refused.json()["error"]["status"]) == (400, "FAILED_PRECONDITION")
+    assert "3 messages is an estimate" in refused.text
+
+
 async def test_a_seek_is_previewed_in_the_same_form(rest: Rest) -> None:
     await rest.create_topic()
     await rest.create_subscription(retainAckedMessages=True)
@@ -181,6 +213,13 @@ async def test_resources_without_messages_are_previewed_with_what_refers_to_them
         assert (await destroy(rest, call, expectedCount=count + 1)).status_code == 409
         assert (await destroy(rest, call, asOf="2020-01-01T00:00:00Z")).status_code == 409
         assert (await destroy(rest, call, expectedCount=count)).status_code == 200
+
+
+async def test_a_delete_with_the_fields_in_its_body_is_refused(rest: Rest) -> None:
+    await rest.create_topic()
+    code, why = await rest.error("DELETE", rest.topic(), {"validateOnly": True})
+    assert (code, "validateOnly is a parameter of the query" in why) == ("INVALID_ARGUMENT", True)
+    assert (await rest.ok("GET", rest.topic()))["name"] == rest.topic()
 
 
 BAD: list[tuple[Json, str]] = [

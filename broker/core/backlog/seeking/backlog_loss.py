@@ -6,11 +6,11 @@ from typing import Any
 
 from broker.core.backlog.seeking.cursors import ShardSeek, position_at
 from broker.core.backlog.seeking.preview import in_all
-from broker.core.backlog.seeking.previews import Holding, compare, read_holding
+from broker.core.backlog.seeking.previews import FOR_COUNTS, FOR_LIMITS, Holding, compare, read_holding
 from broker.core.catalog.cursor_locks import lock_cursors_of, lock_heads
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
-from broker.model.preview import MAX_EXACT, MAX_REFERENCES, Preview, Reference, Referrer, Safeguards
+from broker.model.preview import MAX_REFERENCES, Preview, Reference, Referrer, Safeguards
 from broker.model.subscription import Subscription
 from broker.model.timestamps import END_OF_TIME
 
@@ -50,8 +50,8 @@ async def measure_backlog(
     for shard, holding in held:
         if holding is not None:  # else the subscription is detached
             nothing = Holding(*await position_at(connection, shard, END_OF_TIME))
-            compared = compare(connection, shard, holding, nothing, time=None, max_counted=safeguards.max_counted)
-            found.append(await compared)
+            effort = FOR_LIMITS if safeguards.is_limited else FOR_COUNTS
+            found.append(await compare(connection, shard, holding, nothing, time=None, effort=effort))
     backlog = in_all(found)
     safeguards.check_newest(backlog.newest, f"A message came to {subscription.name}")
     where = {"shard_ids": list(subscription.shard_ids), "subscription_id": subscription.subscription_id}
@@ -67,7 +67,7 @@ async def measure_backlog(
             "bytes": backlog.skipped.size,
             "deadLetters": counting.scalar_one(),
         },
-        is_estimated=backlog.is_estimated or backlog.skipped.messages > MAX_EXACT,
+        is_estimated=backlog.is_estimated,
         references=[Reference(name=name, referrer=Referrer.OPERATION) for name, _ in rows],
         reference_count=rows[0][1] if rows else 0,
     )

@@ -13,7 +13,15 @@ from broker.core.backlog.seeking import snapshot_rows as snapshots
 from broker.core.backlog.seeking.cursors import ShardSeek
 from broker.core.backlog.seeking.preview import Preview as SeekPreview
 from broker.core.backlog.seeking.preview import in_all
-from broker.core.backlog.seeking.previews import Holding, compare, read_holding
+from broker.core.backlog.seeking.previews import (
+    FOR_COUNTS,
+    FOR_LIMITS,
+    FOR_PREVIEWS,
+    Effort,
+    Holding,
+    compare,
+    read_holding,
+)
 from broker.core.backlog.seeking.replay import Replay, ShardReplay, replay
 from broker.core.backlog.seeking.snapshot import Snapshot
 from broker.core.backlog.seeking.snapshot_service import existing_snapshot
@@ -163,8 +171,8 @@ class SeekService:
         safeguards.check_existed(subscription.created_at, subscription.name)
         shards, before = await self._hold(connection, subscription)
         yield
-        max_counted = safeguards.max_counted
-        changed = await _compared(connection, shards, before, time=time, max_counted=max_counted)
+        effort = FOR_LIMITS if safeguards.is_limited else FOR_COUNTS
+        changed = await _compared(connection, shards, before, time=time, effort=effort)
         safeguards.check_newest(changed.newest, f"A message came to {subscription.name}")
         if is_purge:
             losses = {"messages": changed.skipped.messages, "bytes": changed.skipped.size}
@@ -338,7 +346,7 @@ async def _compared(
     before: Sequence[Holding | None],
     *,
     time: datetime | None,
-    max_counted: int | None = None,
+    effort: Effort = FOR_PREVIEWS,
 ) -> SeekPreview:
     """What the transaction has changed of these shards since it read them."""
     found = []
@@ -346,7 +354,7 @@ async def _compared(
         has = await read_holding(connection, shard)
         assert had is not None  # else there was nothing to seek
         assert has is not None
-        found.append(await compare(connection, shard, had, has, time=time, max_counted=max_counted))
+        found.append(await compare(connection, shard, had, has, time=time, effort=effort))
     return in_all(found)
 
 
