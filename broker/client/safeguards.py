@@ -59,8 +59,10 @@ def shown_preview(name: str, preview: Json) -> Shown:
     """Shows what a call would do."""
     about = "about " if preview.get("estimated") else ""
     fields: Json = {"would affect": f"{about}{counted(preview['count'], preview['unit'])} of {leaf(name)}"}
+    if preview["unit"] == "reference":
+        fields = {"would delete": leaf(name)}
     lost = [_loss_text(what, count) for what, count in preview.get("losses", {}).items() if count]
-    if lost:
+    if lost and lost != [counted(preview["count"], preview["unit"])]:
         fields["in all"] = ", ".join(lost)
     if total := preview.get("referenceCount", 0):
         seen = [f"{leaf(each['name'])} ({_kind(each['kind'])})" for each in preview["referredToBy"][:_MOST_NAMES]]
@@ -73,9 +75,9 @@ def _kind(kind: str) -> str:
 
 
 def _loss_text(what: str, count: int) -> str:
-    """ "12 skipped messages", "1.2 KB of replayed bytes"."""
+    """ "12 skipped messages", "1.2 kB replayed"."""
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in what)
     if words.endswith("ytes"):
         kind = words.removesuffix("bytes").strip()
         return f"{size(count)}{f' {kind}' if kind else ''}"
-    return f"{count:,} {words}"
+    return counted(count, words.removesuffix("s"))

@@ -12,12 +12,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from broker.model.errors import FailedPrecondition, InvalidArgument, NotAsExpected
-from broker.model.timestamps import format_timestamp, whole_milliseconds
+from broker.model.timestamps import END_OF_TIME, format_timestamp, whole_milliseconds
 
 MAX_REFERENCES = 100  # that a preview names; the others are counted
 MAX_EXACT = 1_000_000  # batches, or messages in steps, that are counted for a limit
 MAX_COMPARED = 100_000  # messages that are looked at one by one for a limit, which takes the event loop about 0.2 s
-
 
 # The fields of `Safeguards` as requests name them.
 SAFEGUARDS = ("asOf", "expectedCount", "tolerancePercent", "validateOnly")
@@ -67,19 +66,20 @@ class Preview:
     reference_count: int = 0
 
 
-def preview_of_references(references: Sequence[Reference], *, count: int | None = None, time: datetime) -> Preview:
-    """Of a resource that has no messages: what its removal affects is what refers to it.
-
-    `references` may be more than are named.  `count`: how many there are, if not all of them are given.
-    """
-    total = len(references) if count is None else count
-    named = references[:MAX_REFERENCES]
-    return Preview(count=total, unit="reference", time=time, references=named, reference_count=total)
+def preview_of_references(references: Sequence[Reference], *, time: datetime) -> Preview:
+    """The preview of removing a resource that has no messages: its removal affects what refers to it."""
+    return Preview(
+        count=len(references),
+        unit="reference",
+        time=time,
+        references=references[:MAX_REFERENCES],
+        reference_count=len(references),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safeguards:
-    """What a caller asks of a destructive call besides the action.  Without any of it the call counts nothing."""
+    """What a caller asks of a destructive call besides the action.  A call without any of it counts nothing."""
 
     validate_only: bool = False
     as_of: datetime | None = None
@@ -115,7 +115,7 @@ class Safeguards:
     @property
     def before(self) -> datetime | None:
         """The end of `asOf`: publish times, which are whole milliseconds, are earlier.  None: there is no limit."""
-        return None if self.as_of is None else self.as_of + timedelta(microseconds=1)
+        return None if self.as_of is None else min(self.as_of, END_OF_TIME) + timedelta(microseconds=1)
 
     @property
     def max_counted(self) -> int | None:

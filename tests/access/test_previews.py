@@ -11,6 +11,7 @@ async def test_who_may_only_read_sees_no_preview_and_nobody_the_names_of_what_th
         topic, sub = f"{project}/topics/orders", f"{project}/subscriptions/worker"
         await broker.ok("PUT", topic, {})
         await broker.ok("PUT", sub, {"topic": topic})
+        ids = (await broker.ok("POST", f"{topic}:publish", {"messages": [{"data": "eA=="}]}))["messageIds"]
         await broker.ok("PUT", f"{project}/snapshots/snapshot", {"subscription": sub})
         schedule = {"topic": topic, "interval": "3600s", "message": {"data": "eA=="}}
         await broker.ok("PUT", f"{project}/schedules/beat", schedule)
@@ -19,11 +20,11 @@ async def test_who_may_only_read_sees_no_preview_and_nobody_the_names_of_what_th
         asked = {"validateOnly": True}
         calls = {
             f"{topic}:purge": {},
-            f"{topic}:retract": {"messageIds": ["1"]},
+            f"{topic}:retract": {"messageIds": ids},
             f"{sub}:purge": {},
             f"{sub}:detach": {},
             f"{sub}:seek": {"time": "2100-01-01T00:00:00Z"},
-            f"{sub}:discard": {"messageIds": ["1"]},
+            f"{sub}:discard": {"messageIds": ids},
             f"{project}:reset": {},
         }
         for path, body in calls.items():

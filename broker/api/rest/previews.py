@@ -22,7 +22,7 @@ from broker.model.timestamps import format_timestamp
 _GET_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.get"))
 _LIST_SUBSCRIPTIONS = Needs(Need("pubsub.subscriptions.list", on=On.PROJECT))
 
-# What a caller needs to be told the name of what refers to a resource.
+# The permission to see the name of a resource that refers to another one.
 _TO_SEE: Mapping[Referrer, Needs] = {
     Referrer.SUBSCRIPTION: _GET_SUBSCRIPTION,
     Referrer.DEAD_LETTER_POLICY: _GET_SUBSCRIPTION,
@@ -39,7 +39,7 @@ _TO_SEE: Mapping[Referrer, Needs] = {
 
 
 class SafeguardFields(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The fields themselves; the request of a destructive call has them beside its own."""
+    """The fields, which the request of a destructive call has besides its own."""
 
     validate_only: bool = False
     as_of: str = ""
@@ -65,9 +65,9 @@ class SafeguardedRequest(SafeguardFields, rename="camel", forbid_unknown_fields=
 
 
 def safeguards_of_query(call: Call) -> Safeguards:
-    """Of a DELETE, whose fields are parameters of the query.  Raises InvalidArgument.
+    """Decodes the fields of a DELETE, which are parameters of its query.  Raises InvalidArgument.
 
-    The body of a DELETE is ignored, but not where somebody has taken it for the place of these fields.
+    The body of a DELETE is ignored, except that these fields are refused there.
     """
     names = {*SAFEGUARDS, *map(snake_case, SAFEGUARDS)}
     if misplaced := sorted(name for name in names if f'"{name}"'.encode() in call.body):
@@ -76,12 +76,12 @@ def safeguards_of_query(call: Call) -> Safeguards:
 
 
 def safeguards_of_body(body: bytes) -> Safeguards:
-    """Of a call that has no other fields.  Raises InvalidArgument."""
+    """Decodes the body of a call that has no other fields.  Raises InvalidArgument."""
     return convert_json(decode_json(body), SafeguardedRequest).safeguards()
 
 
 def without_safeguards(fields: Mapping[str, Any]) -> tuple[Mapping[str, Any], Safeguards]:
-    """The other fields of a request's JSON that Google's message lacks.  Raises InvalidArgument."""
+    """Splits the fields that Google's message lacks into the others and these.  Raises InvalidArgument."""
     rest = {name: value for name, value in fields.items() if name not in SAFEGUARDS}
     return rest, _taken(fields, SAFEGUARDS).safeguards()
 
@@ -92,17 +92,17 @@ def _taken(fields: Mapping[str, Any], names: Collection[str]) -> SafeguardFields
 
 
 async def done_or_preview(call: Call, preview: Preview | None) -> bytes:
-    """The answer of a call that has done something, which is empty, or was only to be looked at."""
+    """Encodes the answer of a call: empty if it was done (`preview` None), or the preview."""
     return encode_resource({}) if preview is None else await preview_answer(call, preview)
 
 
 async def preview_answer(call: Call, preview: Preview) -> bytes:
-    """The answer of a call that was only to be looked at."""
+    """Encodes the answer of a call that was only to be previewed."""
     return encode_resource(await preview_json(call, preview))
 
 
 async def preview_json(call: Call, preview: Preview) -> dict[str, Any]:
-    """Callers are told the names of the resources that they may see, and how many others there are."""
+    """Encodes a preview, with the names of the referring resources that the caller may see."""
     shown = [each for each in preview.references if await _may_see(call, each)]
     body: dict[str, Any] = {
         "validateOnly": True,

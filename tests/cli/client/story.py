@@ -211,11 +211,11 @@ broker apply --file shop.yaml
 # broker apply --file least.yaml --prune --dry-run
 broker apply --file shop.yaml --prune --yes
 broker apply --schema
+broker purge --topic orders --dry-run
 broker purge billing --filter 'attributes.env = "test"' --dry-run
 broker purge billing --filter 'attributes.env = "test"' --yes
 broker purge billing --before 1h --undoable --yes
 broker purge billing --expected-count 7 --tolerance-percent 1 --yes
-broker purge --topic orders --dry-run
 broker purge --topic orders --yes
 broker topic update orders --shards 4
 # broker topic create scraps --project scratch

@@ -62,14 +62,16 @@ class History:
         if answer.status_code == 200:
             self.acked.add(self.held.pop(ack_id))
 
-    async def meanwhile(self) -> None:
+    async def meanwhile(self, *, publishes: bool) -> None:
         """What others do at the time of the action."""
         acks = [self.ack(ack_id) for ack_id in self.dice.sample(sorted(self.held), k=min(len(self.held), 2))]
-        publishes = [self.publish(1) for _ in range(self.dice.randrange(3))]
-        await asyncio.gather(*publishes, *acks)
+        published = [self.publish(1) for _ in range(self.dice.randrange(3) if publishes else 0)]
+        await asyncio.gather(*published, *acks)
 
-    async def lost(self) -> set[str]:
-        """What is neither acked nor delivered to whoever takes all that is left."""
+    async def lost(self, *, is_gone: bool) -> set[str]:
+        """What is neither acked nor delivered to whoever takes all that is left, if the subscription is there."""
+        if is_gone:
+            return self.published - self.acked
         for ack_id in self.held:
             body = {"ackIds": [ack_id], "ackDeadlineSeconds": 0}
             await self.rest.call("POST", f"{self.rest.subscription(self.name)}:modifyAckDeadline", body)
@@ -77,7 +79,8 @@ class History:
         return self.published - self.acked - drained
 
 
-ACTIONS = ["purge", "seek", "discard", "retract", "purge topic"]
+ENDS = ["delete", "detach"]  # of the subscription
+ACTIONS = ["purge", "seek", "discard", "retract", "purge topic", *ENDS]
 
 
 def action(history: History, kind: str) -> tuple[str, dict[str, Any]]:
@@ -89,6 +92,8 @@ def action(history: History, kind: str) -> tuple[str, dict[str, Any]]:
         "discard": (f"POST {subscription}:discard", {"messageIds": ids}),
         "retract": (f"POST {topic}:retract", {"messageIds": ids}),
         "purge topic": (f"POST {topic}:purge", {}),
+        "delete": (f"DELETE {subscription}", {}),
+        "detach": (f"POST {subscription}:detach", {}),
     }[kind]
 
 
@@ -110,11 +115,11 @@ async def test_what_is_lost_is_what_was_expected_or_nothing(rest: Rest, kind: st
             assert expected == len(history.published - history.acked)
         is_alone, tolerance = number % 3 == 0, dice.choice([0, 50])
         limits = {"expectedCount": expected, "tolerancePercent": tolerance}
-        disturbance = asyncio.sleep(0) if is_alone else history.meanwhile()
+        disturbance = asyncio.sleep(0) if is_alone else history.meanwhile(publishes=kind not in ENDS)
         answer, _ = await asyncio.gather(destroy(rest, call, **body, **limits), disturbance)
         answers.append(answer.status_code)
         before, acked = {*history.published}, {*history.acked}
-        lost = await history.lost()
+        lost = await history.lost(is_gone=kind in ENDS and answer.status_code == 200)
         if answer.status_code == 409:
             assert answer.json()["error"]["status"] == "ABORTED"
             assert not lost, "and nothing was changed"
