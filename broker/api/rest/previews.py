@@ -15,7 +15,7 @@ from broker.api.rest.codec.requests import convert_json, decode_json
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.api.rest.query_parameters import snake_case
-from broker.model.errors import InvalidArgument, PermissionDenied
+from broker.model.errors import InvalidArgument, PermissionDenied, Unauthenticated
 from broker.model.preview import SAFEGUARDS, Preview, Reference, Referrer, Safeguards
 from broker.model.timestamps import format_timestamp
 
@@ -125,6 +125,6 @@ async def _may_see(call: Call, reference: Reference) -> bool:
         return True
     try:
         await call.gate.allow(call.caller, _TO_SEE[reference.referrer], reference.name)
-    except PermissionDenied:
+    except (PermissionDenied, Unauthenticated):
         return False
     return True
