@@ -215,6 +215,31 @@ async def test_resources_without_messages_are_previewed_with_what_refers_to_them
         assert (await destroy(rest, call, expectedCount=count)).status_code == 200
 
 
+@pytest.mark.own_broker(allow_reset=True)
+async def test_a_project_is_reset_with_what_it_was_known_to_have(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    call = f"POST {rest.project}:reset"
+    await asyncio.sleep(0.002)
+    preview = await preview_of(rest, call)
+    assert (preview["count"], preview["unit"]) == (2, "resource")
+    assert losses(preview) == {"topics": 1, "subscriptions": 1}
+    await asyncio.sleep(0.002)
+    await rest.publish("later")
+    then = preview["asOf"]
+    assert (await destroy(rest, call, asOf=then)).status_code == 409
+    assert (await destroy(rest, call, expectedCount=1)).status_code == 409
+    assert len((await rest.ok("GET", f"{rest.project}/topics"))["topics"]) == 1
+    assert (await destroy(rest, call, expectedCount=2)).json()["deleted"]["topics"] == 1
+
+
+@pytest.mark.parametrize("spelling", ["validate_only", "validateOnly"])
+async def test_either_spelling_asks_for_a_preview(rest: Rest, spelling: str) -> None:
+    await rest.create_topic()
+    assert (await rest.ok("DELETE", rest.topic(), params={spelling: "true"}))["validateOnly"] is True
+    assert (await rest.ok("POST", f"{rest.topic()}:purge", {spelling: True}))["validateOnly"] is True
+
+
 async def test_a_delete_with_the_fields_in_its_body_is_refused(rest: Rest) -> None:
     await rest.create_topic()
     code, why = await rest.error("DELETE", rest.topic(), {"validateOnly": True})

@@ -12,7 +12,7 @@ from tests.features.previews.test_previews import destroy, preview_of
 from tests.fixtures.broker import Rest, message
 from tests.interleavings.steps import execute, open_transaction, until_waiting
 
-ROUNDS = 6
+SOME, MANY = range(4), range(4, 40)  # random histories
 LATER = "2100-01-01T00:00:00Z"
 KEPT_BY_OTHERS = {
     "processes",
@@ -99,9 +99,10 @@ def action(history: History, kind: str) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.own_broker(allow_reset=True)
 @pytest.mark.parametrize("kind", ACTIONS)
-async def test_what_is_lost_is_what_was_expected_or_nothing(rest: Rest, kind: str) -> None:
+@pytest.mark.parametrize("numbers", [SOME, pytest.param(MANY, marks=pytest.mark.slow)], ids=["some", "many"])
+async def test_what_is_lost_is_what_was_expected_or_nothing(rest: Rest, kind: str, numbers: range) -> None:
     answers = []
-    for number in range(ROUNDS):
+    for number in numbers:
         dice = Random(f"{kind} {number}")
         history = History(rest, dice, f"{kind.replace(' ', '-')}-{number}")
         await history.begin()
