@@ -167,7 +167,7 @@ async def _measure_batches(
         "most": most,
     }
     measured: Any = (await connection.exec_driver_sql(_MEASURE_BATCHES, asked)).one()
-    return tuple(measured)  # type: ignore[return-value]
+    return tuple(measured)
 
 
 async def _measure(
