@@ -73,7 +73,7 @@ RESOURCES: Mapping[str, Resource] = {
                 body=topics.make_body,
             ),
             Delete(
-                ["broker topic delete parcels"],
+                ["broker topic delete orders --dry-run", "broker topic delete parcels --expected-count 4"],
                 help="Delete a topic; its subscriptions keep their backlog, and get nothing more.",
                 losses=losses_of_topic,
             ),
@@ -146,7 +146,7 @@ RESOURCES: Mapping[str, Resource] = {
             ),
             subscriptions.set_filter,
             Delete(
-                ["broker sub delete audit"],
+                ["broker sub delete audit --dry-run", "broker sub delete audit"],
                 help="Delete a subscription with its backlog.",
                 losses=losses_of_subscription,
             ),
@@ -175,10 +175,11 @@ RESOURCES: Mapping[str, Resource] = {
                 suffix="/snapshot",
             ),
             Method(
-                ["broker sub detach audit"],
+                ["broker sub detach audit --dry-run", "broker sub detach audit"],
                 name="detach",
                 help="Detach a subscription from its topic: its backlog is dropped and it gets nothing more.",
                 question="Detach the subscription {name}?",
+                is_safeguarded=True,
                 losses=losses_of_subscription,
                 done="Detached {name}.",
             ),
@@ -254,7 +255,7 @@ RESOURCES: Mapping[str, Resource] = {
             schema.rollback,
             schema.delete_revision,
             Delete(
-                ["broker schema delete order"],
+                ["broker schema delete order --dry-run", "broker schema delete order"],
                 help="Delete a schema with all its revisions; topics that have it refuse messages from then on.",
                 question="Delete the schema {name}? Topics that have it refuse every message from then on.",
                 done="Deleted the schema {id}.",

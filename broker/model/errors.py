@@ -9,7 +9,8 @@ BrokerError
 ├── Unauthenticated      no credential, or one that proves nothing
 ├── PermissionDenied     the caller may not; nor is it told whether the resource exists
 ├── Aborted              lost against a concurrent change; the caller may try the whole again
-│   └── Held             a topic takes nothing at present: what was accepted before waits
+│   ├── Held             a topic takes nothing at present: what was accepted before waits
+│   └── NotAsExpected    the call would do something else than its caller expects
 ├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
 │   ├── QuotaExceeded    a project or a principal has used what it may
 │   └── StorageLow       a storage limit of the installation pauses publishing
@@ -73,6 +74,10 @@ class Aborted(BrokerError):
 
 class Held(Aborted):
     """The messages wait: publishing on the topic is tried again later."""
+
+
+class NotAsExpected(Aborted):
+    """Nothing was changed.  The caller has to look again: the same call would be refused again."""
 
 
 class ResourceExhausted(BrokerError):

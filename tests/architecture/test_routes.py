@@ -7,6 +7,7 @@ from broker.api.pages.metrics import metrics_routes
 from broker.api.pages.openapi import openapi_routes
 from broker.api.rest.errors import HTTP_STATUS
 from broker.api.rest.resource_handler import WHOLE
+from broker.model.preview import SAFEGUARDS
 from tests.architecture.surface import api_operations, operations, specification
 from tests.fixtures.registered import ROUTES
 
@@ -57,6 +58,12 @@ def _resolved(parameter: dict[str, Any]) -> dict[str, Any]:
     name = parameter.get("$ref", "").rpartition("/")[2]
     found: dict[str, Any] = specification()["components"]["parameters"][name] if name else parameter
     return found
+
+
+def test_every_deletion_can_be_previewed_and_limited() -> None:
+    deletions = [route for route in ROUTES if route.method == "DELETE"]
+    assert len(deletions) == 12
+    assert [route.operation for route in deletions if not {*SAFEGUARDS} <= {*route.parameters}] == []
 
 
 def test_operation_ids_are_unique_and_begin_with_the_name_of_the_rpc() -> None:

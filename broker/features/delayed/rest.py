@@ -10,6 +10,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.previews import done_or_preview, safeguards_of_query
 from broker.features.delayed.delay import ScheduledMessage
 from broker.features.delayed.page import SchedulePage, parse_schedule_page
 from broker.features.delayed.service import ScheduleService
@@ -39,8 +40,11 @@ async def update_scheduled(service: ScheduleService, call: Call) -> bytes:
 
 async def cancel_scheduled(service: ScheduleService, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/scheduled/")
-    await service.cancel_scheduled(topic, message_id, by=call.caller.member)
-    return encode_resource({})
+    safeguards = safeguards_of_query(call)
+    cancel = service.cancel_scheduled
+    return await done_or_preview(
+        call, await cancel(topic, message_id, by=call.caller.member, safeguards=safeguards)
+    )
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

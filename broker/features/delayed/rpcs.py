@@ -9,6 +9,7 @@ from broker.api.row import PAGE, TOPIC, Row
 from broker.api.rpc import Audit, Kind, Size
 from broker.features.delayed import rest
 from broker.features.delayed.service import ScheduleService
+from broker.model.preview import SAFEGUARDS
 
 
 def make_rpcs(service: ScheduleService) -> Sequence[Row]:
@@ -43,7 +44,7 @@ def make_rpcs(service: ScheduleService) -> Sequence[Row]:
             rest=[
                 Rest(
                     "DELETE", f"{TOPIC}/scheduled/*", "CancelScheduled",
-                    partial(rest.cancel_scheduled, service), (),
+                    partial(rest.cancel_scheduled, service), SAFEGUARDS,
                 ),
             ],
             grpc=[],

@@ -1,6 +1,7 @@
 """`broker message`."""
 
 import base64
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from broker.client.confirming import YES, confirm, counted
 from broker.client.delays import AT, DELAY, attributes_of, check_delayed
 from broker.client.messages import message_fields
 from broker.client.output import Shown
+from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.words import as_typed, leaf, pairs, short_time
 
 _LATE = {"outstanding": "out just now", "returned": "came back", "settled": "done with"}
@@ -33,15 +35,23 @@ def show(session: Session, *, message_id: str, topic: str | None, subscription: 
     return Shown(data=found, fields=fields | {f"for {name}": report for name, report in reports.items()})
 
 
-@calling("retract", "broker message retract reminders $WAITING --yes")
+@calling(
+    "retract",
+    "broker message retract reminders $WAITING --dry-run",
+    "broker message retract reminders $WAITING --yes",
+)
 @click.argument("topic")
 @click.argument("message_ids", metavar="ID...", nargs=-1, required=True)
+@safeguarded
 @YES
-def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: bool) -> Shown:
+def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: bool, **safeguards: Any) -> Shown:
     """Withdraw messages of a topic: nobody is handed them any more; needs this broker."""
     name = session.topic(topic)
+    body = taken(session.api, safeguards) | {"messageIds": list(message_ids)}
+    if "validateOnly" in body:
+        return shown_preview(name, session.api.call("POST", f"{name}:retract", body))
     confirm(f"Retract {counted(len(message_ids), 'message')} of {leaf(name)}, for good?", yes=yes)
-    done = session.api.call("POST", f"{name}:retract", {"messageIds": list(message_ids)})
+    done = session.api.call("POST", f"{name}:retract", body)
     summary = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
     return Shown(data=done, line=f"Of {leaf(name)}: {summary}.{_states_text(done)}")
 

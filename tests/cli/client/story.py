@@ -71,6 +71,7 @@ broker lag --sampled --max 1000
 broker message show $ID --sub billing
 broker push resend billing $ID
 broker seek billing --time 1h --preview
+broker seek billing --time 1h --dry-run
 broker seek billing --time 1h
 broker seek billing --snapshot before-release --undoable
 broker seek billing --undo
@@ -120,6 +121,7 @@ broker dlq summary fragile --by attribute:env
 broker dlq list fragile
 broker dlq list fragile --reason reject --max 5
 broker dlq show fragile $LETTER
+broker dlq discard fragile --id $LETTER --dry-run
 broker dlq discard fragile --id $LETTER --yes
 broker dlq discard fragile --reason "push 410" --yes
 broker dlq edit fragile $LETTER --attribute env=test --data 'of stones'
@@ -142,6 +144,7 @@ broker scheduled list reminders
 broker scheduled show reminders $WAITING
 # broker message show $WAITING
 broker message replace reminders $WAITING 'Write to them.' --delay 1h
+broker message retract reminders $WAITING --dry-run
 broker message retract reminders $WAITING --yes
 # broker publish reminders 'Call them back.' --delay 1h
 broker scheduled move reminders $WAITING --delay 2h
@@ -167,6 +170,7 @@ broker schema show order
 broker schema show order@$REVISION
 broker schema rollback order $REVISION
 broker schema delete-revision order $REVISION
+broker schema delete order --dry-run
 broker schema delete order
 broker topic create alarms --priorities 3 --priority-age 60s
 broker publish alarms 'The cellar is wet.' --priority 0
@@ -194,9 +198,12 @@ broker schedule delete nightly
 broker doctor
 broker bench --messages 200 --batch 20 --connections 2
 broker snapshot delete before-release
+broker sub detach audit --dry-run
 broker sub detach audit
+broker sub delete audit --dry-run
 broker sub delete audit
-broker topic delete parcels
+broker topic delete orders --dry-run
+broker topic delete parcels --expected-count 4
 broker peek billing --json | broker publish orders --input json
 seq 3 | broker publish orders --rate 100
 broker pull billing --ack
@@ -209,12 +216,15 @@ broker apply --file shop.yaml
 # broker apply --file least.yaml --prune --dry-run
 broker apply --file shop.yaml --prune --yes
 broker apply --schema
+broker purge --topic orders --dry-run
 broker purge billing --filter 'attributes.env = "test"' --dry-run
 broker purge billing --filter 'attributes.env = "test"' --yes
 broker purge billing --before 1h --undoable --yes
+broker purge billing --expected-count 7 --tolerance-percent 1 --yes
 broker purge --topic orders --yes
 broker topic update orders --shards 4
 # broker topic create scraps --project scratch
+broker reset --project scratch --dry-run
 broker reset --project scratch --yes
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
