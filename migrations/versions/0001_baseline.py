@@ -273,6 +273,23 @@ PROCESSES = """
         next_at timestamptz NOT NULL
     );
 
+    CREATE UNLOGGED TABLE lag_samples (
+        subscription_id bigint PRIMARY KEY,
+        sampled_at timestamptz NOT NULL,
+        undelivered_messages bigint NOT NULL,
+        is_estimated boolean NOT NULL,
+        undelivered_bytes bigint NOT NULL,
+        oldest_unacked_at timestamptz,
+        outstanding_messages bigint NOT NULL,
+        blocked_messages bigint NOT NULL,
+        dead_letters bigint NOT NULL,
+        published_messages bigint NOT NULL,
+        incoming_rate double precision,
+        outgoing_rate double precision,
+        state text NOT NULL,
+        details jsonb NOT NULL
+    ) WITH (fillfactor = 50);
+
     CREATE TABLE lock_partitions ();
     CREATE TABLE lock_cleanup ();
     CREATE TABLE lock_dropping ();

@@ -418,6 +418,35 @@ table_sizes = Table(
     prefixes=["UNLOGGED"],
 )
 
+# How far behind each subscription was when it was sampled last (features/lag_board); only the sampler writes here.
+# A subscription without a row has not been sampled; a row outlives its subscription by some minutes.  A row at rest
+# (no backlog, and no message published since the sample before) is not written again while nothing changes: what it
+# says was found again by each pass.  `oldest_unacked_at`: the publish time of the oldest message that is not acked;
+# null: there is none.  `is_estimated`: `undelivered_messages` is an estimate, as `undelivered_bytes` always is.
+# `published_messages`: what was ever published to the shards of its topic.  The rates are messages a second since
+# the sample before; null: there was none.  `details`: what is shown beside (features/lag_board/sample.py).  After a
+# crash of the server it is sampled again: not logged.
+lag_samples = Table(
+    "lag_samples",
+    metadata,
+    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("sampled_at", DateTime(timezone=True), nullable=False),
+    Column("undelivered_messages", BigInteger, nullable=False),
+    Column("is_estimated", Boolean, nullable=False),
+    Column("undelivered_bytes", BigInteger, nullable=False),
+    Column("oldest_unacked_at", DateTime(timezone=True)),
+    Column("outstanding_messages", BigInteger, nullable=False),
+    Column("blocked_messages", BigInteger, nullable=False),
+    Column("dead_letters", BigInteger, nullable=False),
+    Column("published_messages", BigInteger, nullable=False),
+    Column("incoming_rate", Double),
+    Column("outgoing_rate", Double),
+    Column("state", Text, nullable=False),
+    Column("details", JSONB, nullable=False),
+    prefixes=["UNLOGGED"],
+    postgresql_with={"fillfactor": "50"},
+)
+
 # Each is locked as a whole, and has neither columns nor rows (db/driver/locks.py).
 lock_tables = tuple(Table(name, metadata) for name in LOCKS)
 
