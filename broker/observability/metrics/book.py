@@ -11,8 +11,8 @@ its stead goes on in the same part.  Whoever is asked reads all parts: one scrap
 Entry 0 of each kind is OTHER: what has no entry of its own because all are taken.  An entry whose resource is gone
 is emptied REUSE_SECONDS after that was first seen: processes have forgotten where it was by then.
 
-The first `series` entries have series of their own in a scrape, and all others are summed there as OTHER.  Their sum
-never falls, because what is emptied stays in it.
+The first `series` entries have series of their own in a scrape, which shows the sum of all others as OTHER.  That
+sum never falls, because what is emptied stays in it.
 """
 
 import fcntl
@@ -276,9 +276,7 @@ def project_of(name: str) -> str:
     return "" if name == OTHER else name.split("/")[1]
 
 
-def _opened(
-    layouts: Mapping[str, Layout], processes: int, capacity: int, series: int, handle: Any
-) -> CounterBook:
+def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, series: int, handle: Any) -> CounterBook:
     """In a child."""
     return CounterBook(layouts, processes=processes, capacity=capacity, series=series, _file=handle.detach())
 
