@@ -140,6 +140,7 @@ CLIENTS = {
     "message": "broker.features.inspect.message_command",
     "lag": "broker.features.inspect.lag_command",
     "top": "broker.features.inspect.top_command",
+    "history": "broker.features.history.command",
     "push": _ROW,
     "seek": "broker.cli.commands.seek",
     "purge": "broker.features.purge.command",
@@ -163,7 +164,7 @@ SECTIONS = {
     "Resources": ("topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
-    "Looking": ("lag", "top", "peek", "message", "doctor"),
+    "Looking": ("lag", "top", "history", "peek", "message", "doctor"),
     "This program": ("help", "docs", "bench", "context", "completion"),
 }
 

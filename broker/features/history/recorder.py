@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from broker.core.context.core import Core
 from broker.features.history.history_metrics import (
@@ -57,14 +58,14 @@ class HistoryRecorder:
         self._database = core.database
         self._clock = core.clock
         self._turns = core.loop_turns
-        columns: dict[str, list[tuple[int, int]]] = {}
+        counters: dict[str, list[tuple[int, int]]] = {}
         for number, column in enumerate(COLUMNS):
-            columns.setdefault(column.metric.kind, []).append((column.slot, number))
-        self._deltas = CounterDeltas(core.counters.book, columns)
+            counters.setdefault(column.metric.kind, []).append((column.slot, number))
+        self._deltas = CounterDeltas(core.counters.book, counters)
         self._unwritten = _Unwritten(Counter())
         self._writer = random.getrandbits(62) + 1
         self._recorded = EPOCH  # the start of the period that was recorded last
-        self._series: dict[SeriesKey, int] = {}
+        self._series: dict[Counted, int] = {}
         self._series_since: datetime | None = None  # since when ids are remembered
 
     async def run(self) -> None:
@@ -98,8 +99,7 @@ class HistoryRecorder:
         unwritten = self._unwritten
         unwritten.counted.update(await self._turns.run("history", self._deltas.read()))
         if unwritten.counted:
-            amounts = await self._turns.run("history", _by_series(unwritten.counted))
-            by_id = await self._with_ids(amounts)
+            by_id = await self._with_ids(await self._turns.run("history", _with_projects(unwritten.counted)))
             unwritten.series_id, unwritten.start_time = min(by_id), start_time
             async with self._database.hot() as connection:
                 await insert_points(connection, by_id, start_time=start_time, writer=self._writer, is_gauge=False)
@@ -123,40 +123,50 @@ class HistoryRecorder:
                 connection, series_id=unwritten.series_id, start_time=unwritten.start_time, writer=self._writer
             )
 
-    async def _with_ids(self, amounts: Mapping[SeriesKey, int]) -> dict[int, int]:
+    async def _with_ids(self, amounts: Mapping[Counted, int]) -> dict[int, int]:
         """The amounts by the ids of their series, which are asked for once a day."""
         now = self._clock.now()
         if self._series_since is None or now - self._series_since > USED_AGAIN:
             self._series, self._series_since = {}, now
         known = self._series
-        while missing := [key for key in amounts if key not in known]:
+        while missing := list(islice((each for each in amounts if each not in known), _KEYS_AT_ONCE)):
+            keys = {_series_key(each): each for each in missing}
             async with self._database.hot() as connection:
-                known.update(await find_series(connection, missing[:_KEYS_AT_ONCE], now=now))
-        return {known[key]: amount for key, amount in amounts.items()}
+                found = await find_series(connection, list(keys), now=now)
+            known.update((keys[key], series_id) for key, series_id in found.items())
+        return {known[each]: amount for each, amount in amounts.items()}
 
 
-def _by_series(counted: Mapping[Counted, int]) -> Generator[int, None, Counter[SeriesKey]]:
+def _series_key(counted: Counted) -> SeriesKey:
+    resource, number = counted
+    metric, label, _ = COLUMNS[number] if number < len(COLUMNS) else (GAUGES[number - len(COLUMNS)], "", 0)
+    return SeriesKey(resource, metric.name, label)
+
+
+def _with_projects(counted: Mapping[Counted, int]) -> Generator[int, None, Mapping[Counted, int]]:
     """The amounts of topics and subscriptions, and of their projects, in steps."""
-    found: Counter[SeriesKey] = Counter()
-    for number, ((name, column), amount) in enumerate(counted.items()):
-        if not number % _ITEMS_AT_ONCE:
+    found: dict[Counted, int] = {}
+    projects: Counter[Counted] = Counter()
+    for place, (each, amount) in enumerate(counted.items()):
+        if not place % _ITEMS_AT_ONCE:
             yield _STEP_COST
-        metric, label, _ = COLUMNS[column]
-        found[SeriesKey(name, metric.name, label)] += amount
-        found[SeriesKey(project_of(name), metric.name, label)] += amount
-    return found
+        name, number = each
+        if "\0" not in name:  # callers name what cannot exist, and PostgreSQL refuses it
+            found[each] = amount
+            projects[project_of(name), number] += amount
+    return {**found, **projects}
 
 
-def _gauges(rows: Sequence[tuple[str, int, int, int, int, int]]) -> Generator[int, None, Counter[SeriesKey]]:
+def _gauges(rows: Sequence[tuple[str, int, int, int, int, int]]) -> Generator[int, None, Mapping[Counted, int]]:
     """The gauges of subscriptions, and of their projects, in steps; those that are 0 are left out."""
-    found: Counter[SeriesKey] = Counter()
-    for number, (name, *values) in enumerate(rows):
-        if not number % _ITEMS_AT_ONCE:
+    found: Counter[Counted] = Counter()
+    for place, (name, *values) in enumerate(rows):
+        if not place % _ITEMS_AT_ONCE:
             yield _STEP_COST
-        for metric, value in zip(GAUGES, values, strict=True):
+        for number, (metric, value) in enumerate(zip(GAUGES, values, strict=True), len(COLUMNS)):
             if value:
-                found[SeriesKey(name, metric.name, "")] = value
-                of_project = SeriesKey(project_of(name), metric.name, "")
+                found[name, number] = value
+                of_project = project_of(name), number
                 before = found[of_project]
                 found[of_project] = max(before, value) if metric.is_age else before + value
     return found

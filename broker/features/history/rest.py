@@ -45,7 +45,8 @@ def _interval(text: str) -> Interval:
 
 def history_json(history: History) -> dict[str, Any]:
     body = {"timeSeries": [_series(one, history) for one in history.series]} if history.series else {}
-    return body | {"unit": history.metric.unit, "alignmentPeriod": f"{history.period}s"}
+    interval = {"startTime": format_timestamp(history.start), "endTime": format_timestamp(history.end)}
+    return body | {"unit": history.metric.unit, "alignmentPeriod": f"{history.period}s", "interval": interval}
 
 
 def _series(series: TimeSeries, history: History) -> dict[str, Any]:

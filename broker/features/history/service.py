@@ -38,13 +38,14 @@ class TimeSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What was found of a metric of a resource; the points are periods of `period` seconds, the last one up to
-    `end`.
+    """What was found of a metric of a resource between two times; the points are periods of `period` seconds, and
+    `start` is the start of one.
     """
 
     metric: Metric
     resource: str
     period: int
+    start: datetime
     end: datetime
     series: Sequence[TimeSeries]
 
@@ -71,11 +72,12 @@ class HistoryService:
         now = self._clock.now()
         start, end = _bounds(interval, now)
         period = _check_period(alignment, start, now)
+        start = floor(start, period)
         async with self._database.hot() as connection:
             labels = await list_series(connection, resource=name, metric=found.name)
             points: Sequence[Point] = ()
             if labels:
-                spans = _spans(await read_progress(connection), floor(start, period), end, period=period)
+                spans = _spans(await read_progress(connection), start, end, period=period)
                 points = await read_points(connection, sorted(labels), period=period, spans=spans)
         if not labels and name != project:
             await self._check_exists(name)
@@ -84,7 +86,7 @@ class HistoryService:
             by_id.setdefault(point.series_id, []).append(point)
         series = [TimeSeries(labels[each], some) for each, some in by_id.items()]
         series.sort(key=lambda one: one.label)
-        return History(metric=found, resource=name, period=period, end=end, series=series)
+        return History(metric=found, resource=name, period=period, start=start, end=end, series=series)
 
     async def _check_exists(self, name: str) -> None:
         """Raises NotFound."""
