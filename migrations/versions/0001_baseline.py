@@ -695,8 +695,7 @@ HISTORY = """
         series_ids integer[] NOT NULL,
         amounts bigint[] NOT NULL,
         PRIMARY KEY (resolution, chunk, start_time, writer, is_gauge)
-    ) WITH (toast_tuple_target = 256);
-    ALTER TABLE history_points ALTER COLUMN series_ids SET STORAGE MAIN, ALTER COLUMN amounts SET STORAGE MAIN;
+    );
     CREATE INDEX history_points_start_time_idx ON history_points (resolution, start_time);
 """
 

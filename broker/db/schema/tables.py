@@ -967,7 +967,7 @@ history_series = Table(
 # What a broker process has recorded of the series of a chunk (128 ids) from `start_time` on, for `resolution`
 # seconds; only series with an amount other than 0 are in it.  `writer`: a random number of the process; 0: of all
 # processes.  `is_gauge`: amounts are values, else they are what was added to counters.  Rows are inserted and
-# deleted, never updated, and their arrays are compressed.
+# deleted, never updated, and fit a page.
 history_points = Table(
     "history_points",
     metadata,
@@ -980,5 +980,4 @@ history_points = Table(
     Column("amounts", ARRAY(BigInteger), nullable=False),
     PrimaryKeyConstraint("resolution", "chunk", "start_time", "writer", "is_gauge"),
     Index("history_points_start_time_idx", "resolution", "start_time"),
-    postgresql_with={"toast_tuple_target": "256"},
 )

@@ -16,8 +16,8 @@ from broker.features.history.chart import Chart
 
 @calling(
     "history",
-    "broker history pubsub_topic_published_messages_total topics/orders",
-    "broker history pubsub_subscription_num_undelivered_messages --since 1d --every 10m",
+    "broker history pubsub_topic_retracted_messages_total topics/orders",
+    "broker history pubsub_subscription_num_dead_letter_messages --since 1d --every 10m",
 )
 @click.argument("metric", metavar="METRIC")
 @click.argument("resource", metavar="[RESOURCE]", required=False)
@@ -29,8 +29,10 @@ def history(
 ) -> Shown:
     """Draw a metric of the last two weeks, over all brokers; needs this broker.
 
-    METRIC is the name of a counter of topics or subscriptions in /metrics, or of a gauge of backlogs. RESOURCE is
-    topics/NAME or subscriptions/NAME; without it, all of the project count together. Counters are drawn as rates.
+    METRIC is a counter of topics or subscriptions by its name in /metrics, such as
+    pubsub_topic_published_messages_total, or a gauge of backlogs, such as
+    pubsub_subscription_num_undelivered_messages. RESOURCE is topics/NAME or subscriptions/NAME; without it, all of
+    the project are added up. Counters are drawn as rates.
     """
     query = {"metric": metric, "interval": _interval(since, until)}
     if resource:

@@ -18,5 +18,6 @@ def register(core: Core) -> Feature:
         rpcs=rpcs,
         workers={"history": Loop(recorder.run)},
         clean_ups=[maintain_history],
+        resource_changed=recorder.forget,
         close=recorder.close,
     )

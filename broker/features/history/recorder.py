@@ -84,6 +84,15 @@ class HistoryRecorder:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self.record_counters(floor(self._clock.now(), FINEST.resolution))
 
+    def forget(self, name: str | None) -> None:
+        """Ask again for the series of a resource that has changed, for a reset deletes them; None: of all."""
+        if name is None:
+            self._series.clear()
+            return
+        for resource in (name, "/".join(name.split("/")[:2])):
+            for number in range(len(COLUMNS) + len(GAUGES)):
+                self._series.pop((resource, number), None)
+
     async def record(self, start_time: datetime) -> None:
         """Record a period: what was counted since the last call, and the newest samples of lags."""
         await self.record_counters(start_time)

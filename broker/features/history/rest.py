@@ -10,7 +10,7 @@ from broker.features.history.service import History, HistoryService, Interval, T
 from broker.features.history.tiers import SECOND
 from broker.model.durations import parse_duration
 from broker.model.errors import InvalidArgument
-from broker.model.names import leaf, project_of
+from broker.model.names import leaf
 from broker.model.timestamps import format_timestamp, parse_timestamp
 
 
@@ -63,10 +63,10 @@ def _series(series: TimeSeries, history: History) -> dict[str, Any]:
 
 def _resource(name: str, kind: str) -> dict[str, Any]:
     """The monitored resource; "global" stands for the whole project."""
-    project = {"project_id": leaf(project_of(name))}
-    if project_of(name) == name:
-        return {"type": "global", "labels": project}
-    return {"type": f"pubsub_{kind}", "labels": project | {f"{kind}_id": leaf(name)}}
+    _, project, *of_resource = name.split("/")
+    if not of_resource:
+        return {"type": "global", "labels": {"project_id": project}}
+    return {"type": f"pubsub_{kind}", "labels": {"project_id": project, f"{kind}_id": leaf(name)}}
 
 
 def _point(point: Point, history: History) -> dict[str, Any]:

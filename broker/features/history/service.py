@@ -114,7 +114,9 @@ def _check_resource(name: str, metric: Metric, project: str) -> None:
 def _bounds(interval: Interval, now: datetime) -> tuple[datetime, datetime]:
     """Raises InvalidArgument unless a part of the interval can be kept."""
     end = now if interval.end is None else min(interval.end, now)
-    start = end - interval.length if interval.start is None else interval.start
+    # A length may be longer than there are dates.
+    length = min(interval.length, 2 * COARSEST.kept)
+    start = end - length if interval.start is None else interval.start
     if start >= end:
         raise InvalidArgument(
             "Invalid value at 'interval': it must begin before it ends and before now "
@@ -122,8 +124,8 @@ def _bounds(interval: Interval, now: datetime) -> tuple[datetime, datetime]:
         )
     if start < now - COARSEST.kept - SECOND:
         raise InvalidArgument(
-            f"Invalid value at 'interval': it begins at {format_timestamp(start)}, and must begin at most "
-            f"{_in_words(COARSEST.kept)} ago: history is kept for that long."
+            f"Invalid value at 'interval': it must begin at most {_in_words(COARSEST.kept)} ago, because history is "
+            "kept for that long."
         )
     return start, end
 
