@@ -124,8 +124,8 @@ def _bounds(interval: Interval, now: datetime) -> tuple[datetime, datetime]:
         )
     if start < now - COARSEST.kept - SECOND:
         raise InvalidArgument(
-            f"Invalid value at 'interval': it must begin at most {_in_words(COARSEST.kept)} ago, because history is "
-            "kept for that long."
+            f"Invalid value at 'interval': it must begin at most {_in_words(COARSEST.kept)} ago, because history "
+            "is kept for that long."
         )
     return start, end
 
