@@ -692,6 +692,29 @@ OUTBOX = """
     );
 """
 
+HISTORY = """
+    CREATE TABLE history_series (
+        series_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        resource text COLLATE "C" NOT NULL,
+        metric text NOT NULL,
+        label text NOT NULL,
+        used_at timestamptz NOT NULL,
+        CONSTRAINT history_series_resource_metric_label_key UNIQUE (resource, metric, label)
+    ) WITH (fillfactor = 80);
+    CREATE INDEX history_series_used_at_idx ON history_series (used_at);
+    CREATE TABLE history_points (
+        resolution integer NOT NULL,
+        chunk integer NOT NULL,
+        start_time timestamptz NOT NULL,
+        writer bigint NOT NULL,
+        is_gauge boolean NOT NULL,
+        series_ids integer[] NOT NULL,
+        amounts bigint[] NOT NULL,
+        PRIMARY KEY (resolution, chunk, start_time, writer, is_gauge)
+    );
+    CREATE INDEX history_points_start_time_idx ON history_points (resolution, start_time);
+"""
+
 TRIGGERS = """
     CREATE CONSTRAINT TRIGGER outbox_wakes AFTER INSERT ON outbox DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW WHEN (new.wakes) EXECUTE FUNCTION wake_outbox_relay();
@@ -699,7 +722,7 @@ TRIGGERS = """
 
 
 def upgrade() -> None:
-    tables = (RESOURCES, PUSH, PROCESSES, ACCESS, LOG, DELIVERY, CATALOG, OUTBOX)
+    tables = (RESOURCES, PUSH, PROCESSES, ACCESS, LOG, DELIVERY, CATALOG, OUTBOX, HISTORY)
     run_script(*tables, create_functions(*SQL_FUNCTIONS), TRIGGERS)
     key = text("INSERT INTO notification_keys (key) VALUES (:key)")  # a parameter, so that no log has it
     op.get_bind().execute(key, {"key": secrets.token_bytes(32)})

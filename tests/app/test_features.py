@@ -221,6 +221,10 @@ CALLS: Mapping[str, Sequence[Call]] = {
     "journal": [Call("GET", "subscriptions/none:tail", None, 404)],
     "events": [Call("PATCH", "settings", {"eventTopic": OTHER}), Call("GET", "settings")],
     "metrics": [],
+    "history": [
+        Call("GET", "timeSeries?metric=pubsub_topic_published_messages_total"),
+        Call("GET", f"timeSeries?metric=pubsub_topic_published_messages_total&resource={PROJECT}/{TOPIC}"),
+    ],
     "quotas": [Call("PATCH", "quotas", {"limits": {}}), Call("GET", "quotas")],
     "projects": [Call("GET", "/projects")],
     "search": [Call("GET", ":search?q=topic")],

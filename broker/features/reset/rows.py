@@ -14,6 +14,7 @@ from broker.db.schema.tables import (
     cursors,
     event_conditions,
     held_claims,
+    history_series,
     known_shards,
     operations,
     payload_schema_revisions,
@@ -62,7 +63,7 @@ class Emptied:
 
 async def empty_project(connection: ResourceConnection, *, project: str) -> Emptied:
     """Delete its topics, subscriptions, snapshots, schemas, operations,
-    schedules and events; their policies are the caller's.
+    schedules, events and history; their policies are the caller's.
 
     As if each were deleted by itself: its messages and delivery attempts are left to the janitor, so the cost is by
     the resources alone.  Locks rows in the one lock order: schedules,
@@ -86,6 +87,9 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
     )
     for table in (event_conditions, waiting_events):
         await connection.execute(delete(table).where(table.c.project == project))
+    resource = history_series.c.resource  # points without a series are read by nobody, and go when they are old
+    ours = (resource > f"{project}/") & (resource < f"{project}0")
+    await connection.execute(delete(history_series).where((resource == project) | ours))
     return Emptied(
         topics=list(topic_ids.values()),
         subscriptions=list(subscription_ids.values()),

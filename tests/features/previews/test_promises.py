@@ -20,6 +20,11 @@ KEPT_BY_OTHERS = {
     "table_sizes",
     "delivery_records",
     "alembic_version",
+    "lag_samples",
+    "lag_orders",
+    "lag_passes",
+    "history_series",
+    "history_points",
 }  # or written by jobs
 
 
