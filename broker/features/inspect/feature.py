@@ -9,6 +9,7 @@ from broker.fairness.resource_turns import ResourceTurns
 from broker.features.feature import Feature
 from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
+from broker.features.inspect.data_service import MessageDataService
 from broker.features.inspect.deliveries.service import DeliveryReportService
 from broker.features.inspect.lag_service import LagService
 from broker.features.inspect.publisher_service import TopicPublisherService
@@ -36,6 +37,7 @@ def register(
             delivery_reports=DeliveryReportService(database, clock, turns, records),
             backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
             topic_messages=TopicMessageService(database, replica_reads, clock, turns),
+            message_data=MessageDataService(database, turns),
             tails=TailService(database, turns, tails),
         )
     )

@@ -7,9 +7,18 @@ from broker.api.permissions import ATTACH, CONSUME, GET_SUBSCRIPTION, LIST_SUBSC
 from broker.api.rest.routes import Rest
 from broker.api.row import PAGE, PROJECT, SUBSCRIPTION, TOPIC, Row
 from broker.api.rpc import Audit, Kind, Size
-from broker.features.inspect import backlog_rest, consumer_rest, lag_rest, publisher_rest, tail_rest, topic_rest
+from broker.features.inspect import (
+    backlog_rest,
+    consumer_rest,
+    data_rest,
+    lag_rest,
+    publisher_rest,
+    tail_rest,
+    topic_rest,
+)
 from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
+from broker.features.inspect.data_service import MessageDataService
 from broker.features.inspect.deliveries import rest
 from broker.features.inspect.deliveries.service import DeliveryReportService
 from broker.features.inspect.lag_service import LagService
@@ -26,6 +35,7 @@ def make_rpcs(
     delivery_reports: DeliveryReportService,
     backlog_messages: BacklogMessageService,
     topic_messages: TopicMessageService,
+    message_data: MessageDataService,
     tails: TailService,
 ) -> Sequence[Row]:
     # fmt: off
@@ -57,7 +67,21 @@ def make_rpcs(
             # Lists only the subscriptions that the caller may get.
             needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),
             rest=[
-                Rest("GET", f"{TOPIC}/messages/*", "GetMessage", partial(rest.get_message, delivery_reports), PAGE),
+                Rest(
+                    "GET", f"{TOPIC}/messages/*", "GetMessage",
+                    partial(rest.get_message, delivery_reports), (*PAGE, "previewBytes"),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="GetMessageData", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),  # shows a message body
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}/messages/*:data", "GetMessageData",
+                    partial(data_rest.get_data, message_data), (),
+                ),
             ],
             grpc=[],
         ),
@@ -67,7 +91,7 @@ def make_rpcs(
             rest=[
                 Rest(
                     "GET", f"{PROJECT}/messages/*", "FindMessage",
-                    partial(rest.find_message, delivery_reports), PAGE,
+                    partial(rest.find_message, delivery_reports), (*PAGE, "previewBytes"),
                 ),
             ],
             grpc=[],
@@ -89,7 +113,8 @@ def make_rpcs(
             rest=[
                 Rest(
                     "GET", f"{SUBSCRIPTION}/messages", "ListSubscriptionMessages",
-                    partial(backlog_rest.list_messages, backlog_messages), (*PAGE, "contains", "filter", "state"),
+                    partial(backlog_rest.list_messages, backlog_messages),
+                    (*PAGE, "contains", "filter", "previewBytes", "state"),
                 ),
             ],
             grpc=[],
@@ -101,7 +126,9 @@ def make_rpcs(
                 Rest(
                     "GET", f"{TOPIC}/messages", "ListTopicMessages",
                     partial(topic_rest.list_messages, topic_messages),
-                    (*PAGE, "endTime", "filter", "order", "orderingKey", "startTime"),
+                    (
+                        *PAGE, "contains", "endTime", "filter", "order", "orderingKey", "previewBytes", "startTime",
+                    ),
                 ),
             ],
             grpc=[],
