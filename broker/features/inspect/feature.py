@@ -11,6 +11,7 @@ from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
 from broker.features.inspect.data_service import MessageDataService
 from broker.features.inspect.deliveries.service import DeliveryReportService
+from broker.features.inspect.histogram_service import HistogramService
 from broker.features.inspect.lag_service import LagService
 from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.rpcs import make_rpcs
@@ -38,6 +39,7 @@ def register(
             backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
             topic_messages=TopicMessageService(database, replica_reads, clock, turns),
             message_data=MessageDataService(database, turns),
+            histograms=HistogramService(database, replica_reads, clock, turns),
             tails=TailService(database, turns, tails),
         )
     )

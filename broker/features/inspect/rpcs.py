@@ -11,6 +11,7 @@ from broker.features.inspect import (
     backlog_rest,
     consumer_rest,
     data_rest,
+    histogram_rest,
     lag_rest,
     publisher_rest,
     tail_rest,
@@ -21,6 +22,7 @@ from broker.features.inspect.consumer_service import ConsumerService
 from broker.features.inspect.data_service import MessageDataService
 from broker.features.inspect.deliveries import rest
 from broker.features.inspect.deliveries.service import DeliveryReportService
+from broker.features.inspect.histogram_service import HistogramService
 from broker.features.inspect.lag_service import LagService
 from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.tail_service import TailService
@@ -36,6 +38,7 @@ def make_rpcs(
     backlog_messages: BacklogMessageService,
     topic_messages: TopicMessageService,
     message_data: MessageDataService,
+    histograms: HistogramService,
     tails: TailService,
 ) -> Sequence[Row]:
     # fmt: off
@@ -129,6 +132,17 @@ def make_rpcs(
                     (
                         *PAGE, "contains", "endTime", "filter", "order", "orderingKey", "previewBytes", "startTime",
                     ),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="GetTopicHistogram", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=Needs(Need("pubsub.topics.get")),  # shows no message
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}:histogram", "GetTopicHistogram",
+                    partial(histogram_rest.get_histogram, histograms), ("buckets", "endTime", "startTime"),
                 ),
             ],
             grpc=[],

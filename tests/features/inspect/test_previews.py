@@ -1,6 +1,7 @@
 """Lists of messages that show the beginning of each body, and the body of one message by itself."""
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -193,6 +194,26 @@ async def test_a_page_ends_when_it_has_read_ten_times_what_a_response_may_have(l
         assert (len(page.found), page.rest is not None) == (2, True)
         none = await list_topic_messages(session, _asked(log, preview_bytes=0))
         assert (len(none.found), none.rest) == (3, None)  # nothing of them is read
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_a_search_of_a_topic_reads_so_many_bytes_a_call_and_says_how_far_it_is(log: Log, order: str) -> None:
+    for n in range(5):
+        await log.publish("x" * 10_000 + ("needle" if n == 2 else ""), now=log.start + n * SECOND)
+    await log.execute("UPDATE message_batches SET size = 60000000")
+    found, searched, start, pages = [], [], None, 0
+    async with log.session() as session:
+        while pages == 0 or start is not None:
+            asked = _asked(log, order=order, contains="needle", preview_bytes=3, start=start)
+            page = await list_topic_messages(session, replace(asked, now=log.start + 9 * SECOND))
+            assert page.progress is not None
+            found += page.found
+            searched.append(page.progress.searched)
+            start, pages = page.rest, pages + 1
+    assert [each.data for each in found] == [b"xxx"]
+    assert pages == 3
+    assert searched == sorted(searched)
+    assert searched[-1] == page.progress.total == 5
 
 
 async def test_a_backlog_of_large_messages_is_listed_by_previews_in_each_state(log: Log) -> None:
