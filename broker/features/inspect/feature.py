@@ -40,6 +40,6 @@ def register(
             topic_messages=TopicMessageService(database, replica_reads, clock, turns),
             message_data=MessageDataService(database, turns),
             histograms=HistogramService(database, replica_reads, clock, turns),
-            tails=TailService(database, turns, tails),
+            tails=TailService(database, clock=clock, tasks=core.tasks, turns=turns, tails=tails),
         )
     )

@@ -150,7 +150,12 @@ def make_rpcs(
         Row(
             name="TailTopic", kind=Kind.WAITING, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=ATTACH,  # shows message bodies, as a subscription does
-            rest=[Rest("GET", f"{TOPIC}:tail", "TailTopic", partial(tail_rest.tail_topic, tails), ("filter",))],
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}:tail", "TailTopic",
+                    partial(tail_rest.tail_topic, tails), ("filter", "previewBytes", "startTime"),
+                ),
+            ],
             grpc=[],
         ),
         Row(

@@ -218,6 +218,7 @@ broker topic update orders --shards 4
 broker reset --project scratch --yes
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
+broker tail orders --since 1h --preview 3 --max 1
 broker events tail --max 1
 broker events off
 broker completion fish
@@ -266,7 +267,10 @@ broker audit --since 1h --method IAM.CreateServiceAccount
 # broker auth accounts list
 """
 
-TAKEN_UP = {"broker tail orders": "orders", "broker events tail": "events"}  # wait for what is published there
+TAKEN_UP = {
+    "broker tail orders --max": "orders",
+    "broker events tail": "events",
+}  # wait for what is published there
 
 
 FILES = {
