@@ -78,6 +78,7 @@ RESOURCES: Mapping[str, Resource] = {
                 losses=losses_of_topic,
             ),
             topics.browse,
+            topics.histogram,
             topics.publishers,
             topics.copy,
             topics.export,

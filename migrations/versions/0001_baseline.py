@@ -420,6 +420,7 @@ _BATCH = """
 
 # A row for each message.  A query that starts at a sequence also has to bound `last_seq`, the column of the index.
 # `body` is what filters read: the data, unless it is a large message in a row of its own, which is not fetched.
+# `data_array` has the data as its one element, and `data_size` is its length: neither reads a large body.
 _EACH_MESSAGE = """
     SELECT b.shard_id, b.publish_time, b.last_seq - b.count + ordinal AS seq, b.last_seq, b.ordering_key,
            CASE
@@ -432,6 +433,11 @@ _EACH_MESSAGE = """
                ELSE octet_length(b.data[ordinal]) + coalesce(octet_length(b.attributes[ordinal]::text), 0)
            END AS size,
            CASE WHEN b.count > 1 OR b.size <= 2000000 THEN b.data[ordinal] END AS body,
+           CASE b.count WHEN 1 THEN b.data ELSE b.data[ordinal:ordinal] END AS data_array,
+           CASE b.count
+               WHEN 1 THEN b.size - coalesce(octet_length(b.attributes[1]::text), 0)
+               ELSE octet_length(b.data[ordinal])
+           END AS data_size,
            b.id_seqs[ordinal] AS id_seq, b.expires_at
     FROM {batches} AS b CROSS JOIN LATERAL generate_series(1, b.count) AS ordinal
 """

@@ -13,7 +13,7 @@ from broker.client.clock import machine_time
 from broker.client.command_line import Group
 from broker.client.confirming import YES, confirm, counted
 from broker.client.exit_codes import DONE
-from broker.client.messages import message_fields, message_row
+from broker.client.messages import PREVIEW, message_fields, message_row
 from broker.client.operations import finished, wait_for
 from broker.client.output import Shown
 from broker.client.safeguards import safeguarded, shown_preview, taken
@@ -45,16 +45,26 @@ def summary(session: Session, *, subscription: str, by: str, filter_text: str | 
     return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_nothing(filter_text))
 
 
-@calling("list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5")
+@calling("list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5 --preview 8")
 @_subscription
 @_reason
 @_filter
+@PREVIEW
 @click.option("--max", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True)
-def list_(session: Session, *, subscription: str, reason: str | None, filter_text: str | None, most: int) -> Shown:
+def list_(
+    session: Session,
+    *,
+    subscription: str,
+    reason: str | None,
+    filter_text: str | None,
+    preview: int | None,
+    most: int,
+) -> Shown:
     """List dead letters, by the ids that the messages had."""
     path = f"{session.subscription(subscription)}/deadLetters"
-    found = session.api.all_of(path, "deadLetters", {"reason": reason, "filter": filter_text}, most)
-    rows = [[one["sourceMessageId"], one["reason"], *message_row(_as_it_was(one))[2:]] for one in found]
+    params = {"reason": reason, "filter": filter_text, "previewBytes": preview}
+    found = session.api.all_of(path, "deadLetters", params, most)
+    rows = [[one["sourceMessageId"], one["reason"], *message_row(_as_it_was(one), one)[2:]] for one in found]
     columns = ("id", "reason", "key", "attributes", "data")
     return Shown(
         data=found,

@@ -18,7 +18,12 @@ def make_rpcs(service: ScheduleService) -> Sequence[Row]:
         Row(
             name="ListScheduled", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=ATTACH,  # shows message bodies, as a subscription does
-            rest=[Rest("GET", f"{TOPIC}/scheduled", "ListScheduled", partial(rest.list_scheduled, service), PAGE)],
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}/scheduled", "ListScheduled",
+                    partial(rest.list_scheduled, service), (*PAGE, "previewBytes"),
+                ),
+            ],
             grpc=[],
         ),
         Row(

@@ -30,7 +30,7 @@ class ScheduleService:
         self._next_due = next_due
 
     async def list_scheduled(self, topic_name: str, page: SchedulePage) -> tuple[Sequence[ScheduledMessage], str]:
-        """A page, the first due first, without data, and the token of the next page.  Raises NotFound."""
+        """A page, the first due first, and the token of the next page.  Raises NotFound."""
         topic = await self._topic(topic_name)
         async with self._database.hot() as hot:
             found = await list_scheduled(hot, shard_ids=topic.shard_ids, page=page)

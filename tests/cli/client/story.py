@@ -48,8 +48,11 @@ broker transform validate transforms.yaml
 broker transform test 'one order' --file upper.js --attribute env=prod
 broker topic browse orders
 broker topic browse orders --since 1h --oldest --max 5
+broker topic browse orders --contains order --preview 3
+broker topic histogram orders --buckets 3
+broker topic histogram orders --since 1h --buckets 2
 broker peek billing
-broker peek billing --state waiting --contains order
+broker peek billing --state waiting --contains order --preview 3
 broker snapshot create before-release --sub billing
 broker snapshot list
 broker snapshot list --topic orders
@@ -57,6 +60,8 @@ broker snapshot update before-release --label release=7
 broker snapshot show before-release
 broker message show $ID
 # broker message show $ID --topic orders
+broker message data $ID > order.bin
+broker message data $ID --topic orders --range 0-2 > begin.bin
 broker transform test --id $ID --topic orders --file upper.js
 broker pull billing --max 2
 broker sub consumers billing
@@ -121,7 +126,7 @@ broker pull fragile --reject
 broker dlq summary fragile
 broker dlq summary fragile --by attribute:env
 broker dlq list fragile
-broker dlq list fragile --reason reject --max 5
+broker dlq list fragile --reason reject --max 5 --preview 8
 broker dlq show fragile $LETTER
 broker dlq discard fragile --id $LETTER --dry-run
 broker dlq discard fragile --id $LETTER --yes
@@ -230,6 +235,7 @@ broker reset --project scratch --dry-run
 broker reset --project scratch --yes
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
+broker tail orders --since 1h --preview 3 --max 1
 broker events tail --max 1
 broker events off
 broker projects list
@@ -287,7 +293,10 @@ broker audit --resource 'projects/demo/topics/*' --max 1
 # broker auth accounts list
 """
 
-TAKEN_UP = {"broker tail orders": "orders", "broker events tail": "events"}  # wait for what is published there
+TAKEN_UP = {
+    "broker tail orders --max": "orders",
+    "broker events tail": "events",
+}  # wait for what is published there
 
 
 FILES = {
