@@ -25,16 +25,19 @@ class Body(NamedTuple):
     shown: int
 
 
-def body_of(data: str, view: str = "", most: int = MOST_BYTES) -> Body:
-    """Return what a page shows of `data`, in Base64.  `view`: "text", "json" or "hex"; "": whichever suits it."""
-    whole = base64.b64decode(data or "")
-    part = whole[:most]
-    text = _text(part, cut=len(part) < len(whole))
+def body_of(data: str, view: str = "", most: int = MOST_BYTES, *, size: int | None = None) -> Body:
+    """Return what a page shows of `data`, in Base64.
+
+    `view`: "text", "json" or "hex"; "": whichever suits it.  `size`: of the whole body, if `data` is its beginning.
+    """
+    given = base64.b64decode(data or "")
+    whole, part = len(given) if size is None else size, given[:most]
+    text = _text(part, cut=len(part) < whole)
     if view == "hex" or text is None:
-        return Body("bytes", hex_rows(part), len(whole), len(part))
+        return Body("bytes", hex_rows(part), whole, len(part))
     if view != "text" and text.lstrip()[:1] in ("{", "["):
-        return Body("JSON", escaped(indented(text)), len(whole), len(part))
-    return Body("text", escaped(text), len(whole), len(part))
+        return Body("JSON", escaped(indented(text)), whole, len(part))
+    return Body("text", escaped(text), whole, len(part))
 
 
 def preview(data: str, most: int = 160) -> str:

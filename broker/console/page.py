@@ -1,13 +1,16 @@
 """What a page consists of, and what its function gets."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from broker.console import charts
 from broker.console.api import Api, ApiError, Json, Viewer
 
 PREFIX = "/console/"
+PREVIEW_BYTES = 256  # of each message in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,28 @@ class Block:
         return entries
 
 
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart, or the refusal that is shown in its place."""
+
+    title: str
+    line: charts.Line | None
+    error: ApiError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric by its name in /metrics.  `resource`: the full name of what it is of ("": all of the project).
+
+    `is_rate`: it counts, and its chart shows how much a second.
+    """
+
+    name: str
+    title: str
+    resource: str = ""
+    is_rate: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """A request for a page.  `parts`: the ids in its path; `query`: its parameters."""
@@ -73,6 +98,29 @@ class View:
             return Block(await self.get(path, **query))
         except ApiError as error:
             return Block({}, error)
+
+    async def charts(self, *metrics: Metric) -> Sequence[Chart]:
+        """Return the charts of metrics over the range that the page is asked for."""
+        return await asyncio.gather(*map(self._chart, metrics))
+
+    async def _chart(self, metric: Metric) -> Chart:
+        seconds, step = charts.RANGES[self.range]
+        found = await self.block(
+            f"{self.project}/timeSeries",
+            metric=metric.name,
+            resource=metric.resource,
+            interval=f"{seconds}s",
+            alignmentPeriod=f"{step}s",
+        )
+        if found.error is not None:
+            return Chart(metric.title, None, found.error)
+        return Chart(metric.title, charts.line(found.answer, metric.title, is_rate=metric.is_rate), None)
+
+    @property
+    def range(self) -> str:
+        """The range of charts: one of RANGES."""
+        asked = self.query.get("range", "")
+        return asked if asked in charts.RANGES else charts.DEFAULT_RANGE
 
     def asked(self, *names: str) -> dict[str, str]:
         """Return those of these parameters that are given."""

@@ -3,7 +3,7 @@
 import asyncio
 
 from broker.console import formats
-from broker.console.page import Command, Page, PageRoute, View, option
+from broker.console.page import PREVIEW_BYTES, Command, Page, PageRoute, View, option
 
 PAGE_SIZE = 50
 
@@ -14,7 +14,13 @@ async def dead_letters(view: View) -> Page:
     group_by, asked = view.query.get("groupBy") or "reason", view.asked("reason", "filter")
     groups, letters = await asyncio.gather(
         view.block(f"{name}/deadLetters", groupBy=group_by, **asked),
-        view.block(f"{name}/deadLetters", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked),
+        view.block(
+            f"{name}/deadLetters",
+            pageSize=PAGE_SIZE,
+            pageToken=view.query.get("pageToken"),
+            previewBytes=PREVIEW_BYTES,
+            **asked,
+        ),
     )
     return Page(
         template="dead_letters.html",

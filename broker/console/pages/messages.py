@@ -1,7 +1,7 @@
 """One message: what became of it for each subscription."""
 
 from broker.console import formats
-from broker.console.bodies import body_of
+from broker.console.bodies import MOST_BYTES, body_of
 from broker.console.page import Command, Page, PageRoute, View
 from broker.console.states import of_message
 
@@ -12,7 +12,7 @@ async def message(view: View) -> Page:
     project, message_id = view.project, view.parts["message"]
     parent = f"{project}/topics/{view.parts['topic']}" if "topic" in view.parts else project
     name = f"{parent}/messages/{message_id}"
-    found = await view.get(name)
+    found = await view.get(name, previewBytes=MOST_BYTES)
     reports = [(one, of_message(one["state"])) for one in found.get("subscriptions", [])]
     given = found.get("message", {})
     return Page(
@@ -25,7 +25,7 @@ async def message(view: View) -> Page:
         data={
             "found": found,
             "message": given,
-            "body": body_of(given.get("data", ""), view.query.get("body", "")),
+            "body": body_of(given.get("data", ""), view.query.get("body", ""), size=found.get("dataSize")),
             "reports": sorted(reports, key=lambda each: (each[1].rank, each[0]["subscription"])),
         },
     )

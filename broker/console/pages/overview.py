@@ -5,11 +5,16 @@ from typing import NamedTuple
 
 from broker.console import formats
 from broker.console.api import Json
-from broker.console.page import PREFIX, Command, Page, PageRoute, View
+from broker.console.page import PREFIX, Command, Metric, Page, PageRoute, View
 from broker.console.states import State, of_operation, of_subscription
 
 MOST_SUBSCRIPTIONS = 200  # those furthest behind
 MOST_OPERATIONS = 10
+METRICS = (
+    Metric("pubsub_topic_published_messages_total", "Published a second", is_rate=True),
+    Metric("pubsub_subscription_ack_messages_total", "Acknowledged a second", is_rate=True),
+    Metric("pubsub_subscription_num_undelivered_messages", "Not acknowledged"),
+)
 _NEEDS_ATTENTION = ("critical", "warning", "paused")
 
 
@@ -26,9 +31,10 @@ class Finding(NamedTuple):
 async def overview(view: View) -> Page:
     project = view.project
     lag = await view.get(f"{project}/lag", pageSize=MOST_SUBSCRIPTIONS)
-    operations, topics = await asyncio.gather(
+    operations, topics, lines = await asyncio.gather(
         view.block(f"{project}/operations", orderBy="createTime desc", pageSize=MOST_OPERATIONS),
         view.block(f"{project}/topics", pageSize=1),
+        view.charts(*METRICS),
     )
     subscriptions: list[Json] = lag["subscriptions"]
     findings = sorted(
@@ -51,6 +57,8 @@ async def overview(view: View) -> Page:
             "outstanding": sum(one.get("outstandingMessages", 0) for one in subscriptions),
             "oldest": max(oldest, default=None),
             "topics": topics,
+            "charts": lines,
+            "range": view.range,
             "operations": operations,
             "recent": [(one, of_operation(one["metadata"]["state"])) for one in operations.list("operations")],
         },
@@ -82,5 +90,9 @@ def _action(one: Json, link: str) -> tuple[str, str]:
 
 
 PAGES = [
-    PageRoute("projects/{project}", overview, ["ListLag", "Operations.ListOperations", "Publisher.ListTopics"]),
+    PageRoute(
+        "projects/{project}",
+        overview,
+        ["ListLag", "Operations.ListOperations", "Publisher.ListTopics", "Monitoring.ListTimeSeries"],
+    ),
 ]

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from broker.console import formats
 from broker.console.api import Json
-from broker.console.page import Block, Command, Page, PageRoute, View, option
+from broker.console.page import PREVIEW_BYTES, Block, Command, Metric, Page, PageRoute, View, option
 from broker.console.states import of_message, of_subscription
 
 PAGE_SIZE = 50
@@ -48,14 +48,21 @@ async def subscriptions(view: View) -> Page:
 
 async def subscription(view: View) -> Page:
     name = _name(view)
-    found, lag, consumers, groups, push, failures = await asyncio.gather(
+    found, blocks, lines = await asyncio.gather(
         view.get(name),
-        view.block(f"{view.project}/lag", fresh="true", filter=f"name={_id(view)}"),
-        view.block(f"{name}/consumers"),
-        view.block(f"{name}/deadLetters", groupBy="reason"),
-        view.block(f"{name}:pushStatus"),
-        view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
+        asyncio.gather(
+            view.block(f"{view.project}/lag", fresh="true", filter=f"name={_id(view)}"),
+            view.block(f"{name}/consumers"),
+            view.block(f"{name}/deadLetters", groupBy="reason"),
+            view.block(f"{name}:pushStatus"),
+            view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
+        ),
+        view.charts(
+            Metric("pubsub_subscription_num_undelivered_messages", "Not acknowledged", name),
+            Metric("pubsub_subscription_ack_messages_total", "Acknowledged a second", name, is_rate=True),
+        ),
     )
+    lag, consumers, groups, push, failures = blocks
     own = next(iter(lag.list("subscriptions")), None)
     is_push = "pushEndpoint" in found.get("pushConfig", {})
     return Page(
@@ -78,6 +85,8 @@ async def subscription(view: View) -> Page:
             "push": push,
             "failures": failures,
             "settings": _settings(found),
+            "charts": lines,
+            "range": view.range,
         },
     )
 
@@ -85,7 +94,11 @@ async def subscription(view: View) -> Page:
 async def backlog(view: View) -> Page:
     name, asked = _name(view), view.asked("filter", "state", "orderingKey", "contains")
     answer = await view.block(
-        f"{name}/messages", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked
+        f"{name}/messages",
+        pageSize=PAGE_SIZE,
+        pageToken=view.query.get("pageToken"),
+        previewBytes=PREVIEW_BYTES,
+        **asked,
     )
     return Page(
         template="backlog.html",
@@ -154,6 +167,7 @@ PAGES = [
             "ListDeadLetters",
             "GetPushStatus",
             "ListPushFailures",
+            "Monitoring.ListTimeSeries",
         ],
     ),
     PageRoute("projects/{project}/subscriptions/{subscription}/messages", backlog, ["ListSubscriptionMessages"]),

@@ -3,13 +3,14 @@
 import asyncio
 
 from broker.console import formats
-from broker.console.page import Command, Page, PageRoute, View, option
+from broker.console.charts import BUCKETS, timeline
+from broker.console.page import PREVIEW_BYTES, Command, Metric, Page, PageRoute, View, option
 from broker.console.states import of_subscription
 
 PAGE_SIZE = 50
 NEWEST = 5
 ATTACHED = 100  # subscriptions that a topic's page shows
-SEARCHED = ("filter", "startTime", "endTime", "orderingKey")
+SEARCHED = ("filter", "contains", "startTime", "endTime", "orderingKey")
 
 
 async def topics(view: View) -> Page:
@@ -28,11 +29,13 @@ async def topics(view: View) -> Page:
 
 async def topic(view: View) -> Page:
     name = f"{view.project}/topics/{view.parts['topic']}"
-    found, newest, names, lag = await asyncio.gather(
+    found, newest, names, lag, log, lines = await asyncio.gather(
         view.get(name),
-        view.block(f"{name}/messages", pageSize=NEWEST),
+        view.block(f"{name}/messages", pageSize=NEWEST, previewBytes=PREVIEW_BYTES),
         view.block(f"{name}/subscriptions", pageSize=ATTACHED),
         view.block(f"{view.project}/lag", pageSize=ATTACHED, filter=f"topic={view.parts['topic']}"),
+        view.block(f"{name}:histogram", buckets=BUCKETS),
+        view.charts(Metric("pubsub_topic_published_messages_total", "Published a second", name, is_rate=True)),
     )
     lags = {one["subscription"]: one for one in lag.list("subscriptions")}
     attached = [
@@ -51,14 +54,27 @@ async def topic(view: View) -> Page:
                 f"broker topic browse {view.parts['topic']} --project {view.parts['project']}", f"{name}/messages"
             ),
         ],
-        data={"topic": found, "newest": newest, "names": names, "attached": attached},
+        data={
+            "topic": found,
+            "newest": newest,
+            "names": names,
+            "attached": attached,
+            "log": log,
+            "timeline": None if log.error is not None or not log.list("buckets") else timeline(log.answer),
+            "charts": lines,
+            "range": view.range,
+        },
     )
 
 
 async def messages(view: View) -> Page:
     name, asked = f"{view.project}/topics/{view.parts['topic']}", view.asked(*SEARCHED)
     answer = await view.block(
-        f"{name}/messages", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked
+        f"{name}/messages",
+        pageSize=PAGE_SIZE,
+        pageToken=view.query.get("pageToken"),
+        previewBytes=PREVIEW_BYTES,
+        **asked,
     )
     return Page(
         template="topic_messages.html",
@@ -82,7 +98,14 @@ PAGES = [
     PageRoute(
         "projects/{project}/topics/{topic}",
         topic,
-        ["Publisher.GetTopic", "ListTopicMessages", "Publisher.ListTopicSubscriptions", "ListLag"],
+        [
+            "Publisher.GetTopic",
+            "ListTopicMessages",
+            "Publisher.ListTopicSubscriptions",
+            "ListLag",
+            "GetTopicHistogram",
+            "Monitoring.ListTimeSeries",
+        ],
     ),
     PageRoute("projects/{project}/topics/{topic}/messages", messages, ["ListTopicMessages"]),
 ]

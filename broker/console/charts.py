@@ -1,0 +1,115 @@
+"""Charts as SVG, drawn by the server: lines over time, and how messages are spread over a log.
+
+A chart answers the question of its title.  Its axis begins at zero, and the same figures are in a table.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from broker.console import formats
+from broker.console.api import Json
+
+WIDTH, HEIGHT = 320, 64
+TIMELINE_WIDTH, TIMELINE_HEIGHT, BUCKETS = 960, 96, 60
+# The ranges that a page offers: seconds, and seconds of a point.
+RANGES = {
+    "15m": (900, 10),
+    "1h": (3_600, 60),
+    "6h": (21_600, 600),
+    "24h": (86_400, 1_800),
+    "14d": (1_209_600, 21_600),
+}
+DEFAULT_RANGE = "1h"
+
+
+class Point(NamedTuple):
+    """A value of the period that ends at `end`, in text as well."""
+
+    end: str
+    value: float
+    text: str
+
+
+class Line(NamedTuple):
+    """A line chart: the `path` of its line within WIDTH and HEIGHT, and its points, the oldest first."""
+
+    title: str
+    unit: str
+    points: Sequence[Point]
+    path: str
+    most: str
+
+
+class Bar(NamedTuple):
+    """A bar of a timeline: its place in the drawing, and what it stands for."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    start: str
+    messages: int
+    size: int
+
+
+class Timeline(NamedTuple):
+    """The messages of a log by their publish time."""
+
+    bars: Sequence[Bar]
+    start: str
+    end: str
+    messages: int
+    size: int
+
+
+def line(answer: Json, title: str, *, unit: str = "", is_rate: bool = False) -> Line:
+    """Draw a time series of the API.  `is_rate`: divide what was counted by the seconds of a point."""
+    step = formats.seconds_of(answer["alignmentPeriod"])
+    start, end = (datetime.fromisoformat(answer["interval"][name]) for name in ("startTime", "endTime"))
+    values: dict[datetime, float] = {}
+    for series in answer.get("timeSeries", ()):
+        for point in series["points"]:
+            at = datetime.fromisoformat(point["interval"]["endTime"])
+            value = float(next(iter(point["value"].values())))
+            values[at] = values.get(at, 0.0) + (value / step if is_rate else value)
+    if values:
+        first = min(values)
+        while first > start:
+            first -= timedelta(seconds=step)
+        at = first
+        while at <= end:
+            values.setdefault(at, 0.0)
+            at += timedelta(seconds=step)
+    most = max(values.values(), default=0.0)
+    ends = sorted(at for at in values if at > start)
+    points = [Point(at.isoformat(), values[at], formats.rate(round(values[at], 3))) for at in ends]
+    span = max((end - start).total_seconds(), 1.0)
+    across, up = WIDTH / span, (HEIGHT - 4) / (most or 1.0)
+    places = [f"{(at - start).total_seconds() * across:.1f} {HEIGHT - values[at] * up:.1f}" for at in ends]
+    return Line(title, unit, points, f"M{'L'.join(places)}" if places else "", formats.rate(round(most, 3)))
+
+
+def timeline(answer: Json) -> Timeline:
+    """Draw a histogram of the API."""
+    buckets = answer.get("buckets", [])
+    most = max((int(bucket["messageCount"]) for bucket in buckets), default=0) or 1
+    width = TIMELINE_WIDTH / max(len(buckets), 1)
+    bars = []
+    for index, bucket in enumerate(buckets):
+        messages = int(bucket["messageCount"])
+        height = max(messages / most * (TIMELINE_HEIGHT - 4), 2.0) if messages else 0.0
+        bars.append(
+            Bar(
+                round(index * width, 1),
+                round(TIMELINE_HEIGHT - height, 1),
+                round(max(width - 1, 0.5), 1),
+                round(height, 1),
+                bucket["startTime"],
+                messages,
+                int(bucket["byteCount"]),
+            )
+        )
+    return Timeline(
+        bars, answer["startTime"], answer["endTime"], int(answer["messageCount"]), int(answer["byteCount"])
+    )
