@@ -40,7 +40,7 @@ def lag_rows(found: list[Json]) -> list[list[str]]:
             one["deliveryState"],
             age_of(one.get("oldestUndeliveredMessageAge")),
             _backlog(one),
-            str(one.get("outstandingMessages", 0)),
+            str(one.get("outstandingMessages", "")),
             _rate(one.get("incomingMessagesPerSecond")),
             _rate(one.get("outgoingMessagesPerSecond")),
             str(one.get("deadLetters") or ""),
@@ -51,7 +51,7 @@ def lag_rows(found: list[Json]) -> list[list[str]]:
 
 
 def _backlog(one: Json) -> str:
-    return f"{'about ' if one.get('undeliveredMessagesEstimated') else ''}{one.get('undeliveredMessages', 0)}"
+    return f"{'about ' if one.get('undeliveredMessagesEstimated') else ''}{one.get('undeliveredMessages', '')}"
 
 
 def _rate(rate: float | None) -> str:

@@ -27,6 +27,7 @@ TEXTS = ("name", "topic")
 STATES = ("deliveryState", "heldBy")
 BREAKERS = ("closed", "half_open", "open")
 HELD_BY_NOTHING = frozenset({LagState.CAUGHT_UP, LagState.RECENT, LagState.DETACHED})
+NOT_SAMPLED = "NOT_SAMPLED"  # in place of a LagState
 FRESH_AT_ONCE = 200  # subscriptions on a page whose figures are computed for it
 
 _FIELDS = sorted(["breaker", "label", "paused", AGE, *COUNTS, *STATES, *TEXTS])
@@ -125,7 +126,8 @@ def _check(comparison: TextComparison) -> None:
     elif field == AGE:
         age_of(value)
     elif field in STATES:
-        _one_of(field, value, [state for state in LagState if field != "heldBy" or state not in HELD_BY_NOTHING])
+        held = [state for state in LagState if state not in HELD_BY_NOTHING]
+        _one_of(field, value, held if field == "heldBy" else [NOT_SAMPLED, *LagState])
     elif field == "paused":
         _one_of(field, value, ["true", "false"])
     elif field == "breaker":

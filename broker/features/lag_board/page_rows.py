@@ -25,7 +25,16 @@ from sqlalchemy import (
 from broker.db.driver.database import ResourceConnection
 from broker.db.driver.text_conditions import text_condition
 from broker.db.schema.tables import lag_orders, lag_passes, lag_samples, push_states, subscriptions
-from broker.features.lag_board.list_page import AGE, HELD_BY_NOTHING, NAME, LagPage, Place, age_of, number_of
+from broker.features.lag_board.list_page import (
+    AGE,
+    HELD_BY_NOTHING,
+    NAME,
+    NOT_SAMPLED,
+    LagPage,
+    Place,
+    age_of,
+    number_of,
+)
 from broker.features.lag_board.sample import LagSample
 from broker.model.errors import InvalidArgument
 from broker.model.list_filter import TextComparison
@@ -181,7 +190,8 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], ColumnElement[bool]]] = {
     ">": op.gt,
     ">=": op.ge,
 }
-_HELD_BY = case((lag_samples.c.state.in_(sorted(HELD_BY_NOTHING)), ""), else_=lag_samples.c.state)
+_STATE = func.coalesce(lag_samples.c.state, NOT_SAMPLED)
+_HELD_BY = case((_STATE.in_([NOT_SAMPLED, *sorted(HELD_BY_NOTHING)]), ""), else_=_STATE)
 _IS_PAUSED = func.coalesce(push_states.c.paused_reason, "") != ""
 _BREAKER = case(
     (
@@ -193,7 +203,7 @@ _BREAKER = case(
 
 _WORDS: Mapping[str, ColumnElement[Any]] = {
     "breaker": _BREAKER,
-    "deliveryState": lag_samples.c.state,
+    "deliveryState": _STATE,
     "heldBy": _HELD_BY,
 }
 

@@ -8,15 +8,13 @@ from broker.api.rest.codec.lists import decode_page_parameters
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.lag.lag import LagState
 from broker.core.resources.pause_rest import pause_json
-from broker.features.lag_board.list_page import HELD_BY_NOTHING, LagPage, parse_lag_page
+from broker.features.lag_board.list_page import HELD_BY_NOTHING, NOT_SAMPLED, LagPage, parse_lag_page
 from broker.features.lag_board.sample import LagSample
 from broker.features.lag_board.service import LagEntry, LagList, LagService
 from broker.model.durations import format_duration
 from broker.model.errors import InvalidArgument
 from broker.model.push_state import PushState
 from broker.model.timestamps import format_timestamp
-
-NOT_SAMPLED = "NOT_SAMPLED"
 
 
 async def list_lag(service: LagService, call: Call) -> bytes:

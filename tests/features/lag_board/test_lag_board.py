@@ -113,6 +113,8 @@ async def test_new_subscriptions_are_listed_before_they_are_sampled_and_deleted_
     assert found.total == 3
     assert await board.names(where="name:new") == ["new", "z-new"]
     assert await board.names(where="undeliveredMessages>=0") == [subscription]
+    assert await board.names(where="heldBy!=PAUSED") == [subscription, "new", "z-new"]
+    assert await board.names(where="deliveryState=NOT_SAMPLED") == ["new", "z-new"]
     await board.sample()
     assert all(entry.sample is not None for entry in (await board.page()).entries)
 
