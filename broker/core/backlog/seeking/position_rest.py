@@ -35,7 +35,7 @@ def replay_json(replay: Replay) -> dict[str, Any]:
 
 
 def undo_json(undo: Undo | None) -> dict[str, str]:
-    """How a seek or a purge can be undone."""
+    """The fields that say how a seek or a purge can be undone."""
     return {} if undo is None else {"undoSnapshot": undo.snapshot, "undoUntil": format_timestamp(undo.until)}
 
 
