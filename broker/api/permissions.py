@@ -75,7 +75,7 @@ ACT_AS = "iam.serviceAccounts.actAs"
 
 
 def policy_permissions(verb: str) -> Mapping[str, str]:
-    """The permission to do something with the policy of a resource, by the collection of the resource."""
+    """Returns the permission for `verb` on policies, by the collection of the resource; "": a project."""
     own = {name: f"pubsub.{name}.{verb}" for name in ("topics", "subscriptions", "snapshots", "schemas")}
     return own | {"serviceAccounts": f"iam.serviceAccounts.{verb}", "": f"resourcemanager.projects.{verb}"}
 
@@ -95,7 +95,7 @@ SEEK = Needs(Need("pubsub.subscriptions.consume", "subscription"), Need("pubsub.
 
 
 def visible_in(required: Sequence[Required] | None, project: str) -> Collection[str] | None:
-    """The resources that a list in the project may show, by what was required of its caller; None: all."""
+    """Returns the resources that a list may show, by what was required of its caller; None: all of the project."""
     names = {each.resource for each in required or ()}
     return None if not names or project in names else names
 

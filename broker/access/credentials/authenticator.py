@@ -192,7 +192,7 @@ def _again(error: Unauthenticated) -> Unauthenticated:
 
 
 def api_key_caller(key: ApiKey) -> Caller:
-    """The caller who shows this key."""
+    """Returns the caller that this key authenticates."""
     member = f"apiKey:{key.name}"
     roles = frozenset(key.roles)
     grants = tuple(Grant(roles, resource) for resource in key.resources or [key.project])

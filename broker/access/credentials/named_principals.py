@@ -1,4 +1,4 @@
-"""Callers as they would be, by the names that policies have for them."""
+"""Finds the caller that a name in policies stands for."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from broker.access.principals.service_agent import is_service_agent
 
 @dataclass(frozen=True, slots=True)
 class NamedPrincipal:
-    """`why_nobody`: why nobody can call as this principal; empty: somebody can, or it is not known here."""
+    """`why_nobody`: why nobody can call as this principal; empty if somebody can, or if that is unknown."""
 
     caller: Caller
     why_nobody: str = ""
 
 
 def find_principal(member: str, credentials: Credentials) -> NamedPrincipal:
-    """The caller that a member of policies is, without the groups that only its token names.
+    """Returns the caller that a member of policies stands for, without the groups that only its token names.
 
     A group or a domain stands for a caller who is in it and has no other name.
     """

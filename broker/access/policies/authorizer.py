@@ -88,10 +88,7 @@ class Authorizer:
     async def allowed(
         self, caller: Caller, permissions: Sequence[str], resources: Sequence[str]
     ) -> Mapping[str, list[str]]:
-        """Returns those of the permissions that the caller has, by resource; in one statement.
-
-        Raises Unavailable.
-        """
+        """Returns those of the permissions that the caller has, by resource.  Raises Unavailable."""
         await self._version.check()
         chains = {resource: chain_of(self._canonical(resource)) for resource in resources}
         async with self.turn_of(caller.home):
@@ -103,8 +100,8 @@ class Authorizer:
         return {resource: [name for name in permissions if name in held] for resource, held in found.items()}
 
     async def visible(self, caller: Caller, permission: str, within: str) -> Sequence[Required]:
-        """The permission on each resource whose name begins with `within` and on which the caller has it by the
-        policy of that resource, or by its credential; by name.  Raises Unavailable.
+        """Returns the permission on each resource whose name begins with `within` and on which the caller has it,
+        by the policy of that resource or by its credential; by name.  Raises Unavailable.
         """
         await self._version.check()
         kept = self._visible.get((caller, permission, within))
@@ -122,7 +119,7 @@ class Authorizer:
         return found
 
     async def projects_of(self, caller: Caller) -> frozenset[str] | None:
-        """The projects that the caller may see; None: all of them.  Raises Unavailable.
+        """Returns the projects that the caller may see; None: all of them.  Raises Unavailable.
 
         As at Google it sees those on which it has resourcemanager.projects.get.  It also sees those in which a
         policy gives a permission to the caller itself, not to everybody, because it would not find what it may use.
@@ -137,7 +134,7 @@ class Authorizer:
         return None if ABOVE_PROJECTS in seen else frozenset(seen)
 
     async def explain(self, principal: Caller | str, permission: str, resource: str) -> Explanation:
-        """Why a caller, or a principal by its name in policies, has the permission or lacks it.
+        """Explains why a caller, or a principal by its name in policies, has the permission or lacks it.
 
         Raises Unavailable.
         """
@@ -157,7 +154,7 @@ class Authorizer:
     async def _read_given(
         self, caller: Caller, within: str
     ) -> tuple[Mapping[str, frozenset[str]], Sequence[BoundRole]]:
-        """The roles that the caller has on the resources whose names begin with `within`, and their permissions."""
+        """Reads the roles of the caller on resources whose names begin with `within`, and their permissions."""
         given = [
             BoundRole(grant.resource, role, is_own=True)
             for grant in caller.grants
@@ -284,7 +281,7 @@ class Authorizer:
 
 
 def _roles_of(caller: Caller) -> frozenset[str]:
-    """The roles that a credential has itself."""
+    """Returns the roles that the credential itself has."""
     return frozenset().union(*(grant.roles for grant in caller.grants))
 
 

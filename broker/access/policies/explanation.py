@@ -1,4 +1,4 @@
-"""Why a principal has a permission on a resource, or lacks it."""
+"""Explains why a principal has a permission on a resource, or lacks it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The whole explanation in words."""
+        """The explanation in words."""
         if self.is_granted:
             reasons = dict.fromkeys(self._reason(given) for given in self.granted_by)
             return f"{self._has('has')}: {'; '.join(reasons)}."

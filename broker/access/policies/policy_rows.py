@@ -58,7 +58,7 @@ class BoundRole(NamedTuple):
 async def find_bound_roles(
     connection: ResourceConnection, *, members: Collection[str], within: str
 ) -> Sequence[BoundRole]:
-    """The roles that the policies of all resources whose names begin with `within` give these members."""
+    """Reads the roles that the policies of all resources whose names begin with `within` give these members."""
     values = {
         "members": sorted(members),
         "own": sorted(set(members) - EVERYBODY),

@@ -145,7 +145,7 @@ def is_allowed(
 def permissions_of(
     caller: Caller, chain: Sequence[str], policies: Mapping[str, Policy], roles: Roles
 ) -> frozenset[str]:
-    """All permissions of the caller on the first of the `chain`: those for which `is_allowed` is true."""
+    """Returns all permissions of the caller on the first of the `chain`: those for which `is_allowed` is true."""
     given = {role for grant in caller.grants if grant.resource in chain for role in grant.roles}
     if not caller.confined:
         bindings = [binding for name in chain if name in policies for binding in policies[name].bindings]
@@ -154,7 +154,7 @@ def permissions_of(
 
 
 def check_principal(member: str) -> str:
-    """The canonical name of a principal, which may be an API key as well as any member of policies.
+    """Returns the canonical name of a principal, which may be an API key as well as any member of policies.
 
     Raises InvalidArgument.
     """

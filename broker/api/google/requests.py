@@ -21,5 +21,5 @@ def project_name(name: str) -> str:
 
 
 def page_of(request: Any, only: Collection[str] | None = None) -> Page:
-    """The page of a list request; `only`: of resources with these names.  Raises InvalidArgument."""
+    """Returns the page of a list request; `only`: of resources with these names.  Raises InvalidArgument."""
     return replace(parse_page(request.page_size, request.page_token), only=only)

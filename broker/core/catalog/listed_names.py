@@ -1,4 +1,4 @@
-"""Which rows are on a page of a list of resources."""
+"""The condition for the rows of a page of resources."""
 
 from sqlalchemy import ARRAY, Column, ColumnElement, Text, and_, any_, literal
 
@@ -6,7 +6,7 @@ from broker.model.page import Page
 
 
 def is_listed(name: Column[str], project: str, collection: str, page: Page) -> ColumnElement[bool]:
-    """The resources of a project's collection from a page on, by the column of their names."""
+    """Returns the condition for the resources of a project's collection from a page on; `name`: their column."""
     within = f"{project}/{collection}"
     listed = and_(name > max(page.after, f"{within}/"), name < f"{within}0")  # "0" comes after the slash
     if page.only is None:

@@ -104,7 +104,7 @@ class PolicyService:
     async def test_permissions_on(
         self, caller: Caller, project: str, permissions: Sequence[str], resources: Sequence[str]
     ) -> Mapping[str, Sequence[str]]:
-        """Those that the caller has on each of the resources of a project, in three statements at most.
+        """Returns those that the caller has on each of the resources of a project, in three statements at most.
 
         Raises InvalidArgument.
         """
@@ -121,7 +121,7 @@ class PolicyService:
     async def explain(
         self, caller: Caller, principal: str, permission: str, *, project: str, name: str
     ) -> Explanation | None:
-        """Why a principal has a permission on a resource of a project, or lacks it; None: anybody may do anything.
+        """Explains why a principal has a permission on a resource or lacks it; None: anybody may do anything.
 
         `caller`: is known with its groups, if it asks about itself.  Raises InvalidArgument, NotFound.
         """

@@ -1,4 +1,4 @@
-"""Which resources with policies exist."""
+"""Finds out which resources exist."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -11,7 +11,7 @@ from broker.db.schema.tables import payload_schemas, service_accounts, snapshots
 
 
 async def find_existing(connection: ResourceConnection, *, names: Collection[str], now: datetime) -> frozenset[str]:
-    """Those of these full names that a topic, a subscription, a snapshot, a schema or a service account has."""
+    """Returns which of the `names` topics, subscriptions, snapshots, schemas or service accounts have."""
     wanted = any_(literal(sorted(names), ARRAY(Text)))
     account = func.concat(service_accounts.c.project, "/serviceAccounts/", service_accounts.c.email)
     emails = any_(literal(sorted({name.rpartition("/")[2] for name in names}), ARRAY(Text)))

@@ -1,4 +1,4 @@
-"""Telling callers who they are."""
+"""Tells callers who they are, an extension."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -24,7 +24,7 @@ LIST_OPTIONS = (
 
 
 def find(session: Session, *, newest: bool, most: int | None, **terms: str | None) -> list[Json]:
-    """The operations that match the options."""
+    """Returns the operations that match the options."""
     comparisons = [f"{_TERMS[name]}={json.dumps(text)}" for name, text in terms.items() if text]
     params = {"orderBy": "createTime desc" if newest else None, "filter": " AND ".join(comparisons) or None}
     return session.api.all_of(f"{session.project}/operations", "operations", params, most)

@@ -19,7 +19,7 @@ class Order(StrEnum):
 
 
 def parse_order(text: str) -> Order:
-    """The oldest first, if nothing is said.  Raises InvalidArgument."""
+    """Parses `orderBy`; an empty one is the oldest first.  Raises InvalidArgument."""
     match text.split():
         case [] | ["createTime"] | ["createTime", "asc"]:
             return Order.OLDEST_FIRST
@@ -29,7 +29,7 @@ def parse_order(text: str) -> Order:
 
 
 def operation_page_key(operation: Operation, order: Order) -> str | tuple[str, str]:
-    """Where a list goes on behind an operation.  The token of one order is not valid in the other."""
+    """Returns the position of a list behind an operation.  A token of one order is not valid in the other."""
     return operation.name if order is Order.OLDEST_FIRST else (operation.name, order.value)
 
 

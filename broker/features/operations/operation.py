@@ -73,7 +73,7 @@ class Operation:
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """The request of the call that started it, as it was sent."""
+        """The request that started the operation, as it was sent."""
         asked: Mapping[str, Any] = self.request.get(_ASKED, {})
         return asked
 
@@ -106,7 +106,7 @@ class Step:
 
 
 def with_origin(request: Mapping[str, Any], origin: Origin) -> Mapping[str, Any]:
-    """What is stored as the request of an operation: what its verb needs, and the request of the caller."""
+    """Returns what is stored as the request of an operation: what its verb needs, and the request of the caller."""
     return {**request, _ASKED: origin.request}
 
 

@@ -149,7 +149,7 @@ def operation_json(operation: Operation) -> dict[str, Any]:
 
 
 def origin_of(call: Call) -> Origin:
-    """Who starts an operation, and by which request."""
+    """Returns the principal that starts an operation, and its request."""
     request = decode_json(call.body)
     return Origin(principal=call.caller.member, request=request if isinstance(request, dict) else {})
 

@@ -126,7 +126,7 @@ class OperationService:
     async def list_operations(
         self, project: str, *, page_size: int, page_token: str, order_by: str = "", filter_text: str = ""
     ) -> tuple[Sequence[Operation], str]:
-        """A page of the operations that match a filter, and the token of the next.  Raises InvalidArgument."""
+        """Returns a page of operations that match a filter, and the token of the next.  Raises InvalidArgument."""
         check_project(project)
         order, comparisons = parse_order(order_by), parse_operation_filter(filter_text)
         page = parse_operation_page(project, page_size, page_token, order)

@@ -15,7 +15,7 @@ def make_rpcs(service: SearchService) -> Sequence[Row]:
     # fmt: off
     return [
         Row(
-            name="SearchProject", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            name="SearchProject", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
             needs=NOTHING,  # the handler searches what the caller may list
             rest=[
                 Rest(

@@ -36,7 +36,7 @@ class _Progress:
     budget: int
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         return self.page.size - len(self.results)
 
 
@@ -94,19 +94,19 @@ async def _search(connection: ResourceConnection, query: Query, progress: _Progr
         if number < progress.page.step or step.kind not in query.scope.names or step.kind is ResultKind.MESSAGE:
             continue
         after = progress.page.after if number == progress.page.step else ""
-        room = progress.room
+        capacity = progress.capacity
         if step.is_exact:
-            found = await find_exact(connection, query, step.kind, after=after, limit=room + 1)
+            found = await find_exact(connection, query, step.kind, after=after, limit=capacity + 1)
         else:
             if progress.budget == 0:
                 return page_token(number, after)
             compared = await find_containing(
-                connection, query, step.kind, after=after, limit=room + 1, budget=progress.budget
+                connection, query, step.kind, after=after, limit=capacity + 1, budget=progress.budget
             )
             found = compared.results
-        progress.results += [result for _, result in found[:room]]
-        if len(found) > room:
-            return page_token(number, found[room - 1][0] if room else after)
+        progress.results += [result for _, result in found[:capacity]]
+        if len(found) > capacity:
+            return page_token(number, found[capacity - 1][0] if capacity else after)
         if not step.is_exact:
             if compared.examined == progress.budget:
                 return page_token(number, compared.last)

@@ -22,7 +22,7 @@ class ShardReplay:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """A seek can be undone until a time: `snapshot` holds where the subscription was before."""
+    """How to undo a seek, and until when: `snapshot` holds the previous position of the subscription."""
 
     snapshot: str
     until: datetime

@@ -256,7 +256,7 @@ class SeekService:
         return replace(replay(shards, retained_since=None, why=""), undo=undo)
 
     async def _keep(self, connection: ResourceConnection, subscription: Subscription) -> Undo:
-        """Make a snapshot of where it is; the cursors are locked first, so that it is where the seek finds it."""
+        """Makes a snapshot of the position.  Locks the cursors first, so that the seek starts at that position."""
         now = self._clock.now()
         name = random_name(sibling=subscription.name, collection="snapshots")
         for seek in self._seeks(subscription):
