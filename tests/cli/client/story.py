@@ -267,10 +267,8 @@ broker audit --since 1h --method IAM.CreateServiceAccount
 # broker auth accounts list
 """
 
-TAKEN_UP = {
-    "broker tail orders --max": "orders",
-    "broker events tail": "events",
-}  # wait for what is published there
+# These wait for what is published there.
+TAKEN_UP = {"broker tail orders --max": "orders", "broker events tail": "events"}
 
 
 FILES = {
