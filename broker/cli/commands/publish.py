@@ -20,7 +20,7 @@ from broker.client.stop import Misuse
 from broker.client.words import as_typed, pairs
 
 _FIELDS = {"data", "text", "attributes", "orderingKey", "priority"}
-_IGNORED = {"messageId", "publishTime"}  # which a message has that was printed by another command
+_IGNORED = {"messageId", "publishTime", "dataSize"}  # which a message has that was printed by another command
 _MOST = 1000  # of a publish, by Google's limits
 _MOST_BYTES = 5_000_000
 _MOST_LINE_BYTES = 20_000_000  # more than the largest message takes in base64
@@ -204,6 +204,9 @@ def _checked(given: Any, where: str) -> Json:
         raise Misuse(f'{where} has no message, such as {{"text": "…", "attributes": {{"env": "prod"}}}}')
     if unknown := set(message) - _FIELDS - _IGNORED:
         raise Misuse(f"{where} has {sorted(unknown)[0]!r}; a message has {', '.join(sorted(_FIELDS))}")
+    size = message.get("dataSize", given.get("dataSize"))
+    if size is not None and size != len(base64.b64decode(message.get("data", ""))):
+        raise Misuse(f"{where} has only the beginning of a message of {size} bytes: list it without --preview")
     if "priority" in message:
         urgency_of(message["priority"], where)
     rest = {name: value for name, value in message.items() if name in _FIELDS - {"text"}}

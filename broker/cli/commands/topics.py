@@ -92,7 +92,7 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
 
 
 @calling(
-    "histogram", "broker topic histogram orders --buckets 3", "broker topic histogram orders --since 1h --buckets 2"
+    "histogram", "broker topic histogram orders --buckets 1", "broker topic histogram orders --since 1h --buckets 2"
 )
 @_topic
 @click.option("--buckets", metavar="N", type=click.IntRange(1, 500), default=20, show_default=True)

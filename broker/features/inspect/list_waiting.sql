@@ -54,7 +54,10 @@ FROM (
                    l.id_seq,
                    (%(filter_path)s::jsonpath IS NULL OR l.attributes @@ %(filter_path)s::jsonpath)
                    AND (%(body_path)s::jsonpath IS NULL OR message_matches(
-                       l.attributes, l.body, l.publish_time, %(body_path)s::jsonpath
+                       l.attributes,
+                       CASE WHEN l.size <= 2000000 THEN l.data_array[1] END,  -- `body`, which would be read at once
+                       l.publish_time,
+                       %(body_path)s::jsonpath
                    ))
                    AND (l.expires_at IS NULL OR l.expires_at > %(now)s) AS matches
             FROM start AS s

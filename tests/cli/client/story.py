@@ -49,7 +49,7 @@ broker transform test 'one order' --file upper.js --attribute env=prod
 broker topic browse orders
 broker topic browse orders --since 1h --oldest --max 5
 broker topic browse orders --contains order --preview 3
-broker topic histogram orders --buckets 3
+broker topic histogram orders --buckets 1
 broker topic histogram orders --since 1h --buckets 2
 broker peek billing
 broker peek billing --state waiting --contains order --preview 3
@@ -293,10 +293,8 @@ broker audit --resource 'projects/demo/topics/*' --max 1
 # broker auth accounts list
 """
 
-TAKEN_UP = {
-    "broker tail orders --max": "orders",
-    "broker events tail": "events",
-}  # wait for what is published there
+# These wait for what is published there.
+TAKEN_UP = {"broker tail orders --max": "orders", "broker events tail": "events"}
 
 
 FILES = {

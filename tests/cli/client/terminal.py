@@ -95,6 +95,7 @@ def _replaced(line: str, variables: Mapping[str, str]) -> str:
 
 
 _STEADY: Sequence[tuple[str, str]] = (
+    (r'("bucketDuration": )"[0-9.]+s"', r'\1"60s"'),
     (r"(?m) +$", ""),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "2026-11-23T10:00:00.000Z"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00", "2026-11-23T10:00:00.000+00:00"),
