@@ -1,5 +1,7 @@
--- The next `max_rows` subscriptions between two names, by name, and whether each may have a backlog: something stands
--- behind a cursor, or is out.  What it says of one without is sure; the others are read by read_lag.sql.
+-- Returns the next `max_rows` subscriptions between two names, in the order of names, and whether each may have a
+-- backlog: a message after a cursor, or a delivery attempt.
+--
+-- If `may_lag` is false, there is certainly no backlog; read_lag.sql measures the others.
 -- parameters: after text, before text, max_rows int8
 -- columns: name, may_lag
 SELECT s.name, work.found IS NOT NULL AS may_lag

@@ -1,4 +1,4 @@
--- Those of some subscriptions that may have a backlog, by the rule of find_lagging.sql, without the catalog.
+-- Returns which subscriptions may have a backlog, by the rule of find_lagging.sql, without reading the catalog.
 -- parameters: subscription_ids int8[]
 -- columns: subscription_id
 SELECT DISTINCT c.subscription_id

@@ -1,4 +1,4 @@
--- The next `max_rows` subscriptions between two names, by name.
+-- Returns the next `max_rows` subscriptions between two names, in the order of names.
 -- parameters: after text, before text, max_rows int8
 -- columns: subscription_id, name
 SELECT subscription_id, name

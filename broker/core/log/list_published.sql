@@ -1,6 +1,6 @@
--- What was published behind a message, in the order of the log: scans `max_scanned` messages and returns those that
--- match, and the last one scanned even if it does not (`matches` false).  A message beyond the byte budget comes without
--- its data.
+-- Returns messages that were published after a given one, in the order of the log.  It scans `max_scanned`
+-- messages, and returns those that match and the last one scanned, even if it does not match (`matches` is false).
+-- Messages beyond `max_bytes` are returned without their data.
 -- parameters: shard_id int8, publish_time timestamptz, seq int8, filter_path jsonpath, body_path jsonpath,
 --     max_scanned int8, max_bytes int8
 -- columns: seq, publish_time, ordering_key, attributes, data, id_seq, matches

@@ -1,11 +1,16 @@
--- Scans `max_scanned` messages of a shard from a position on backwards, newest first, as far as they are retained, and
--- returns those that match a filter and an ordering key, and the last one scanned even if it does not (`matches` false): the next page goes on from
--- the last row.  `scanned` counts the messages up to a row, `is_last` says that there is none after it.  No filter
--- path, an empty key: all match.  Both conditions on the position are needed: the row comparison gives the order and the early stop, the plain
--- one lets PostgreSQL prune partitions while it runs.  The messages of a batch are made newest first, as the view
--- `messages` does not: nothing need be sorted then.
--- Data is read only `with_data`, and only that of what is returned: a body of a row of its own counts by the row's size.
--- Messages that outlived their partition (straggler_messages) are out already and can reach no other subscription.
+-- Scans `max_scanned` retained messages of a shard backwards from a position, newest first.  Returns those that
+-- match a filter and an ordering key, and the last one scanned, even if it does not match (`matches` is false): the
+-- next page starts after the last row.  If there is no filter path and the key is empty, all messages match.
+--
+-- * `scanned`: how many messages were scanned up to this one.
+-- * `is_last`: whether there is no message after this one.
+-- * `data`: only `with_data`, and read only for messages that are returned.  A message that is alone in its batch
+--   counts by the size of the row.
+--
+-- Both conditions on the position are needed: the row comparison provides the order and the early stop, the plain
+-- one lets PostgreSQL prune partitions at run time.  The messages of a batch are generated newest first, unlike in
+-- the view `messages`, so that nothing has to be sorted.  Stragglers (straggler_messages) are not scanned: they are
+-- outstanding already, and can reach no other subscription.
 -- parameters: shard_id int8, before_publish_time timestamptz, before_seq int8, retained_since timestamptz,
 --     filter_path jsonpath, body_path jsonpath, ordering_key text, max_scanned int8, max_matched int8, max_bytes int8,
 --     with_data bool
@@ -29,13 +34,13 @@ FROM (
                l.id_seqs[m.ordinal] AS id_seq,
                CASE
                    WHEN NOT %(with_data)s THEN NULL
-                   WHEN l.count = 1 THEN l.data  -- perhaps large: not read before it is returned
+                   WHEN l.count = 1 THEN l.data  -- may be large, so it is read only if it is returned
                    ELSE ARRAY[l.data[m.ordinal]]
                END AS body,
                (%(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath)
                AND (%(body_path)s::jsonpath IS NULL OR message_matches(
                    m.attributes,
-                   CASE WHEN l.count > 1 OR l.size <= 2000000 THEN l.data[m.ordinal] END,  -- as the view `messages`
+                   CASE WHEN l.count > 1 OR l.size <= 2000000 THEN l.data[m.ordinal] END,  -- as in `messages`
                    l.publish_time,
                    %(body_path)s::jsonpath
                ))

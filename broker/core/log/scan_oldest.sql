@@ -1,6 +1,6 @@
--- Scans `max_scanned` messages of a shard from a position on, oldest first, up to a time, and returns those that match a
--- filter and an ordering key, and the last one scanned even if it does not: as scan_newest.sql the other way round, and
--- always with the data.
+-- Scans `max_scanned` messages of a shard from a position on, oldest first, up to a time.  Returns those that match
+-- a filter and an ordering key, and the last one scanned, even if it does not match.  It is scan_newest.sql in the
+-- opposite direction, and always returns the data.
 -- parameters: shard_id int8, after_publish_time timestamptz, after_seq int8, until timestamptz, filter_path jsonpath,
 --     body_path jsonpath, ordering_key text, max_scanned int8, max_matched int8, max_bytes int8
 SELECT seq, publish_time, ordering_key,
@@ -22,13 +22,13 @@ FROM (
         SELECT m.seq, l.publish_time, l.last_seq, l.ordering_key, m.attributes, l.count, l.size,
                l.id_seqs[m.ordinal] AS id_seq,
                CASE
-                   WHEN l.count = 1 THEN l.data  -- perhaps large: not read before it is returned
+                   WHEN l.count = 1 THEN l.data  -- may be large, so it is read only if it is returned
                    ELSE ARRAY[l.data[m.ordinal]]
                END AS body,
                (%(filter_path)s::jsonpath IS NULL OR m.attributes @@ %(filter_path)s::jsonpath)
                AND (%(body_path)s::jsonpath IS NULL OR message_matches(
                    m.attributes,
-                   CASE WHEN l.count > 1 OR l.size <= 2000000 THEN l.data[m.ordinal] END,  -- as the view `messages`
+                   CASE WHEN l.count > 1 OR l.size <= 2000000 THEN l.data[m.ordinal] END,  -- as in `messages`
                    l.publish_time,
                    %(body_path)s::jsonpath
                ))
