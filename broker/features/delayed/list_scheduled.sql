@@ -1,4 +1,4 @@
--- A page of what waits for its time in some shards, the first due first, without data.
+-- Returns a page of the scheduled messages of shards, without data, in the order in which they are due.
 -- parameters: shard_ids int8[], after timestamptz, after_id_seq int8, after_shard_id int8, max_messages int8
 -- columns: shard_id, id_seq, due_at, accepted_at, ordering_key, attributes, data
 SELECT m.shard_id, m.id_seq, m.due_at, m.accepted_at, m.ordering_key, m.attributes::text AS attributes,
