@@ -1,8 +1,8 @@
-"""What each call passes where authentication is required: who calls, and whether it may.
+"""Authenticates and authorizes calls, if authentication is required.
 
-The APIs hand in what a request shows, before its handler runs.  What is open for long (a stream, a pull that
-waits) is held here meanwhile, and ended when its credential is good no more.  A call that was allowed is known
-until something changes in the project of its resource: the same call again costs two dictionary accesses.
+The APIs pass the credentials of a request before its handler runs.  Long-lived calls (streams, waiting pulls) are
+registered here, and ended when their credential becomes invalid.  Allowed calls are cached until something changes
+in the project of their resource; the same call again costs two dictionary accesses.
 """
 
 import asyncio

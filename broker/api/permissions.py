@@ -1,8 +1,8 @@
-"""What a call needs: permissions, each on a resource that the call names.
+"""The permissions that a call needs, each on a resource that the call names.
 
-The rows of each `rpcs.py` have the needs of its calls, as Google documents them
-(https://cloud.google.com/pubsub/docs/access-control#required_permissions); an extension needs what Google's nearest
-call does.
+The rows of each `rpcs.py` list the permissions of its calls, as Google documents them
+(https://cloud.google.com/pubsub/docs/access-control#required_permissions).  An extension needs the permissions of
+Google's most similar call.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

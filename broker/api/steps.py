@@ -1,4 +1,4 @@
-"""Work that would have the event loop for long, cut into steps, which are done in turn (fairness/loop_turns.py)."""
+"""Cuts work that would block the event loop into steps, which take turns (fairness/loop_turns.py)."""
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from operator import attrgetter

@@ -1,9 +1,9 @@
 """The fields of topics and subscriptions in Google's messages.
 
-Most are *mapped*: Google's message and the dataclass of the domain declare them under the same name in JSON.  They
-are numbers, texts, maps, durations, and messages of such fields; the others are mapped by hand.  *Kept* fields
-(model/kept.py) are stored and returned without effect, in protobuf's JSON, normalised: with their types, oneofs
-and enums, however a client of REST has spelled them.
+Most are *mapped*: Google's message and the dataclass of the domain declare them under the same JSON name.  Mapped
+fields are numbers, strings, maps, durations, and messages of such fields; the others are converted by hand.  *Kept*
+fields (model/kept.py) are stored and returned without effect.  They are stored in protobuf's JSON, normalised with
+their types, oneofs and enums, however a REST client has spelled them.
 """
 
 from collections.abc import Callable, Collection, Mapping

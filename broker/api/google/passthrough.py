@@ -1,7 +1,8 @@
-"""Passthrough fields: JSON in a field of our own number, for what Google's messages have no field for.
+"""Passthrough fields: JSON in a protobuf field with a number of our own, for values that Google's messages have no
+field for.
 
-REST shows it by its name.  Over gRPC it is a field that Google's clients do not know, so they do not show it, and
-give it back: who reads a resource, changes something else and writes it loses nothing.
+REST shows it by its name.  Over gRPC it is an unknown field for Google's clients, which do not show it but send it
+back.  So a client that reads a resource, changes something else and writes it loses nothing.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Response field masks: a caller names the fields of the answer that it wants.
+"""Response field masks, by which a caller selects the fields of the response.
 
-Both spellings of Google's APIs are read: that of google.protobuf.FieldMask ("topics.name,nextPageToken"), and that
-of partial responses ("topics(name,labels/team),nextPageToken").
+Both spellings of Google's APIs are accepted: that of google.protobuf.FieldMask ("topics.name,nextPageToken"), and
+that of partial responses ("topics(name,labels/team),nextPageToken").
 
 https://cloud.google.com/apis/docs/system-parameters, https://google.aip.dev/157
 """

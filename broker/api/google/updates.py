@@ -1,4 +1,4 @@
-"""Changes as Google's messages say them: a resource with new values, and a mask."""
+"""Updates in Google's messages: a resource with new values, and a field mask."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar

@@ -1,10 +1,11 @@
-"""A call while its request arrives: who calls, whether they may, and only then what they sent.
+"""Receives the request of a call: authenticates and authorizes the caller before the request is decoded.
 
     headers ──who calls──► first 4 KB ──may they──► admitted ──► decompressed ──► elements counted ──► decoded
        │                      │
        └── UNAUTHENTICATED    └── PERMISSION_DENIED: nothing but these bytes was decompressed, and nothing decoded
 
-A request that is not compressed and names its resource later is read through for the name, without decoding it.
+If a request is not compressed and names its resource after the first 4 KB, it is scanned for the name without being
+decoded.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""How many elements the lists and maps of a request may have, checked before an object is made of any.
+"""Limits the number of elements in the lists and maps of a request, before any object is created for them.
 
-The limits are those of the API.  Ten megabytes of empty messages are five million elements, and would be half a
+The limits are those of the API.  Ten megabytes of empty messages are five million elements, and would take half a
 gigabyte of objects.
 """
 

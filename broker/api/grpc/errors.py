@@ -1,4 +1,6 @@
-"""BrokerError to the trailers of a gRPC call.  The only place that knows gRPC's numbers of status codes."""
+"""Converts a BrokerError to the trailers of a gRPC call.  Only this module knows the numbers of gRPC's status
+codes.
+"""
 
 from base64 import b64encode
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""What a call holds of requests, in the budgets of its connection and of the process."""
+"""The bytes of requests that a call holds, in the budgets of its connection and of the process."""
 
 from collections.abc import Hashable
 

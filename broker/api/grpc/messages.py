@@ -1,4 +1,4 @@
-"""gRPC's framing of messages in a body: a flag (1: compressed), the length in four bytes, the message."""
+"""gRPC's framing of messages in a body: a flag (1: compressed), the length in four bytes, and the message."""
 
 import struct
 from typing import NamedTuple

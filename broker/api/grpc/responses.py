@@ -1,4 +1,4 @@
-"""The header blocks of answers."""
+"""The header blocks of responses."""
 
 from collections.abc import Iterable
 

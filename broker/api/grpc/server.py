@@ -1,7 +1,7 @@
-"""The gRPC API: from the streams of an HTTP/2 connection to the handlers' answers.
+"""The gRPC API: connects the streams of an HTTP/2 connection to the handlers of calls.
 
-gRPC itself is small (github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md): a call is a stream, its :path names
-the method, its body has messages with a prefix of five bytes, and the trailers say how it went.
+gRPC itself is a small protocol (github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md): a call is a stream, its
+:path names the method, its body consists of messages with a prefix of five bytes, and the trailers have the status.
 """
 
 import asyncio

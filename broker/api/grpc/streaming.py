@@ -1,4 +1,4 @@
-"""Calls with any number of requests and answers."""
+"""Calls with any number of requests and responses."""
 
 import asyncio
 from collections import deque

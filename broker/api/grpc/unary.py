@@ -1,4 +1,4 @@
-"""Calls with one request and one answer."""
+"""Calls with one request and one response."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""A budget for the bytes of large answers that their readers have not taken yet.
+"""A budget for the bytes of large responses that clients have not read yet.
 
-Projects share it, and within them their resources (fairness/shared_capacity.py): a client that does not read its
-answers gets no more of them, and others are answered as before.  All calls over REST and gRPC count.  Pulls ask for
-room before they claim (core/pulling/pull_queue.py), calls that read ask when their turn has come
-(fairness/resource_turns.py).
+Projects share the budget, and within a project its resources (fairness/shared_capacity.py): a client that does not
+read its responses gets no more of them, and others are served as before.  All calls over REST and gRPC count.
+Pulls reserve capacity before they claim (core/pulling/pull_queue.py); calls that read data reserve it when their
+turn comes (fairness/resource_turns.py).
 """
 
 from collections.abc import Iterator

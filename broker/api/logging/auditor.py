@@ -1,7 +1,7 @@
-"""Which calls are written down, of whichever API: changes in the log, and in the audit log these, denials, and the
-rest by choice (E5).
+"""Decides which calls are recorded, over either API (E5).
 
-https://cloud.google.com/logging/docs/audit#types: admin activity, and data access.
+Changes are written to the log and to the audit log.  Denials are written to the audit log, and other calls if they
+are configured.  https://cloud.google.com/logging/docs/audit#types: admin activity, and data access.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""POST /token: an access token for what the key of a service account has signed (RFC 7523, RFC 6749 section 5)."""
+"""POST /token: exchanges a token that a service account's key has signed for an access token (RFC 7523, RFC 6749
+section 5).
+"""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs

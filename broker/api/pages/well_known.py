@@ -1,6 +1,6 @@
-"""What a receiver of pushes needs to verify their tokens: OpenID Connect discovery, and the public keys.
+"""OpenID Connect discovery and the public keys, with which receivers of pushes verify tokens.
 
-https://openid.net/specs/openid-connect-discovery-1_0.html.  The keys are also where Google has them.
+https://openid.net/specs/openid-connect-discovery-1_0.html.  The keys are also served at the path that Google uses.
 """
 
 from collections.abc import Callable, Mapping

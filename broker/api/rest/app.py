@@ -1,7 +1,7 @@
-"""The REST API: from a request to a handler's answer.
+"""The REST API: routes requests to the handlers of calls.
 
-No framework: a call is looked up by one dictionary key, and a hot call pays for nothing that it does not use.
-Starlette serves what is not the API: health, metrics and the specification.
+It uses no framework: a call is found by one dictionary lookup, and a hot call pays for nothing that it does not
+use.  Starlette serves the pages beside the API: health, metrics and the specification.
 """
 
 import asyncio

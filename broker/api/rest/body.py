@@ -1,8 +1,8 @@
-"""The body of a request: read, counted against the budget of the process, decompressed.
+"""The body of a request: read, counted against the budget of the process, and decompressed.
 
-The port reads on only as the API asks, so that a connection whose body is not taken yet holds some 64 KB at most.
-A body counts from when its bytes are here until its call has been answered: what a publish holds while it waits to
-be stored is part of it.
+A connection reads on only when the API asks for it, so that a connection whose body has not been taken holds about
+64 KB at most.  A body counts from the time when its bytes have arrived until its call has been answered, because a
+publish holds it while it waits to be stored.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One REST call, as a handler sees it."""
+"""A REST call, as a handler sees it."""
 
 import re
 from collections.abc import Mapping, Sequence

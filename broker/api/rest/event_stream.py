@@ -1,4 +1,4 @@
-"""An answer that goes on for as long as somebody reads it: Server-Sent Events, or lines.
+"""A response without an end, for as long as the client reads it: Server-Sent Events, or lines.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """

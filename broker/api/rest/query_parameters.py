@@ -1,4 +1,4 @@
-"""Query parameters that a call can have; any other is refused, as at Google (docs/decisions/0085)."""
+"""Query parameters of a call.  Unknown ones are refused, as Google does (docs/decisions/0085)."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""System parameters: what a request of any of Google's APIs can say besides its call, in its query or headers.
+"""System parameters: query parameters and headers that every call of Google's APIs accepts.
 
 docs/decisions/0074-system-parameters.md lists all of them, and what the broker does with each.
 

@@ -1,8 +1,8 @@
-"""Long base64 texts of a JSON body, decoded piece by piece: 10 MB at once would stop the event loop for long.
+"""Decodes long base64 strings of a JSON body piece by piece, because 10 MB at once would block the event loop.
 
-Each is taken out of the body, and a short text of our own put in its place, that nobody else can know.  So the rest
-is decoded as ever, and where one of ours is found as data its bytes are known.  Where anything is odd (an escape, a
-letter that is none of base64) the body is left as it is: what is wrong with it is said by who reads it as a whole.
+Each long string is cut out of the body and replaced by a short placeholder that no client can guess.  The rest of
+the body is decoded as usual, and a placeholder that appears as data stands for its bytes.  If a string is irregular
+(an escape, a character outside base64), the body is left unchanged, and the usual decoder reports the error.
 """
 
 import os

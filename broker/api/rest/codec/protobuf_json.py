@@ -1,7 +1,7 @@
-"""Google's messages in JSON, by protobuf's JSON mapping, for whatever is not hot: one walk over the descriptors.
+"""Converts Google's messages from and to JSON by protobuf's JSON mapping, for calls that are not hot.
 
-It takes what google.protobuf.json_format takes, and what clients of REST send beyond that (numbers and true in
-quotes, an empty text for no duration); what it refuses, it refuses by the field's name and with what was given.
+It accepts what google.protobuf.json_format accepts, and what REST clients send beyond that (numbers and booleans in
+quotes, an empty string for an absent duration).  An error names the field and quotes the value.
 """
 
 import math

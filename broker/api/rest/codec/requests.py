@@ -1,8 +1,8 @@
 """Request bodies, by the rules of protobuf's JSON mapping.
 
-Clients mostly send exactly what a struct says, and msgspec decodes that in one go.  What else the mapping allows
-(snake_case names, null for absent, numbers as strings, base64 of either alphabet and without padding) goes a
-second, slower way, which also knows what to say about a body that is wrong.
+Most clients send exactly what a struct declares, which msgspec decodes in one step.  The other forms of the mapping
+(snake_case names, null for absent, numbers as strings, base64 of either alphabet and without padding) are decoded
+by a second, slower decoder, which also describes errors in a body.
 """
 
 import json
