@@ -1,8 +1,8 @@
-"""The environment that the process was started with, made safe before anything reads it.
+"""Makes the environment that the process was started with safe, before anything reads it.
 
 A service's environment is written for other programs as well, and mounted secrets often end in a newline.  libpq,
-PostgreSQL's programs and OpenTelemetry read the environment by themselves, so what they must not see is removed
-from it, once, at the start; child processes inherit the result.
+PostgreSQL's programs and OpenTelemetry read the environment themselves, so variables that they must not see are
+removed once, at the start.  Child processes inherit the result.
 """
 
 import os
