@@ -1,6 +1,4 @@
-"""What was asked of delivered messages of a shard, and waits to be written together
-(core/acking/ack_coalescer.py).
-"""
+"""Acks and deadline changes of a shard that wait to be written together (core/acking/ack_coalescer.py)."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping

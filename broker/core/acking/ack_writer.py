@@ -1,7 +1,7 @@
-"""Writes what was asked of delivered messages of one shard (core/acking/ack_coalescer.py says when).
+"""Writes the acks and deadline changes of one shard (core/acking/ack_coalescer.py decides when).
 
-Each kind is one statement and one commit.  What a statement did not find is looked for once more: another that it
-waited for may have moved it.
+Each kind is one statement and one commit.  A statement runs once more for messages that it did not find, because
+another statement that it waited for may have moved them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Acknowledges whole attempts by a statement for each, which Citus plans in no time (docs/decisions/0055)."""
+"""Acknowledges whole attempts by one statement each, which Citus plans quickly (docs/decisions/0055)."""
 
 from collections.abc import Sequence
 from itertools import chain

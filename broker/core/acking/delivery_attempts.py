@@ -1,6 +1,6 @@
-"""What becomes of delivered messages: acks, and new ack deadlines (A7).
+"""Acknowledges delivered messages, and changes their ack deadlines (A7).
 
-Who else writes `delivery_attempts` is in docs/claim.md, and held by a test.
+docs/claim.md lists the other modules that write `delivery_attempts`, and a test checks the list.
 """
 
 from collections.abc import Container, Iterable, Sequence

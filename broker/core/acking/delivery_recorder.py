@@ -1,10 +1,11 @@
-"""The record of deliveries, written behind the acks (docs/decisions/0064).
+"""The record of deliveries, written in the background after the acks (docs/decisions/0064).
 
     an ack is committed ──► acknowledged() ──► pending ──every second, or at FLUSH_BYTES──► a few rows of many acks
 
-The way of a message pays for an append to a list for each row of an attempt.  Grouping, packing and writing are
-done in the background, some rows at a time.  What is pending is lost when the process is killed; what is beyond
-MAX_PENDING_BYTES because the database does not take it is dropped, and the log and a metric say so.
+On the path of a message this costs one append to a list for each row of an attempt.  Grouping, packing and writing
+are done in the background, a few rows at a time.  Pending acks are lost when the process is killed.  If the
+database does not accept them and they exceed MAX_PENDING_BYTES, the excess is dropped, which the log and a metric
+report.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Acknowledge and ModifyAckDeadline (A7), and two ways to say more with a nack."""
+"""Acknowledge and ModifyAckDeadline (A7), and two extensions of nacks."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence

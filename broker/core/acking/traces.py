@@ -1,4 +1,4 @@
-"""The traces of messages that another process has handed out.  Read only where traces are asked for."""
+"""Reads the trace contexts of messages that another process has delivered.  Loaded only if tracing is enabled."""
 
 from collections.abc import Sequence
 

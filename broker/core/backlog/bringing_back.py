@@ -1,4 +1,4 @@
-"""Delivers messages once more that a subscription has settled (G2)."""
+"""Delivers messages again that a subscription has settled (G2)."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,9 +1,9 @@
-"""How a message stands with a subscription: one enum, and one function of what is stored (F3).
+"""The delivery state of a message for a subscription: one enum, and one function of the stored values (F3).
 
-What reads or changes a backlog asks this function: `messages/{id}`, the list of the backlog, previews, redrives,
-discards, purges, resends, replays and retractions.  Statements that count without looking at single messages (lag,
-positions, flow control) say the same in SQL; tests/core/backlog/test_delivery_states.py holds all of them to one
-model.
+All code that reads or changes a backlog uses this function: `messages/{id}`, the list of the backlog, previews,
+redrives, discards, purges, resends, replays and retractions.  Statements that count messages without reading each
+of them (lag, positions, flow control) express the same rules in SQL; tests/core/backlog/test_delivery_states.py
+compares all of them with one model.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,9 @@
 """The backlog of a subscription in a shard while its cursor is locked: reads states of messages, and removes some.
 
-A redrive removes only messages that no consumer has, a discard and a purge remove any.  A message that is in a row
-is taken out of it; one that waits for its ordering key no longer waits.  A message that was never handed out is in
-the log at or ahead of the cursor, which cannot leave single messages out: so the cursor passes it, and the other
-messages that it passes are kept in rows of their own.
+A redrive removes only messages that no consumer has; a discard and a purge remove any.  A message in a row of an
+attempt is removed from the row, and a message that waits for its ordering key stops waiting.  A message that was
+never delivered is in the log at or after the cursor, which cannot skip single messages.  So the cursor moves past
+it, and the other messages that it passes are kept in rows of their own.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What an operation on messages of a subscription did with each of them (G2, J6)."""
+"""The outcome, for each message, of an operation on messages of a subscription (G2, J6)."""
 
 from enum import StrEnum
 

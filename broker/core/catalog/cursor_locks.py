@@ -1,4 +1,4 @@
-"""Cursors of several shards, locked in the one order (docs/decisions/0031-operations.md)."""
+"""Locks the cursors of several shards in the order that all callers use (docs/decisions/0031-operations.md)."""
 
 from collections.abc import Iterable, Sequence
 

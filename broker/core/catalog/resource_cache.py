@@ -1,9 +1,9 @@
-"""Topics, subscriptions and resources of features by name, so that hot calls need not read them (C8).
+"""Caches topics, subscriptions and resources of features by name, so that hot calls need not read them (C8).
 
-An entry is dropped when its resource changes: at once in this process, by notification in the others.  Should a
-notification be lost, an entry is believed for 30 s at the most.  What is missing is read many at a time, and so is
-what is in use before its time is up, while nobody waits for it: ten thousand subscriptions that are pulled now and
-then would otherwise cost a processor.
+An entry is dropped when its resource changes: at once in this process, by a notification in the others.  If a
+notification is lost, an entry is used for 30 s at most.  Missing entries are read in batches.  Entries in use are
+refreshed in batches before they expire, while no call waits for them: ten thousand subscriptions that are pulled
+occasionally would otherwise keep a processor busy.
 """
 
 import asyncio

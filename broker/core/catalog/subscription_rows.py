@@ -1,4 +1,4 @@
-"""Rows of `subscriptions`, and the cursors that come and go with them."""
+"""Rows of `subscriptions`, and the cursors that are created and deleted with them."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The logs of a topic: new ones in their place, and more of them."""
+"""Replaces the logs of a topic, and adds logs to it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime

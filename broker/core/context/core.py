@@ -1,4 +1,4 @@
-"""What nearly every part of a broker process needs."""
+"""The parts that nearly every part of a broker process needs."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""Events that are published for operators, about conditions (F4), and how a call tells one.
+"""Events that are published for operators, about conditions (F4), and how calls report them.
 
-A *condition* is something that is so for a while: an endpoint fails, a subscription lags.  An event says that one
-has begun, has ended, or has grown by a power of ten.
+A *condition* holds for a while: an endpoint fails, a subscription lags.  An event reports that a condition has
+begun, has ended, or has grown by a power of ten.
 """
 
 from collections.abc import Mapping

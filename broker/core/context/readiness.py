@@ -1,4 +1,4 @@
-"""Whether the database can be worked with."""
+"""Whether the process can use the database."""
 
 import asyncio
 import contextlib

@@ -1,12 +1,14 @@
-"""The broker processes that run, and what follows from it: who delivers pushes, and whether to send notifications.
+"""The running broker processes, which determine the owner of each push subscription and whether to send
+notifications.
 
-Every process says once a second that it runs.  Each push subscription belongs to the one of them that wins by a
-hash of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process
-that comes or goes moves only its own share.  Two processes may disagree for some seconds: claims are safe all the
-same, since they lock cursors; only a limit may be used twice meanwhile.
+Every process writes a heartbeat once a second.  Each push subscription belongs to the process that wins by a hash
+of both (rendezvous hashing), so that windows, rate limits and circuit breakers have one owner, and a process that
+starts or ends moves only its own share.  Two processes may disagree for some seconds.  Claims are still safe,
+because they lock cursors; only a limit may be used twice meanwhile.
 
-A process that is alone notifies nobody: that would cost it a fifth of what publishing costs.  Others may be slow to
-see one that joins, by GONE_AFTER at most, so for that long it looks at every heartbeat for what it was not told of.
+A process that is alone sends no notifications, which would cost it a fifth of its publishing throughput.  Other
+processes may take up to GONE_AFTER to see one that joins, so for that long the new process polls at every heartbeat
+for changes that it was not notified of.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Whether the broker takes more messages, by its storage limits, as far as this process knows.
+"""The storage alarm: whether the broker accepts messages, as far as this process knows.
 
-docs/decisions/0062 says why it works so.
+docs/decisions/0062 explains the design.
 """
 
 import threading

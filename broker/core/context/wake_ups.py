@@ -1,9 +1,9 @@
-"""Who is told when something can be claimed: the pulls of this process at once, other processes soon after.
+"""Wakes consumers when messages can be claimed: the pulls of this process at once, other processes soon after.
 
-`published` and `redeliverable` are called by the coalescers after their commits.  Other processes hear of it by
-NOTIFY, sent on a connection of its own, at most every few milliseconds, and never within a publish: NOTIFY takes
-a lock that all committing notifiers of the server share.  While there are no others nothing is sent.  Where the
-database knows no NOTIFY processes look for themselves, ten times a second.
+The coalescers call `published` and `redeliverable` after their commits.  Other processes are woken by NOTIFY on a
+separate connection, at most every few milliseconds and never within a publish, because NOTIFY takes a lock that all
+committing notifiers of the server share.  Nothing is sent if there are no other processes.  If the database does
+not support NOTIFY, processes poll ten times a second.
 """
 
 import asyncio

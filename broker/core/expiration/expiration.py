@@ -1,14 +1,14 @@
 """When an idle subscription is deleted: the times of its expiration policy.
 
-A subscription is used when it is pulled, acknowledged, sought, snapshotted or changed, when an ack deadline is
-moved, while a pull waits, and when a push succeeds.  Every process writes uses down in batches, so that
-`last_active_at` is a little behind.
+A subscription is in use when it is pulled, acknowledged, sought, snapshotted or changed, when an ack deadline is
+modified, while a pull waits, and when a push succeeds.  Every process writes uses in batches, so `last_active_at`
+is slightly behind.
 
     last_active_at                        ttl - notice                        ttl + lag
          │ used ─────────── idle ────────────── │ watched while a broker runs ──── │ deleted
 
-Only time in which a broker ran and looked counts for the notice: a broker that was away for a week does not come
-back and delete what nobody could use meanwhile.
+Only time during which a broker ran and watched counts for the notice period: a broker that was down for a week does
+not delete, when it starts, subscriptions that could not be used meanwhile.
 """
 
 from datetime import timedelta

@@ -1,7 +1,7 @@
-"""A body as the JSON that a filter looks into, in plain Python: as PostgreSQL's jsonb reads it.
+"""Parses a body as JSON in plain Python exactly as PostgreSQL's jsonb does, for filters.
 
-What jsonb refuses cannot be read: U+0000 and halves of surrogate pairs in strings (and in keys), NaN and Infinity,
-numbers of more than 131,072 digits before the point or 16,383 after it, and nesting of some thousand levels.
+jsonb rejects: U+0000 and unpaired surrogates in strings (and in keys), NaN and Infinity, numbers of more than
+131,072 digits before the point or 16,383 after it, and nesting of some thousand levels.
 """
 
 import json

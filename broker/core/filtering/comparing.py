@@ -1,4 +1,4 @@
-"""How many messages a check compares with a filter."""
+"""The number of messages that a test of a filter compares."""
 
 BODY_COUNTS_FOR = 10  # messages does one whose body is read: some 7 microseconds against less than 1
 

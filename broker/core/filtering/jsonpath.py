@@ -1,4 +1,5 @@
-"""What a filter says → PostgreSQL jsonpaths: one for `attributes @@ filter_path`, perhaps one that sees more.
+"""Compiles a filter to PostgreSQL jsonpaths: one for `attributes @@ filter_path`, and one more if it reads other
+data.
 
 - Only literals come from the user, each as one jsonpath string of ASCII (`json.dumps`: the two languages spell
   strings alike), so no text of theirs can end its literal, whatever the encoding between here and the server.

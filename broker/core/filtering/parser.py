@@ -1,4 +1,4 @@
-"""The text of a filter → what it says."""
+"""Parses the text of a filter to its syntax tree."""
 
 from decimal import Decimal
 from functools import cache

@@ -1,9 +1,9 @@
-"""Appends by a statement for each row, on distributed tables (docs/decisions/0055).
+"""Appends messages by one statement for each row, on distributed tables (docs/decisions/0055).
 
-Citus plans INSERT … SELECT anew each time, and writes the messages into the text of what it sends to the node.
-INSERT … VALUES of one row is planned once, and sent with its parameters.  Each row says its own sequence.  So the
-sequences are taken in a round trip of their own, unless the head is known before (docs/decisions/0059); all is one
-transaction still.
+Citus plans INSERT … SELECT each time, and writes the messages into the text of the statements that it sends to the
+node.  An INSERT … VALUES of one row is planned once, and sent with its parameters.  The sequence of each row is a
+parameter, so the sequences are taken in a round trip of their own, unless the head is known (docs/decisions/0059).
+Both round trips are one transaction.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Appending to the logs of topics in a transaction that does more (G2)."""
+"""Appends to the logs of topics in a transaction that has other statements as well (G2)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Reading what a copy takes up, in the order of the log (G2)."""
+"""Reads the messages that a copy publishes, in the order of the log (G2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

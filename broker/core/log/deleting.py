@@ -1,4 +1,4 @@
-"""Deleting or marking rows that nothing needs any more, some at a time."""
+"""Deletes or marks rows that are not needed any more, a limited number at a time."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,7 +1,8 @@
-"""Heads of shards that a process knows, for it alone publishes there (docs/decisions/0059).
+"""Caches the heads of shards to which only this process publishes (docs/decisions/0059).
 
-Where shards lie on nodes each row of a flush says its own sequence.  Whoever knows the head need not ask for it:
-the flush says which one it expects, and goes in one round trip.  If it is another all is undone, and it is asked.
+On distributed tables the statements of a flush contain the sequence of each row.  If the head is cached, the
+process need not read it: the flush contains the expected head, and takes one round trip.  If the head is another
+one, the flush is rolled back, and the head is read.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""The log: appending messages, and reading batches of them.  This module alone writes `message_batches`.
+"""The log: appends messages, and reads batches of them.  Only this module writes `message_batches`.
 
-A row is a batch: up to MAX_BATCH consecutive messages, published at one time with one ordering key, or none.
-A message of it costs PostgreSQL a third or less of what a row of its own would (docs/decisions/0011).
+A row is a batch: up to MAX_BATCH consecutive messages, published at one time with the same ordering key, or without
+one.  A message in a batch costs PostgreSQL a third, or less, of what a row of its own would cost
+(docs/decisions/0011).
 """
 
 import random

@@ -1,9 +1,10 @@
-"""Partitions of `message_batches`, `message_identities` and `delivery_records`: made ahead, dropped behind, without
-ever making a publish wait (A10).
+"""Creates partitions of `message_batches`, `message_identities` and `delivery_records` ahead of time, and drops old
+ones (A10).
 
-Making is CREATE TABLE, CHECK, ATTACH PARTITION; dropping is DETACH PARTITION … CONCURRENTLY, then DROP TABLE:
-neither takes a lock on the table that a publish or a claim conflicts with.  CREATE TABLE … PARTITION OF and a
-plain DROP do.  So does a plain DETACH, which Citus needs (db/driver/table_changes.py).
+No publish has to wait for this.  A partition is created by CREATE TABLE, CHECK and ATTACH PARTITION, and dropped by
+DETACH PARTITION … CONCURRENTLY and DROP TABLE: these take no lock on the table that conflicts with a publish or a
+claim.  CREATE TABLE … PARTITION OF and a plain DROP do.  So does a plain DETACH, which Citus needs
+(db/driver/table_changes.py).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What is published on a topic, as it comes (F3)."""
+"""Reads the messages that are published on a topic, as they arrive (F3)."""
 
 from collections.abc import Sequence
 

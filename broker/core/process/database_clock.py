@@ -1,8 +1,8 @@
-"""The database's time, without asking it each time.
+"""The time of the database, without a query for each use.
 
-Every process hands `now` to its statements; a process with a wrong wall clock would end ack deadlines early or drag
-a shard's time away.  So each tracks the offset to the database's of a clock of its own that nobody sets, and that
-goes on while the machine is suspended: the deadlines in the database do, too.
+Every process passes `now` to its statements.  With a wrong wall clock it would end ack deadlines early, or advance
+the time of a shard.  So each process tracks the offset between the database's clock and a local clock that nothing
+sets, and that continues while the machine is suspended, as the deadlines in the database do.
 """
 
 import logging

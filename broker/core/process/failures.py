@@ -1,4 +1,4 @@
-"""What the log says of work that fails and is tried again: once, and not of what passes by itself."""
+"""Logs failures of work that is retried: once each, and not if they pass by themselves."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""When the next message that waits is due, as far as this process knows."""
+"""When the next waiting message is due, as far as this process knows."""
 
 import asyncio
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""A process beside the broker, for what could take its time or memory: it is asked, and ended when that fails."""
+"""A helper process for work that could take too much time or memory.  It is ended when a request to it fails."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Runs the loops that nobody calls: starts them, restarts them when they fail, stops them."""
+"""Runs background loops: starts them, restarts them when they fail, and stops them."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Publisher.Publish."""
+"""Publisher.Publish over REST."""
 
 from collections.abc import Sequence
 

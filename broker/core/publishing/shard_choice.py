@@ -1,7 +1,8 @@
-"""Which shard of its topic a publish without an ordering key goes to.
+"""Chooses the shard of a topic for a publish without an ordering key.
 
-A process stays with one while that has something to do, so that publishes go on sharing commits, and takes the next
-one when it is idle, or after so many messages: over a second all are used alike (docs/decisions/0051).
+A process stays with one shard while the shard is busy, so that publishes continue to share commits.  It takes the
+next one when the shard is idle, or after a number of messages, so that over a second all are used alike
+(docs/decisions/0051).
 """
 
 import random

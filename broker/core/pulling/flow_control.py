@@ -1,4 +1,4 @@
-"""How much a stream takes before it has settled some (A7)."""
+"""The flow control of a stream: how much it may have outstanding (A7)."""
 
 from dataclasses import dataclass
 

@@ -1,14 +1,17 @@
-"""Pulls: they are claimed for now, or parked until there is something (A7, C7).
+"""Pulls: messages are claimed for them now, or they wait until there are some (A7, C7).
 
-All pulls of a subscription in this process stand in one queue (pull_queue.py), which the scheduler claims for; each
-still gets a response, and an attempt, of its own.  A pull joins before its queue is looked at, so a wake-up between
-a claim and the wait for the next is never lost.
+All pulls of a subscription in this process are in one queue (pull_queue.py), for which the scheduler claims.  Each
+pull still gets a response and an attempt of its own.  A pull joins the queue before the queue is checked, so a
+wake-up between a claim and the wait for the next one is not lost.
 
-What may wait is bounded: pulls by number (one takes some 16 KB, most of it its connection), which projects and in
-them subscriptions share (shared_capacity.py); by time, since a pull that nobody got round to claiming for is
-refused; claims by leaving connections to publishes and acks; and answers, since nothing is claimed while slow
-readers hold as much as the process may hold for them.  Pulls that do not wait are counted apart: those that do
-leave them room.
+Waiting pulls are bounded in four ways:
+
+* By number (a pull takes about 16 KB, most of it for its connection).  Projects share the number, and subscriptions
+  share that of their project (shared_capacity.py).  Pulls that do not wait are counted separately, and those that
+  wait leave capacity for them.
+* By time: a pull is refused if no claim was made for it in time.
+* Claims leave connections for publishes and acks.
+* Nothing is claimed while slow readers hold as many bytes of responses as the process allows.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""What streams have been handed and have not settled: their flow control (A7).
+"""The outstanding messages of streams, for their flow control (A7).
 
-A message counts from when it is claimed for a stream until it is acked, nacked, or its ack deadline has passed.
-Acks and nacks that come to this process are told by its AckCoalescer.  What happens elsewhere (acks through another
-process, deadlines, seeks) is found by looking at the database, which only a stream that is full does, and the more
-seldom the less it finds.
+A message counts from when it is claimed for a stream until it is acknowledged or nacked, or its ack deadline has
+passed.  The AckCoalescer reports acks and nacks that this process receives.  Other changes (acks through another
+process, deadlines, seeks) are found by querying the database.  Only a stream whose window is full does so, and less
+often the less it finds.
 """
 
 import asyncio

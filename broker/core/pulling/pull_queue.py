@@ -1,4 +1,4 @@
-"""The pulls of one subscription that wait, in the order in which they are served: a consumer of claims.
+"""The waiting pulls of one subscription, in the order in which they are served: a consumer of claims.
 
 joined ──a claim has something──► answered
    │ every shard was looked at since then, in vain

@@ -1,4 +1,4 @@
-"""Subscriber.Pull."""
+"""Subscriber.Pull over REST."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

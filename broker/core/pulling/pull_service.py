@@ -1,4 +1,4 @@
-"""Pull (A7): messages now, or as soon as there are some."""
+"""Implements Pull (A7): returns messages now, or as soon as there are some."""
 
 import asyncio
 import time

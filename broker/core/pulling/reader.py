@@ -1,4 +1,4 @@
-"""Who reads from subscriptions: pulls and streams, as their processes write them down (F3)."""
+"""Readers: the pulls and streams of subscriptions, as their processes report them (F3)."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,12 +1,12 @@
-"""Who pulls and streams through this process, what each has out, and how fast it acks (F3).
+"""The readers of this process: their pulls and streams, outstanding messages, and speed of acks (F3).
 
     a pull, a stream ──handed out──► Reading ──acks of this process──► counts, and a sample of the times
                                         │
                                         └─ every five seconds ──► the table `readers`
 
-The hot path pays a check-up for each response and for each attempt of a batch of acks, and nothing for a message.
-What else becomes of messages (acks through other processes, nacks, deadlines, seeks) is found by looking at the
-database, for the oldest MAX_CHECKED of what is out.
+The hot path costs a lookup for each response and for each attempt of a batch of acks, and nothing for a message.
+Other changes of messages (acks through other processes, nacks, deadlines, seeks) are found by querying the
+database, for the oldest MAX_CHECKED outstanding messages.
 """
 
 import math

@@ -1,10 +1,11 @@
-"""Subscriber.StreamingPull: two directions, each a task, which end together.
+"""Subscriber.StreamingPull over gRPC: two directions, one task for each, which end together.
 
     requests ──acks, deadlines──► confirmations (exactly-once delivery only) ──┐
                                                                                ├──► responses
     messages, as far as the flow control allows ───────────────────────────────┘
 
-The client's half-close ends the stream well; whatever else ends it is a status.  Google's clients open it again.
+The client's half-close ends the stream successfully; any other end has an error status.  Google's clients then open
+the stream again.
 """
 
 import asyncio

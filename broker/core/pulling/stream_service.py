@@ -1,4 +1,4 @@
-"""StreamingPull: messages as they come, for as long as the stream lasts (A7)."""
+"""Implements StreamingPull: delivers messages as they come, until the stream ends (A7)."""
 
 import asyncio
 from collections.abc import Sequence

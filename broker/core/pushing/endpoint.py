@@ -1,4 +1,4 @@
-"""One push subscription as this process delivers to it: what waits to be sent, what is out."""
+"""A push subscription as this process delivers to it: its buffered messages and outstanding requests."""
 
 import asyncio
 from collections import deque

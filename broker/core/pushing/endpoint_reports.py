@@ -1,4 +1,4 @@
-"""What is told of pushes: what `:pushFailures` and `:pushStatus` show, and what the log says of endpoints."""
+"""Reports on pushes: the data of `:pushFailures` and `:pushStatus`, and log lines about endpoints."""
 
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The push subscriptions that this process delivers to, kept as they are in the database."""
+"""The push subscriptions that this process delivers to, synchronized with the database."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Pauses that pushing itself begins: an endpoint wants no more pushes, or the broker may not push to it."""
+"""Pauses that the broker begins itself: an endpoint asks for no more pushes, or the broker may not push to it."""
 
 import asyncio
 from collections.abc import Callable

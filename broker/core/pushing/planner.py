@@ -1,7 +1,7 @@
-"""What push asks of the claims, for each endpoint, and where what they bring goes: the first of push's two stages.
+"""Requests claims for each endpoint, and buffers the claimed messages: the first of the two stages of push.
 
-The scheduler (core/claiming/claim_scheduler.py) claims when there may be something and the endpoint has room; the
-sender does the rest.  When a request has ended there may be room for what there was none for (A8, B2, B5).
+The scheduler (core/claiming/claim_scheduler.py) claims when there may be messages and the endpoint has capacity;
+the sender does the rest.  The end of a request may free capacity that was missing before (A8, B2, B5).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Push in this process: its parts, connected."""
+"""Builds and connects the parts of push delivery in this process."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,12 +1,12 @@
-"""Sends what was claimed: each request on its own, and what becomes of it.
+"""Sends claimed messages, each request independently, and settles them by the outcome.
 
 buffered ──available──► out ──success──► acknowledged
     │               ├──anything else──► nacked
     │               └──no answer within the ack deadline──► nacked, and acknowledged by a late success
     └──the endpoint is given up, or denied, or it took too long──► released: due at once, the attempt not counted
 
-An endpoint that is gone (its subscription is deleted, or pushed elsewhere) has no slots: what is out to it gets
-LEAVING_SECONDS more to succeed, and is released then.
+An endpoint that is gone (its subscription was deleted, or is pushed to another endpoint) has no slots.  Its
+outstanding requests have LEAVING_SECONDS to succeed, and their messages are released then.
 """
 
 import asyncio

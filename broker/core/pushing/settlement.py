@@ -1,4 +1,4 @@
-"""What became of pushed messages, written down many at a time: acks, nacks, and what was not sent after all."""
+"""Writes the outcomes of pushed messages in batches: acks, nacks, and releases of messages that were not sent."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""One message to an endpoint at somebody's wish, to see what it answers: nothing is claimed, counted or settled."""
+"""Sends one message to an endpoint on request and returns the answer.  Nothing is claimed, counted or settled."""
 
 import asyncio
 from collections.abc import Callable

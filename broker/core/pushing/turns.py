@@ -1,4 +1,4 @@
-"""Whose turn it is to send: endpoints take turns, a request at a time; who gets no slot waits for one."""
+"""Turns of endpoints to send, one request at a time.  An endpoint without a slot waits for one."""
 
 import asyncio
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Push subscriptions that are paused because the broker may not push to them, until it may.
+"""Push subscriptions that are paused because the broker may not push to them.
 
-They are looked at again from time to time: the settings may be others since a start, and so may a name's address.
-Their messages wait meanwhile, and what was claimed of them counts as no attempt.
+They are checked again from time to time, because settings may change at a start, and the address of a name at any
+time.  Their messages wait meanwhile, and claimed messages are released without counting the attempt.
 """
 
 import asyncio

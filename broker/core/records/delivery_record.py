@@ -1,13 +1,13 @@
-"""The record of deliveries: which messages of a subscription were acknowledged when, at which attempt and by whom.
+"""The record of deliveries: when each message of a subscription was acknowledged, at which attempt and by whom.
 
-It is kept for every subscription, and so must cost next to nothing.  A row holds what one author acknowledged of
-one bucket of sequences until it was written, as a string of entries:
+It is kept for every subscription, so it must cost very little.  A row holds what one author acknowledged of one
+bucket of sequences since the last write, as a string of entries:
 
     age (8 bytes)   attempt (2)   out for (4)   ranges (2)   first, end (2 + 2) for each range
 
-`age` is how many microseconds before the row was written the messages were acknowledged, `out for` how many
-milliseconds after they had been handed out; ranges are relative to the bucket's first sequence.  An entry is one
-response, or what one flush acknowledged of it.
+`age` is the time in microseconds from the ack to the writing of the row, `out for` the time in milliseconds from
+the delivery to the ack.  Ranges are relative to the first sequence of the bucket.  An entry is one response, or the
+part of it that one flush acknowledged.
 """
 
 import struct

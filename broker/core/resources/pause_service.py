@@ -1,4 +1,4 @@
-"""Pausing a subscription, however it is delivered: one state for pulls, streams and pushes; extensions (G2)."""
+"""Pauses subscriptions, by one state for pulls, streams and pushes; extensions (G2)."""
 
 from broker.core.catalog import push_state_rows as push_states
 from broker.core.context.core import Core

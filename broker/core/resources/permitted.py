@@ -1,4 +1,4 @@
-"""What a caller may do with one of several resources: the others are left out, and the call is not refused."""
+"""Filters resources by the permissions of a caller; those without permission are left out of the result."""
 
 from collections.abc import Awaitable, Callable
 

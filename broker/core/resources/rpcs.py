@@ -1,4 +1,4 @@
-"""The rows of calls: topics and subscriptions."""
+"""Rows of the table of calls for topics and subscriptions."""
 
 from collections.abc import Sequence
 from functools import partial

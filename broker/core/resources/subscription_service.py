@@ -1,4 +1,4 @@
-"""Subscriptions: the meaning of each call."""
+"""Implements the calls about subscriptions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Topics: the meaning of each call."""
+"""Implements the calls about topics."""
 
 from collections.abc import Collection, Iterable, Sequence
 

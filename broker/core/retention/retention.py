@@ -1,4 +1,4 @@
-"""Giving space back: what is dropped, moved aside or deleted once nobody wants it (A10)."""
+"""Frees space: drops, moves to the stragglers or deletes what is not needed any more (A10)."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Makes partitions ahead and gives space back."""
+"""Creates partitions ahead of time, and frees space."""
 
 from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta

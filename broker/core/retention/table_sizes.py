@@ -1,7 +1,7 @@
 """Compares the size of the broker's tables with --database-size-max.
 
-One process of all brokers measures, every five seconds at most, and less often where that takes long; the others
-read what it has found.
+One process of all brokers measures, every five seconds at most, and less often if measuring takes long.  The others
+read its result.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a seek would bring about (G2)."""
+"""The result of a previewed seek (G2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

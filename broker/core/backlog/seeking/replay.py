@@ -1,4 +1,4 @@
-"""What a seek has brought about (A9)."""
+"""The effect of a seek: the messages that it has made deliverable again (A9)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

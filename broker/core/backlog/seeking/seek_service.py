@@ -1,4 +1,4 @@
-"""Seeking: to a time, to a snapshot, and back; and purging, which is a seek past what there is (A9, G2)."""
+"""Seeks to a time or a snapshot, undoes seeks, and purges, which is a seek past all messages (A9, G2)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress

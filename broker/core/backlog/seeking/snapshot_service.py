@@ -1,4 +1,4 @@
-"""Snapshots (A9): the meaning of each call."""
+"""Implements the calls about snapshots (A9)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Allocates the messages that were found to the targets, and to their requests
+"""Allocates the messages that were found to the targets of a claim and their requests
 (core/claiming/transaction/allocation.py).
 """
 

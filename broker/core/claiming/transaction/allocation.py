@@ -1,13 +1,13 @@
-"""How one claim allocates messages to the requests of a target: due messages, fresh messages, ordering keys.
+"""The rules by which a claim allocates due messages, fresh messages and ordering keys to the requests of a target.
 
-Redeliveries and fresh messages share a claim (docs/decisions/0060).  Where both compete for it each gets half of
-its messages and half of its bytes, so any number of messages that always fail cannot starve the others.  A claim of
-one message cannot be halved, and one message may be larger than half of the bytes: so the turn to go first passes
-from one side to the other with each such claim.  Redeliveries are delivered in the order in which they fell due,
+Redeliveries and fresh messages share a claim (docs/decisions/0060).  If both compete for it, each gets half of its
+messages and half of its bytes, so that any number of messages that always fail cannot starve the others.  A claim
+of one message cannot be halved, and one message may be larger than half of the bytes, so with each such claim the
+turn to go first passes to the other side.  Redeliveries are delivered in the order in which they became due,
 whatever their ordering key.
 
-A message that came back from a repeated delivery within RETRY_SPACING only takes the room that all others leave.
-Otherwise a consumer that nacks in a tight loop would fill half of its claims with it.
+A message that came back from a repeated delivery within RETRY_SPACING only gets what all others leave.  Otherwise a
+consumer that nacks in a tight loop would fill half of its claims with it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,12 +1,12 @@
-"""Claims: hands out messages under the locks of cursors (A4, A6, A7, A8, C1).
+"""Claims messages for delivery, under the locks of cursors (A4, A6, A7, A8, C1).
 
 One claim serves any number of subscriptions of a shard; a pull is the case of one.  It is one transaction:
 
     lock ──► find what is due, and fresh ──► find due messages ──► release keys ──► allocate ──► write, read bodies
 
-A step without work costs no round trip, and a claim for one subscription locks and finds in one.  The steps
-(due.py, fresh.py, allocate.py, write.py) return queries, and a function for the rows of each; `_Claim._run` sends
-them. docs/claim.md explains it all, and has the rules that lose or duplicate messages when broken.
+A step without work costs no round trip, and a claim for one subscription locks and finds messages in one.  The
+steps (due.py, fresh.py, allocate.py, write.py) return queries, and a function for the rows of each; `_Claim._run`
+sends them.  docs/claim.md explains claims in detail, with the rules whose violation loses or duplicates messages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Due messages: locks the rows that are due, and finds the messages of them that the log still has."""
+"""Due messages: locks the rows that are due, and finds those of their messages that still exist in the log."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

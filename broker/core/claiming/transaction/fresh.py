@@ -1,9 +1,9 @@
-"""Fresh messages: those that the cursor of a subscription has not passed yet, and the bodies of all messages.
+"""Fresh messages, which the cursor of a subscription has not passed yet, and the bodies of all messages.
 
-Cursors at the same position, with the same filter and retention, have the same fresh messages before them.  Those
-are looked up once, and allocated once to all targets that would take equally many: on most shards the cursors of
-all push subscriptions are at the head, so a publish is looked up once however many subscriptions there are.  The
-body of each batch is read once, too.
+Cursors at the same position, with the same filter and retention, have the same fresh messages.  These are looked up
+once, and allocated once to all targets that would take the same number: on most shards the cursors of all push
+subscriptions are at the head, so a publish is looked up once however many subscriptions there are.  The body of
+each batch is read once, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

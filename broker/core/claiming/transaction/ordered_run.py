@@ -1,4 +1,4 @@
-"""Ordered runs: what a claim does with the row of `delivery_attempts` that holds an ordering key (A6).
+"""Ordered runs: how a claim changes the row of `delivery_attempts` that holds an ordering key (A6).
 
     no row ──first fresh messages of the key──► out ──all acked──► due at once ──a claim──► out (what waits next)
                                                  │                                     └──► no row (nothing waits)
@@ -6,8 +6,9 @@
                                                  ▼
                         the message and all later ones of its key came back ──retry delay──► out again, in order
 
-As long as the row is there, fresh messages of its key are passed by: they wait in the log, in `waiting`, before the
-cursor.  Rows come and go only under the cursor's lock, or a claim would pass a message that nobody looks for.
+While the row exists, claims skip fresh messages of its key, which wait in the log before the cursor (`waiting`).
+Rows are inserted and deleted only under the lock of the cursor; otherwise a claim could skip a message that no
+later claim finds.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Writes the messages that a claim has allocated, and returns its results.
 
 `write_allocations` returns the statements of the last round trip, and a function of their rows: the result for each
-target.  The rows that hold ordering keys are only inserted and deleted here, under the cursor's lock, or a claim
-would pass messages that no other claim finds (tests/interleavings/test_ordering_rules.py).
+target.  Rows of ordering keys are inserted and deleted only here, under the lock of the cursor; otherwise a claim
+could skip messages that no other claim finds (tests/interleavings/test_ordering_rules.py).
 """
 
 from collections import defaultdict

@@ -1,8 +1,8 @@
-"""Which addresses pushes may go to.
+"""Decides to which addresses pushes may be sent.
 
-An endpoint is whatever a caller of the API names; with `deny` it cannot be used to reach what only the broker's own
-network reaches (request forgery).  The rule is applied to the address that is connected to, after the name was
-resolved: a name that resolves to a public address first and to a private one later gains nothing.
+Any caller of the API can name an endpoint.  With `deny`, an endpoint cannot be used to reach hosts that only the
+broker's own network reaches (request forgery).  The rule is applied to the address of the connection, after the
+name was resolved, so that a name cannot evade it by resolving to a public address first and to a private one later.
 """
 
 from collections.abc import Sequence

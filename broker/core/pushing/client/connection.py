@@ -1,11 +1,11 @@
-"""One connection to an endpoint: HTTP/1.1, a request at a time.
+"""A connection to an endpoint: HTTP/1.1, one request at a time.
 
-httptools parses the answers, as it does for uvicorn; what it refuses is read again by h11 (second_reading.py).
+httptools parses the answers, as in uvicorn; answers that it refuses are parsed again by h11 (second_reading.py).
 
     idle ──send──► waiting ──status and headers──► answered ──end of the body──► idle, if both sides keep it alive
       └───────────────┴── closed by the other side, broken, given up ──┴──► closed
 
-Interim answers (1xx) are passed over, except 102, which Pub/Sub counts as success: it is the answer then.
+Interim answers (1xx) are skipped, except 102, which Pub/Sub counts as success and which is then the answer.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""One POST to an endpoint, and what came of it.
+"""Sends one POST to an endpoint, and returns its outcome.
 
-A client of our own, because a general one costs five times the processor time (docs/decisions/0009), and because
-what it must *not* do is most of it: follow redirects, keep cookies, go through a proxy of the environment,
-decompress, or read whatever it is sent.
+This is a client of our own because a general one needs five times the processor time (docs/decisions/0009), and
+because most of its purpose is what it must *not* do: follow redirects, keep cookies, use a proxy from the
+environment, decompress, or read answers without a limit.
 """
 
 import asyncio

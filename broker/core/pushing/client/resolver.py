@@ -1,4 +1,6 @@
-"""Names to addresses, without the threads that others of the process wait for: fifty dead names stall nobody."""
+"""Resolves names without the threads that other parts of the process use, so that fifty dead names delay none of
+them.
+"""
 
 import asyncio
 from collections import OrderedDict

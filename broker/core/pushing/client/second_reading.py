@@ -1,8 +1,8 @@
-"""An answer that httptools refuses, read by h11.
+"""Parses answers that httptools refuses, by h11.
 
 httptools is fast, and refuses some answers that RFC 9112 accepts: two equal Content-Length headers, a
-Content-Length beside chunked, lines that end without CR, folded headers.  So h11 judges what httptools refuses; the
-connection is closed afterwards (docs/decisions/0072-standards.md).
+Content-Length together with chunked encoding, lines that end without CR, folded headers.  So h11 judges what
+httptools refuses; the connection is closed afterwards (docs/decisions/0072-standards.md).
 """
 
 import h11

@@ -1,4 +1,4 @@
-"""Whether another request to a push subscription's endpoint may start now.  Pure: times are given, in seconds."""
+"""Decides whether another request to an endpoint may start now.  Pure: times are parameters, in seconds."""
 
 from collections.abc import Hashable
 

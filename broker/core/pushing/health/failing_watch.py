@@ -1,16 +1,17 @@
-"""Which failures of a push subscription are reported.  Pure: times are given.
+"""Decides which failures of a push subscription are reported.  Pure: times are parameters.
 
 A message that failed, and failed again after the endpoint had accepted others, is *singled out*: its answers say
-little about the endpoint. So is one whose request failed after the endpoint had accepted another while it was
-outstanding. Failures count for the endpoint, unless only singled-out messages account for them: several whose
-status rejects the message, or a single one, whatever its status.
+little about the endpoint.  So is a message whose request failed after the endpoint had accepted another one while
+it was outstanding.  Failures count for the endpoint, unless only singled-out messages account for them: several
+whose status rejects the message, or a single one, whatever its status.
 
     success ──failure──► run of failures ──`after`──► reported ──success──► recovered
        ▲                        │                        │
        └────────success─────────┴───nothing is left──────┘
 
-What is acknowledged, discarded, purged, skipped by a seek or expired elsewhere neither fails nor succeeds again. So
-a failing message of which nothing is heard any more ends, and so does a run when nothing is left to send.
+Messages that were acknowledged, discarded or purged elsewhere, skipped by a seek, or expired neither fail nor
+succeed again.  So a failing message ends when nothing more is reported of it, and a run of failures ends when
+nothing is left to send.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What a failed push says of the endpoint and of the message, and how long the message waits then."""
+"""What a failed push says about the endpoint and about the message, and how long the message then waits."""
 
 from dataclasses import dataclass
 from datetime import timedelta

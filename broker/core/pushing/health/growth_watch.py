@@ -1,4 +1,4 @@
-"""Whether a larger window brings more.  Pure: times are given."""
+"""Decides whether a larger window increases throughput.  Pure: times are parameters."""
 
 _PERIOD = 0.05  # seconds, at least, over which successes are counted; and at least a round trip
 _WORTH = 1.1  # twice the window must bring so many times the successes a second

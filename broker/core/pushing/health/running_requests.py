@@ -1,4 +1,4 @@
-"""The outstanding requests of an endpoint, and which of them are stuck.  Pure: times are given, in seconds."""
+"""The outstanding requests of an endpoint, and which of them are stuck.  Pure: times are parameters, in seconds."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A limit of so many messages a second (C3), as pure arithmetic on times: seconds of a monotonic clock."""
+"""A rate limit in messages a second (C3), as pure arithmetic on times: seconds of a monotonic clock."""
 
 from broker.model.push_config import Digest
 

@@ -1,11 +1,11 @@
-"""Attributes as headers of an unwrapped push (writeMetadata): those that are legal and harmless (A8).
+"""Attributes as headers of an unwrapped push (writeMetadata): those that are valid and harmless (A8).
 
-An attribute's name and value are a publisher's; the request is the broker's.  So none may end a header, add a
-second one, change how the request is framed or routed, or pass for what the broker itself, a proxy or the
-platform in front of a receiver says.  docs/operations.md has the list for operators.
+The publisher chooses the name and value of an attribute, but the request is the broker's.  So no attribute may end
+a header, add a second one, change how the request is framed or routed, or be taken for a header of the broker
+itself, of a proxy, or of the platform in front of a receiver.  docs/operations.md has the list for operators.
 
-Names are compared as the most generous receiver reads them: CGI and WSGI make one variable of `X-Real-IP` and
-`x_real_ip` (RFC 3875, section 4.1.18), and some servers turn every other sign into `_` as well.
+Names are compared as the most lenient receiver reads them: CGI and WSGI map `X-Real-IP` and `x_real_ip` to the same
+variable (RFC 3875, section 4.1.18), and some servers replace every other character by `_` as well.
 """
 
 import re

@@ -1,11 +1,11 @@
-"""The request that carries a message to an endpoint, as Google's service makes it.
+"""The request that carries a message to an endpoint, in the format of Google's service.
 
     wrapped (no wrapper or pubsubWrapper)   JSON: the message, both spellings of its id and time, the subscription
     unwrapped (noWrapper)                   the data alone
     unwrapped with writeMetadata            the same, and headers: x-goog-pubsub-…, and the attributes
 
-https://cloud.google.com/pubsub/docs/push#receive_push, …/payload-unwrapping.  `attributes` and `data` are there
-also when empty (as the emulator sends them): a receiver may look for them without a check.
+https://cloud.google.com/pubsub/docs/push#receive_push, …/payload-unwrapping.  `attributes` and `data` are present
+even if empty, as in the emulator's requests, because a receiver may read them without a check.
 """
 
 import hashlib

@@ -1,11 +1,11 @@
-"""The bearer tokens of pushes: OpenID Connect ID tokens as Google's, signed by the broker's own keys.
+"""The bearer tokens of pushes: OpenID Connect ID tokens like Google's, signed with the broker's own keys.
 
     made ──1 day──► signs for 30 days ──successor signs──► published 2 hours more ──► deleted
          published from the beginning: verifiers that cache the keys know it before it signs
 
-The keys are in the database, so that all processes sign with, and publish, the same.  A key is succeeded when it is
-29 days old; whichever process notices first makes the successor.  Should none run at that time, the old key signs
-on until the late successor does.
+The keys are in the database, so that all processes sign with, and publish, the same ones.  A key is replaced when
+it is 29 days old, by the first process that notices.  If no process runs at that time, the old key continues to
+sign until its successor does.
 """
 
 import asyncio

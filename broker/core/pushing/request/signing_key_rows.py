@@ -1,4 +1,4 @@
-"""The keys that sign the tokens of pushes, shared by all processes of all brokers on the database."""
+"""Rows of the keys that sign the tokens of pushes, shared by all brokers on the database."""
 
 from dataclasses import dataclass
 from datetime import datetime

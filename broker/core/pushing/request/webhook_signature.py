@@ -1,4 +1,4 @@
-"""Signatures as Standard Webhooks 1.0 has them (https://www.standardwebhooks.com), scheme v1.
+"""Signatures of pushes by Standard Webhooks 1.0 (https://www.standardwebhooks.com), scheme v1.
 
 webhook-id          the same for every attempt of a message, so that a receiver can tell a repeat
 webhook-timestamp   of this attempt, in seconds: a receiver refuses old requests that somebody sends again
