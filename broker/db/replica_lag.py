@@ -1,4 +1,4 @@
-"""How far a replica is behind its primary: by no clock of the replica's, and also when nothing is written."""
+"""Measures how far a replica is behind its primary, without the replica's clock, and even if nothing is written."""
 
 from collections import deque
 from typing import NamedTuple

@@ -1,8 +1,8 @@
-"""Which tables of a schema Citus has distributed over nodes, and whether a broker can serve them so.
+"""Checks which tables of a schema Citus has distributed over nodes, and whether a broker can use them.
 
-All that is known of a shard lies on one node: TABLES by their shard_id, together.  What is few (topics,
-subscriptions and the like) stays on the coordinator (docs/decisions/0053).  A database that has the extension, and
-the broker's tables as plain ones, is served as any other.
+All rows of a shard are on one node: TABLES are distributed by their shard_id and colocated.  Small tables (topics,
+subscriptions and the like) stay on the coordinator (docs/decisions/0053).  A database that has the extension but
+plain tables of the broker is used like any other.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""Where the shards lie on nodes: which tables lie there with them, and what is beside those for Citus alone."""
+"""The tables that Citus distributes with the shards, and the additional objects that exist for Citus alone."""
 
 COLUMN = "shard_id"
 # All that is known of a shard; the others lie with the first.

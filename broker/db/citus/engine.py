@@ -1,6 +1,6 @@
-"""What a schema of the broker is on, and what differs there.
+"""The database engine of a schema, and its differences.
 
-Whoever works differently by it asks here: nothing else in the store knows an engine by its name.
+Code whose behaviour depends on the engine asks this module; no other part of the store knows an engine by its name.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Transactions that nodes have prepared, and whose end they have not heard of."""
+"""Transactions that nodes have prepared, and of whose outcome they have not been informed."""
 
 # Of this database, neither committed there nor undone, by node: the name of each, and for how many seconds.  A node
 # that does not answer has none, and `answers` is false.

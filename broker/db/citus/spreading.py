@@ -1,7 +1,7 @@
-"""On which nodes new shards lie.
+"""Chooses the ids of new shards so that they are spread over the nodes.
 
-Citus puts a shard where the hash of its id says, so a topic's shards lie evenly on the nodes if their ids are
-chosen for it: some more are drawn than are needed, and those that are not taken are no shard's.
+Citus places a shard by the hash of its id, so the shards of a topic are spread evenly over the nodes if their ids
+are chosen accordingly.  More ids are drawn than needed, and those that are not chosen stay unused.
 """
 
 from collections.abc import Mapping, Sequence

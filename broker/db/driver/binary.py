@@ -1,4 +1,4 @@
-"""PostgreSQL's binary form of the parameter types that the hot statements have."""
+"""PostgreSQL's binary format of the types of parameters in hot statements."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
-"""Statements about messages of several shards: one for them all, or one for each where shards lie on nodes.
+"""Runs statements about messages of several shards: one for all shards, or one for each on distributed tables.
 
-Such a statement takes arrays, `shard_ids` among them, and looks each element up by itself.  A node is known by the
-shard's id alone, so there it is sent for each shard with the elements of that.
+Such a statement has array parameters, `shard_ids` among them, and looks up each element by itself.  Citus routes a
+statement to a node only by a single shard id, so there it is sent for each shard with the elements of that shard.
 """
 
 import re

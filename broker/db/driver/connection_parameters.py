@@ -1,7 +1,8 @@
-"""What every connection to the database is made with, whatever it is for: one place that says it.
+"""The parameters of every connection to the database, in one place.
 
-The caller's URL, options of its own in it, and settings of its role and database are honoured, but never depended
-on: what the broker relies on is told to each session by name, and stands behind whatever the caller says.
+The caller's URL may contain options of its own, and settings of its role and database apply, but the broker does
+not depend on them: every setting that it relies on is given to each session by name, after the options of the
+caller.
 """
 
 import random

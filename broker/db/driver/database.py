@@ -1,10 +1,10 @@
-"""Connections, transactions, and what a failed statement means.
+"""Connections, transactions, and the meaning of failed statements.
 
-Two pools: `hot()` has connections for the hot statements (db/driver/hot_connection.py), SQLAlchemy's engine has
-those for all else: for a `transaction()`, or for one statement after the other (`connection()`).  The reasons are
-in docs/decisions/0019.  A third one, `at_any_node()`, is `hot()` unless other nodes of a cluster are named for what
-is about one shard and has no part in the catalog (docs/decisions/0054).  postgres_errors.py translates the errors
-of all three.
+There are two pools: `hot()` has connections for hot statements (db/driver/hot_connection.py), and SQLAlchemy's
+engine has those for all others: for a `transaction()`, or for single statements (`connection()`).
+docs/decisions/0019 has the reasons.  A third pool, `at_any_node()`, equals `hot()` unless other nodes of a cluster
+are configured for statements that concern one shard and not the catalog (docs/decisions/0054).  postgres_errors.py
+translates the errors of all three.
 """
 
 import logging

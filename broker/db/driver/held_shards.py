@@ -1,7 +1,7 @@
-"""Shards that stay on their node while a transaction of a distributed schema has rows of them locked.
+"""Keeps shards on their node while a transaction of a distributed schema has locked rows of them.
 
-Citus lets a shard move while somebody has locked rows of it: only what writes is waited for.  The locks would stay
-behind, the next one would lock the rows where they are now, and two claims would hand out the same messages
+Citus may move a shard while a transaction has locked rows of it, because it waits only for writes.  The locks would
+stay behind, the next claim would lock the rows in their new place, and two claims would deliver the same messages
 (docs/decisions/0053-shards-on-nodes.md).
 """
 

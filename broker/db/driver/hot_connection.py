@@ -1,16 +1,16 @@
-"""A connection for the hot statements: libpq's pipeline mode, driven by the event loop.
+"""A connection for hot statements: libpq's pipeline mode, driven by the event loop.
 
-psycopg's own async cursors cost 50 to 100 µs of Python a statement (cursor, adaptation, registering with the event
-loop for every wait); here a statement is a prepared name and ready-made binary parameters, the socket stays
+psycopg's own async cursors need 50 to 100 µs of Python for a statement (cursor, adaptation, and registration with
+the event loop for every wait).  Here a statement is a prepared name with parameters in binary, the socket stays
 registered, and a round trip of two statements costs 30 µs (docs/decisions/0006).
 
-A HotConnection belongs to one task at a time, or to several that each send batches which are whole transactions:
-PostgreSQL runs batches strictly in the order in which they were sent, each up to its own Sync, so an error in one
-ends with it and the next one runs.  Whatever goes wrong closes the connection: that alone is certain to commit
-nothing of what was queued.  After an error of PostgreSQL's own the batches behind it are answered first.
+A HotConnection belongs to one task at a time, or to several that each send batches which are complete
+transactions.  PostgreSQL runs batches in the order in which they were sent, each up to its own Sync, so an error
+ends its batch and the next one runs.  Any other failure closes the connection, because only that guarantees that
+nothing of the queue is committed.  After an error of PostgreSQL itself the batches behind it are still answered.
 
-Several statements up to a Sync are a transaction, which is PostgreSQL's own.  Others that speak its protocol commit
-the first statement by itself, so there BEGIN and COMMIT are said (docs/decisions/0040).
+In PostgreSQL several statements up to a Sync are one transaction.  Other servers with its protocol commit the first
+statement separately, so BEGIN and COMMIT are sent to them (docs/decisions/0040).
 """
 
 import asyncio

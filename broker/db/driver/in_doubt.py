@@ -1,4 +1,6 @@
-"""Commits of several nodes whose end one of them has not heard of: Citus ends them, within a minute (L1)."""
+"""Commits on several nodes of whose outcome one node has not been informed.  Citus resolves them within a minute
+(L1).
+"""
 
 from datetime import datetime
 

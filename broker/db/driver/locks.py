@@ -1,9 +1,9 @@
-"""Locks between brokers that are about more than a row: empty tables of the broker's schema, and names.
+"""Locks between brokers that concern more than a row: empty tables of the broker's schema, and names.
 
-A role that may not write to a table cannot lock it, so no other role of the database can take these.  Advisory
-locks are open to every role, and pg_locks shows their keys to all (docs/decisions/0083).  A lock belongs to a
-transaction.  Work that consists of several transactions has it held by another session (`held`).  That session has
-neither a snapshot nor a transaction id meanwhile, so it delays no vacuum and no index build.
+A role that may not write to a table cannot lock it, so no other role of the database can take these locks.
+Advisory locks are available to every role, and pg_locks shows their keys to all (docs/decisions/0083).  A lock
+belongs to a transaction.  For work that consists of several transactions another session holds the lock (`held`).
+That session has neither a snapshot nor a transaction id meanwhile, so it delays no vacuum and no index build.
 """
 
 from collections.abc import AsyncIterator

@@ -1,7 +1,7 @@
-"""Pools of connections to the nodes of a cluster, a pool for each that a URL names (docs/decisions/0059).
+"""Pools of connections to the nodes of a cluster, one for each node that a URL names (docs/decisions/0059).
 
-What is about a shard goes to the node that has it: there it is run at once, elsewhere it would be passed on.  Where
-that is not known, or the node is not named, any other does as well.
+A statement that concerns a shard is sent to the node that has the shard, where it runs at once; any other node
+would forward it.  If the node is not known, or not named, any other node is used.
 """
 
 import asyncio

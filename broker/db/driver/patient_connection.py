@@ -1,9 +1,10 @@
-"""A psycopg connection that a silent server cannot hold up.
+"""A psycopg connection that a silent server cannot block.
 
-A server that is stopped, or vanished, says nothing; TCP notices neither soon.  Left to itself psycopg waits for
-ever, and when the task that waits is cancelled it asks that same server to end the statement and waits for that
-(with a libpq before 17 in a call that blocks).  Here whatever ends a wait before its answer closes the connection:
-that takes no time, and PostgreSQL undoes what was not committed (client_connection_check_interval tells it soon).
+A server that is stopped, or has vanished, sends nothing, and TCP takes long to notice either.  psycopg by itself
+waits for ever; when the waiting task is cancelled, it asks the same server to cancel the statement and waits for
+that (with a libpq before 17 in a call that blocks).  Here a wait that ends before its answer closes the
+connection.  This takes no time, and PostgreSQL rolls back what was not committed (client_connection_check_interval
+lets it notice soon).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The meaning of PostgreSQL's errors for callers: one table for SQLSTATEs, one for connections that fail.
+"""The meaning of PostgreSQL's errors for callers: one table for SQLSTATEs, and one for connections that fail.
 
-A text names what was seen.  It quotes of PostgreSQL's own words only those that are about the server as a whole:
-other errors can repeat values, passwords and addresses.
+The messages describe the condition.  They quote PostgreSQL's own messages only if these concern the server as a
+whole, because other errors may contain values, passwords and addresses.
 """
 
 import re

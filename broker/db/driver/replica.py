@@ -1,4 +1,4 @@
-"""A standby that reads may go to: connections of its own, and where it is in the primary's log."""
+"""A standby for reads: its connections, and its position in the primary's WAL."""
 
 from broker.db.driver.connection_parameters import connection_parameters
 from broker.db.driver.database import HOT, Hot

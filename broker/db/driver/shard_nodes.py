@@ -1,6 +1,7 @@
-"""On which node of a cluster each shard lies, as far as this process has asked (docs/decisions/0059).
+"""The node of each shard in a cluster, as far as this process has queried it (docs/decisions/0059).
 
-What is known may be old, for shards move.  Any node passes on what is another's: a detour is all that it costs.
+The cached nodes may be outdated, because shards move.  Any node forwards statements for the shards of others, so
+this only costs a detour.
 """
 
 import asyncio

@@ -4,8 +4,8 @@
                                  ▲                  │ its postmaster dies: keep_running starts it again
                                  └──────────────────┘
 
-The data directory is locked (flock) as long as a broker uses it; the kernel gives the lock back whatever way
-the broker ends.  What outlived a broker or a postmaster (kill -9) is ended before a new postmaster starts.
+The data directory is locked (flock) while a broker uses it; the kernel releases the lock however the broker ends.
+Processes that have outlived a broker or a postmaster (kill -9) are ended before a new postmaster starts.
 """
 
 import asyncio

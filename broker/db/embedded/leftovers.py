@@ -1,7 +1,8 @@
-"""What an earlier broker left running on a data directory: a postmaster, or backends whose postmaster was killed.
+"""Processes that an earlier broker left running on a data directory: a postmaster, or backends without one.
 
-A process number in postmaster.pid proves nothing: after a reboot, or in a new container, it can be anybody's, even
-another PostgreSQL's.  PostgreSQL's processes work in their data directory, so on Linux that tells whose they are.
+The process id in postmaster.pid proves nothing: after a reboot, or in a new container, it may belong to any
+process, even of another PostgreSQL.  The working directory of PostgreSQL's processes is their data directory, by
+which they are identified on Linux.
 """
 
 import contextlib

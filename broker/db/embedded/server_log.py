@@ -1,4 +1,4 @@
-"""Why PostgreSQL failed, from its own log."""
+"""Finds the cause of PostgreSQL's failure in its log."""
 
 import os
 import re

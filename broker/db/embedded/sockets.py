@@ -1,7 +1,7 @@
-"""Where the embedded PostgreSQL's socket is: in the data directory, unless that has too long a path for a socket.
+"""The path of the embedded PostgreSQL's socket: in the data directory, unless that path is too long for a socket.
 
-Then it is in a directory of its own with a name that nobody can know beforehand, in the directory of temporary
-files; the link `run` in the data directory tells which.
+If it is, the socket is in a directory of its own with an unpredictable name, in the directory for temporary files;
+the link `run` in the data directory points to it.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""A database that was restored goes on where no id has been given out yet.
+"""Prepares a restored database: it continues with ids that were never given out.
 
-It is as it was at some time before, and what was published since is gone: yet somebody may remember those ids, to
-tell a repeat.  So each shard leaves out as many sequences as could have been given out: one for each microsecond
-since the newest time that the database knows of, and a second's more.  One that is restored twice to the same time
-leaves out more the second time: also what was published in between.
+The database has an earlier state, and the messages published since are lost; but clients may remember their ids, to
+recognize repeats.  So each shard skips as many sequences as could have been given out: one for each microsecond
+since the newest time in the database, and one second more.  A database that is restored twice to the same time
+skips more the second time, to cover what was published in between.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""What a broker relies on where its tables are distributed is tried before it serves them.
+"""Tests the guarantees that a broker relies on with distributed tables, before it serves them.
 
-That what is sent together is undone together (docs/decisions/0040), through a connection as the hot statements have
-it; and that nodes keep what they have answered.
+Statements that are sent together must be rolled back together (docs/decisions/0040), through a connection like that
+of the hot statements; and nodes must keep what they have confirmed.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""The hot tables of a schema, distributed over the nodes of a Citus cluster by their shard_id.
+"""Distributes the hot tables of a schema over the nodes of a Citus cluster by their shard_id.
 
-All in one transaction, and Citus's catalog remembers it: a schema is distributed, or it is not.
+This is one transaction, recorded in Citus's catalog: a schema is distributed either completely or not at all.
 """
 
 from typing import Any

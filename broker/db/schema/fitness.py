@@ -1,7 +1,8 @@
-"""Whether a broker can work in a database that it can connect to.
+"""Checks whether a broker can work with a database that it can connect to.
 
-What a session can override, each session does (db/driver/connection_parameters.py).  What it cannot, such as the
-encoding, is checked here before anything is served or migrated, because it would fail some calls much later.
+Settings that a session can override are set by each session (db/driver/connection_parameters.py).  Those that it
+cannot, such as the encoding, are checked here before the broker serves or migrates, because they would make some
+calls fail much later.
 """
 
 from dataclasses import dataclass

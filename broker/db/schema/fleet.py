@@ -1,4 +1,4 @@
-"""How many connections all broker processes of a schema may open, beside what the database allows."""
+"""Checks how many connections all broker processes of a schema may open, against the limit of the database."""
 
 from dataclasses import dataclass
 from typing import cast

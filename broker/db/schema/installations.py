@@ -1,4 +1,6 @@
-"""Where the broker's tables are in a database: in a schema of their own, whatever else the database is used for."""
+"""Installations: the broker's tables in a schema of their own, in a database that may be used for other purposes as
+well.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""One process at a time migrates a schema: whoever has its version table locked."""
+"""The lock on a schema's version table, which lets only one process migrate at a time."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Migrating beside brokers at work: never long in the queue for a lock, again and again, and who stands in the way.
+"""Migrates while brokers are running: limits waits for locks, repeats them, and reports what blocks them.
 
-A statement that waits for a table's lock lets nobody else have it meanwhile: behind an ALTER that waits for a
-forgotten transaction all publishes wait as well.  So it waits shortly, lets the others through, and tries again.
+A statement that waits for a lock on a table blocks all later ones: behind an ALTER that waits for a forgotten
+transaction, all publishes wait as well.  So it waits only shortly, lets the others proceed, and tries again.
 """
 
 import logging

@@ -1,11 +1,12 @@
-"""An index for a table at work, partitioned or not: built beside publishes and claims, which wait for nothing.
+"""Builds an index on a table in use, partitioned or not, without delaying publishes or claims.
 
-For migrations; a revision that builds one does nothing else, for it is not one transaction:
+For migrations.  A revision that builds an index does nothing else, because the build is not one transaction:
 
     def upgrade() -> None:
         build_index_online("message_batches_by_size", "message_batches", "(shard_id, size)")
 
-Begun again, it goes on where it was cut short: what an interrupted CREATE INDEX CONCURRENTLY left is dropped.
+When it is started again after an interruption, it continues: what an interrupted CREATE INDEX CONCURRENTLY left
+behind is dropped.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""The broker processes that work on a schema, for what may only happen while none does.
+"""The broker processes that use a schema, for operations that require that there are none.
 
-A process writes its heartbeat into `processes` once a second.  Sessions alone prove nothing: any program can call
-itself `broker`.
+A process writes its heartbeat into `processes` once a second.  Sessions alone prove nothing, because any program
+can call itself `broker`.
 """
 
 from datetime import timedelta

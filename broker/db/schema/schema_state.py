@@ -1,6 +1,6 @@
-"""Which schema a database has, and whether this broker can serve it: without Alembic, which only migrations need.
+"""Reads the revision of a database's schema, and checks whether this broker can serve it.
 
-Each process of a broker asks that when it starts.
+Every process of a broker does so when it starts, without Alembic, which only migrations need.
 """
 
 import re

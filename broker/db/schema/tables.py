@@ -1,7 +1,8 @@
 """The schema, as SQLAlchemy Core metadata.
 
-It must equal what the migrations build (tests/db/migrations); partitions come and go and are not part of it.  Hot
-tables are keyed by shard_id first: a shard is the unit of order, of locking and of distribution.
+It must equal the result of the migrations (tests/db/migrations), except for partitions, which are created and
+dropped at run time.  The keys of hot tables begin with shard_id, because a shard is the unit of order, of locking
+and of distribution.
 """
 
 from typing import Any
