@@ -1,4 +1,4 @@
-"""Every error the broker answers a caller with.
+"""All errors that the broker returns to callers.
 
 BrokerError
 ├── InvalidArgument      a value the caller sent is wrong; sending it again will not help
