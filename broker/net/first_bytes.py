@@ -1,9 +1,9 @@
-"""HTTP/1.1 and HTTP/2 on one port: the first bytes of a connection decide, or what TLS has agreed on before them.
+"""Detects HTTP/1.1 or HTTP/2 on one port, by the first bytes of a connection or by the protocol agreed in TLS.
 
-Clients of HTTP/2 in cleartext begin with its preface at once ("prior knowledge"; there is no upgrade).  Whatever is
-no part of it is HTTP/1.1.  From then on the connection belongs to the protocol that was chosen: neither pays for
-the other.  gRPC needs HTTP/2; REST, and what surrounds it, can have either: over HTTP/2 the head of each request
-says which of them it is for.
+Clients of HTTP/2 in cleartext start with its preface ("prior knowledge"; there is no upgrade).  A connection that
+starts in any other way is HTTP/1.1.  Then the connection belongs to the detected protocol, and neither costs the
+other anything.  gRPC needs HTTP/2; REST and the pages beside the API work over both.  Over HTTP/2 the head of each
+request shows whether it is gRPC.
 """
 
 import asyncio

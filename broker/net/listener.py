@@ -1,4 +1,4 @@
-"""The socket that all processes of a broker accept from, and how it is named to people and clients."""
+"""The socket from which all processes of a broker accept, and its names for people and clients."""
 
 import errno
 import socket

@@ -1,7 +1,7 @@
-"""What a socket answers that cannot be served from just now: that somebody is there, and not ready.
+"""The response of a socket whose broker cannot serve yet: the broker is running, but not ready.
 
-Connections would otherwise wait unanswered in the listening socket for as long: in a worker that waits for the
-database at its start, and in the parent while it has no worker that serves.
+Otherwise connections would wait unanswered in the listening socket: in a worker that waits for the database at its
+start, and in the parent while no worker serves.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The server of a broker process: the only module that knows uvicorn.
+"""The server of a broker process.  Only this module uses uvicorn.
 
 uvicorn runs the lifespan of the application, listens on the sockets, and stops when the process gets SIGTERM.  The
 protocol of each connection is the broker's own (first_bytes.py).

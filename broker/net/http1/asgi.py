@@ -1,4 +1,5 @@
-"""An application of ASGI behind an exchange: for what is not hot, and has a framework (health, the specification).
+"""Runs an ASGI application on an exchange, for pages that are not hot and use a framework (health, the
+specification).
 
 https://asgi.readthedocs.io/en/stable/specs/www.html
 """

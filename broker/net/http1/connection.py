@@ -1,11 +1,11 @@
-"""A connection that speaks HTTP/1.1: requests in, answers out, in turn, with bounds on what a peer may take of us.
+"""An HTTP/1.1 connection: reads requests, writes responses in order, and limits the resources that a peer can use.
 
     idle ──a request begins──► head ──► body ──► idle, and so on
       │ keep_alive               │ too long, too large, too slow, malformed
       ▼                          ▼
     closed                     refused: what came before is answered, then the refusal is sent, then the end
 
-One request is answered at a time; later ones wait.  The API answers its paths, an ASGI application the others.
+One request is answered at a time; later ones wait.  The API handles its own paths, an ASGI application all others.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One request and its answer, as an API sees them: here of HTTP/1.1, in net/http2/exchange.py of HTTP/2.
+"""A request and its response, as an API sees them: here over HTTP/1.1, in net/http2/exchange.py over HTTP/2.
 
 arriving ──all of the body has come──► whole ──respond, or finish──► answered
    └───────────────┴── the caller has gone, or broke a rule ──► gone: what is written goes nowhere

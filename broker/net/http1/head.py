@@ -1,4 +1,4 @@
-"""The head of a request: its line and its headers, as the parser has found them (reader.py)."""
+"""The head of a request: its request line and headers, as the parser has read them (reader.py)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

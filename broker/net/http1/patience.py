@@ -1,4 +1,4 @@
-"""How long a peer may take: a check every few seconds, in place of timers for each request."""
+"""Time limits of peers: one check every few seconds, instead of timers for each request."""
 
 from dataclasses import dataclass
 

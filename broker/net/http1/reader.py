@@ -1,9 +1,8 @@
-"""Requests of HTTP/1.1 (RFC 9112), parsed by httptools: what is not one to the letter is refused.
+"""Parses requests of HTTP/1.1 (RFC 9112) by httptools, and refuses those that violate the specification.
 
     idle ──on_message_begin──► head ──on_headers_complete──► body ──on_message_complete──► idle, and so on
 
-What is no body is bounded here, wherever it stands: request lines, headers, trailers, extensions of chunks, empty
-lines.
+Everything except the body is limited here: request lines, headers, trailers, extensions of chunks, empty lines.
 """
 
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What a request is called in the log and in its answer: X-Request-Id, of the caller or made here."""
+"""Request ids for the log and the response: the caller's X-Request-Id, or a generated one."""
 
 import re
 import secrets

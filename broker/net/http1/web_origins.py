@@ -1,7 +1,7 @@
-"""Names that a broker goes by, and origins of web pages, as settings and browsers write them.
+"""Host names of a broker, and origins of web pages, in the formats of settings and browsers.
 
 https://www.rfc-editor.org/rfc/rfc6454 (origins); https://www.rfc-editor.org/rfc/rfc6762 (.local) and
-https://www.rfc-editor.org/rfc/rfc6761 (.localhost); .internal is set apart by ICANN; .svc is Kubernetes'.
+https://www.rfc-editor.org/rfc/rfc6761 (.localhost); .internal is reserved by ICANN; .svc is used by Kubernetes.
 """
 
 import re

@@ -1,10 +1,10 @@
-"""One HTTP/2 connection of a client (RFC 9113): frames in, streams out, and the windows of both directions.
+"""An HTTP/2 connection of a client (RFC 9113): its frames, its streams, and the windows of both directions.
 
     open ──shutdown()──► going away: streams that are there go on, new ones are refused ──the last ends──► closed
       └── the peer broke a rule, floods (patience.py), or is silent for too long ──► closed
 
-Nothing that a peer does makes this side hold more than the bounds below allow: not bodies, not header blocks, not
-answers that it does not read (outgoing.py); nor does it keep the loop from the others (incoming.py).
+The limits below bound what this side holds for a peer, whatever the peer does: bodies, header blocks, and responses
+that it does not read (outgoing.py).  They also bound the time for which it occupies the event loop (incoming.py).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Requests over HTTP/2 that are not gRPC's: the same exchanges as over HTTP/1.1, a stream each.
+"""Requests over HTTP/2 that are not gRPC: the same exchanges as over HTTP/1.1, one for each stream.
 
 arriving ──END_STREAM──► whole ──respond, or end──► answered ──all was taken──► the stream is closed
    └──────────┴── the caller has reset the stream, or gone ──► gone

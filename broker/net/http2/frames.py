@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 (RFC 9113, section 4 and 6): the numbers, and how one is written."""
+"""Frames of HTTP/2 (RFC 9113, sections 4 and 6): their constants and their encoding."""
 
 import struct
 from enum import IntEnum, IntFlag

@@ -1,8 +1,7 @@
-"""Header blocks (RFC 7541): those of requests are read by the hpack package, those of responses written here.
+"""Header blocks (RFC 7541): requests are decoded by the hpack package, responses are encoded here.
 
-Responses use no dynamic table: their few headers are constants, made once.  Requests of one client are mostly the
-same block of indexes again and again; what such a block says is remembered for as long as the table it refers to
-stays as it is.
+Responses use no dynamic table: their few headers are constants, encoded once.  The requests of a client mostly
+repeat the same block of indexes; its decoded headers are cached for as long as the dynamic table does not change.
 """
 
 from collections.abc import Mapping

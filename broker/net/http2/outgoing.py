@@ -1,8 +1,8 @@
-"""What leaves on an HTTP/2 connection: frames, as far as the peer's windows and the socket have room for them.
+"""Sends frames of an HTTP/2 connection, as far as the peer's windows and the socket have capacity.
 
-What is written in one turn of the loop leaves in one write.  Bodies wait in their streams' outboxes; header blocks
-and replies have no windows, so a peer that asks for them and does not read is cut off; so is one that reads nothing
-at all for a while.
+Frames of one pass of the event loop are sent in one write.  Bodies wait in the outboxes of their streams.  Header
+blocks and replies have no windows, so a peer that requests them and does not read is disconnected, and so is a peer
+that reads nothing at all for a while.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""How much a connection puts up with of what moves no call forward: control frames, resets, calls that are faulty.
+"""Limits frames of a connection that advance no call: control frames, resets, invalid calls.
 
-Each such frame costs something like what it costs this process; time and answers give it back.  A client that has
-spent all of it floods, and is told to calm down.
+Each such frame is charged what it roughly costs this process, and time and responses restore the credit.  A client
+that has used all of its credit is flooding, and is disconnected with ENHANCE_YOUR_CALM.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""One stream of an HTTP/2 connection: its windows, and what waits to be sent on it.
+"""A stream of an HTTP/2 connection: its windows, and the data that waits to be sent on it.
 
 open ──END_STREAM received──► half closed (remote) ──trailers sent──► closed
   │                                     │

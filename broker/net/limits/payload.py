@@ -1,4 +1,4 @@
-"""How large a request may be, whatever it says about itself, and how it is decompressed."""
+"""Limits the size of a request, whatever size it declares, and decompresses it."""
 
 import zlib
 from collections.abc import Callable, Generator

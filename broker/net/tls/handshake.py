@@ -1,4 +1,4 @@
-"""The beginning of a connection that speaks TLS, and what is said to one that does not.
+"""The TLS handshake of a connection, and the error for clients that do not speak TLS.
 
 connected ──a record of TLS──► shaking hands ──done──► TlsTransport, with the protocol above it
    │                              └── too slow, or a mistake ──► closed

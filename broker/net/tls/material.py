@@ -1,8 +1,7 @@
-"""What a port that speaks TLS shows and trusts: certificate, private key, authorities of clients; and what is wrong
-with them.
+"""The TLS material of a port: certificate, private key, certificate authorities of clients; and errors in it.
 
-They are kept as bytes.  So all processes of a broker have the same, also one that is started while the files on the
-disk are half replaced.
+It is kept in memory as bytes, so that all processes of a broker have the same material, even one that is started
+while the files on the disk are only partly replaced.
 """
 
 import os

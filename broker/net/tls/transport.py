@@ -1,8 +1,8 @@
-"""TLS between a transport of the event loop and a protocol of this port: bytes in, records out, and nothing kept.
+"""TLS between a transport of the event loop and a protocol of this port.  It buffers nothing.
 
-What the loop's own TLS does not do, and the bounds of a port need: a peer that does not read is noticed by what
-waits for it in the socket's transport, as without TLS; one side can be closed before the other; the first bytes can
-be looked at before it begins (docs/decisions/0021-tls-over-the-ports-transport.md).
+It provides what the limits of a port need and the event loop's own TLS does not offer: a peer that does not read is
+detected by the unsent bytes in the socket's transport, as without TLS; one direction can be closed before the
+other; and the first bytes can be inspected before TLS begins (docs/decisions/0021-tls-over-the-ports-transport.md).
 """
 
 import asyncio
