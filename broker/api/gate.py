@@ -52,10 +52,10 @@ class Gate:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._find_subscription = find_subscription
-        self.warm = authenticator.warm  # the caller with this `Authorization`, if it is known without a check
+        self.warm = authenticator.warm  # the cached caller with this `Authorization`
         self._passed: dict[tuple[Caller, Needs, str], tuple[Sequence[Required], Validity]] = {}
-        self.changes = 0  # of access that are known: whoever was let in at another number asks again before it acts
-        self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with what ends each as its credential ends
+        self.changes = 0  # known changes of access; a call that was admitted at another number is checked again
+        self._open: dict[OpenCall, asyncio.TimerHandle | None] = {}  # with the timer of its credential's end
         self._unchecked: dict[OpenCall, None] = {}  # open calls whose permissions may have changed
         self._checking: asyncio.Task[None] | None = None
         version.after_change(self._check_again)
@@ -146,7 +146,7 @@ class Gate:
         except PermissionDenied:
             if caller.authenticated:
                 raise
-            raise refusals.missing() from None  # whoever shows who they are may be allowed
+            raise refusals.missing() from None  # with a credential it may be allowed
 
     def _check_again(self, changes: AccessChanges) -> None:
         """Check the open calls of callers, and about resources, of the projects in which something changed."""

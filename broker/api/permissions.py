@@ -64,13 +64,14 @@ class Needs:
         self.named_in = named_in
         self.to_update = to_update
         self.is_open = is_open
-        # Whether all that it needs is on the resource in its path: known before the body of a REST call is read.
+        # Whether all needed permissions are on the resource in the path, so that they are known before the body of
+        # a REST call is read.
         self.are_of_path = bool(needs) and all(not need.field for need in needs)
 
 
 ACT_AS = "iam.serviceAccounts.actAs"
 
-# What several calls need, and what handlers ask for besides the needs of their own call.
+# The needs of several calls, and permissions that handlers check in addition.
 NOTHING = Needs()
 OPEN = Needs(is_open=True)
 PUBLISH = Needs(Need("pubsub.topics.publish"))
@@ -145,7 +146,7 @@ def _required(need: Need, name: str) -> Required:
     parts = name.split("/")
     collection = parts[2] if len(parts) > 2 else ""
     if collection == "schemas":
-        name = name.partition("@")[0]  # its revisions have no policies of their own
+        name = name.partition("@")[0]  # revisions have no policies of their own
     if isinstance(need.permission, str):
         permission = need.permission
         _check(name, permission, need.on)

@@ -44,7 +44,7 @@ def put_resource(message: Any, resource: Any, *, without: Collection[str] = ()) 
     """Sets the mapped fields of a resource's message, except those `without`, and its kept fields."""
     put_fields(message, resource, without=without)
     for name, value in resource.kept.items():
-        with suppress(json_format.ParseError):  # what this version of protobuf does not take is left out
+        with suppress(json_format.ParseError):  # values that this version of protobuf refuses are left out
             json_format.ParseDict({name: value}, message, ignore_unknown_fields=True)
 
 
@@ -98,7 +98,7 @@ def read_message(kind: Any, message: Any, *, without: Collection[str] = (), wher
             found[name] = to_timedelta(value, f"{where}{field.json_name}")
         elif mapped.has_fields:
             found[name] = from_message(field.type, value, f"{where}{field.json_name}.")
-        elif value or field.default is MISSING:  # an empty one is absent
+        elif value or field.default is MISSING:  # an empty value is left out
             found[name] = value
     return found
 

@@ -15,12 +15,13 @@ from broker.model.errors import InvalidArgument
 
 T = TypeVar("T")
 
-NAMES: Mapping[str, str] = {  # in JSON, by the message's name
+NAMES: Mapping[str, str] = {  # names in JSON, by the name of the message
     "google.pubsub.v1.MessageTransform": "fields",
     "google.pubsub.v1.Topic": "extensions",
 }
 
-# Fields that the JSON of a message has besides Google's fields and those of NAMES; gRPC has no place for them.
+# Fields in the JSON of a message besides Google's fields and those of NAMES; gRPC has no place for them.  `frozen`
+# and `pause` are output only: a client that sends back what it has read changes nothing.
 EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
     # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
     "google.pubsub.v1.Topic": ("frozen",),
@@ -37,7 +38,7 @@ EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-_NUMBER = 100_001  # far from those that Google gives
+_NUMBER = 100_001  # far from Google's own numbers
 _TEXT = 2  # the wire type
 
 
@@ -47,7 +48,7 @@ def set_passthrough(message: Any, body: bytes) -> None:
 
 def passthrough(message: Any) -> bytes | None:
     """The last one counts, as in all of protobuf."""
-    unknown: Any = UnknownFieldSet(message)  # what it is made of is not typed
+    unknown: Any = UnknownFieldSet(message)  # its elements are not typed
     found = [each.data for each in unknown if each.field_number == _NUMBER]
     return found[-1] if found and isinstance(found[-1], bytes) else None
 

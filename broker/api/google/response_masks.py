@@ -22,7 +22,7 @@ HEADER = b"x-goog-fieldmask"
 MAX_MASK = 4_096  # characters
 MAX_DEPTH = 16
 
-# The wanted fields by their JSON names; of each all that it has (None), or a part.
+# The requested fields by their JSON names: the whole field (None), or a part of it.
 Mask = Mapping[str, "Mask | None"]
 
 _ANY = "*"

@@ -11,7 +11,7 @@ from broker.model.field_mask import Update, not_mutable, unknown_path
 
 Resource = TypeVar("Resource")
 
-OUTPUT_ONLY = "state"  # a field of this name is, wherever it is within a resource
+OUTPUT_ONLY = "state"  # a field of this name is output only, at any depth of a resource
 _SCALARS = "google.protobuf."  # Duration and the like: one value, though a message
 
 

@@ -39,7 +39,7 @@ LIMITS = {
     "google.pubsub.v1.Subscription.message_transforms": MAX_TRANSFORMS,
 }
 FEW = LONG_BODY // 2
-MAX_DEPTH = 100  # of messages in messages, as of protobuf's decoder, which refuses more
+MAX_DEPTH = 100  # of nested messages; protobuf's decoder refuses more
 _FIELDS_OF_STEP = 1_000
 _FIELD_COST = 200  # bytes that could be read in the time that a field takes
 

@@ -36,7 +36,7 @@ _DETAIL_TYPES = {
     "google.rpc.QuotaFailure": messages.QuotaFailure,
     "google.rpc.RetryInfo": messages.RetryInfo,
 }
-MAX_MESSAGE = 4_096  # characters; a refused value may be as long as a request, and clients limit what trailers hold
+MAX_MESSAGE = 4_096  # characters; a refused value may be as long as a request, and clients limit trailers
 
 
 def error_trailers(error: BrokerError) -> list[tuple[bytes, bytes]]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from broker.fairness.shared_capacity import Path, SharedCapacity
 from broker.model.names import project_within
 
-LARGE_ANSWER_BYTES = 65_536  # the transport takes as much without asking the reader to catch up
+LARGE_ANSWER_BYTES = 65_536  # the transport buffers as much without waiting for the reader
 LARGEST_ANSWER_BYTES = 14_000_000  # 10 MB of messages, as JSON
 
 

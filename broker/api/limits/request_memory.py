@@ -12,7 +12,7 @@ all such callers share.  Decompressed requests also count against a quarter of t
 
 from broker.fairness.shared_capacity import Path, SharedCapacity
 
-LARGE_BYTES = 4_096  # a request beyond is a large one
+LARGE_BYTES = 4_096  # a larger request is a large one
 
 
 class RequestMemory:

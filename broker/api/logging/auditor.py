@@ -15,7 +15,7 @@ from broker.api.rpc import Rpc
 from broker.model.errors import BrokerError, PermissionDenied
 
 _DENIALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
-_LONGEST = 1_000  # characters of a resource's name: what is denied may have any
+_LONGEST = 1_000  # characters of a resource's name: a denied call may have any name
 
 
 class Auditor:

@@ -99,7 +99,7 @@ class CallLog:
                 await self._turns.to_answer(peer, payer)
         counted = [payer, counted_address(host_of(peer))] if payer else [counted_address(host_of(peer))]
         if seconds := max(map(self.pace.delay, counted)):
-            with suppress(asyncio.CancelledError):  # it is to be answered all the same
+            with suppress(asyncio.CancelledError):  # it must be answered nevertheless
                 await asyncio.sleep(seconds)
 
     def fault(self, call: str, error: Exception, request_id: bytes) -> None:

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 _KEYS_PATH = "/.well-known/jwks.json"
-# Seconds.  A key is published a day before it signs, so verifiers may believe what they have for much longer.
+# Seconds.  A key is published a day before it signs, so verifiers may cache the keys for much longer.
 _CACHED = {"Cache-Control": "public, max-age=300"}
 _NOT_STORED = {"Cache-Control": "no-store"}
 

@@ -28,8 +28,8 @@ class LargeBody:
     def __init__(self, memory: RequestMemory, admission: Admission, sender: str) -> None:
         self.held = 0
         self._memory, self._admission, self._sender = memory, admission, sender
-        self._unpacked = 0  # of what is held, decompressed
-        self._unpacker: Hashable = None  # whose share of decompressed requests it has a part of
+        self._unpacked = 0  # bytes that are held decompressed
+        self._unpacker: Hashable = None  # whose share of decompressed requests it uses
 
     def take(self, size: int) -> None:
         """Hold so many bytes more.  Raises the refusal."""
@@ -88,7 +88,7 @@ class LargeBody:
             raise DeadlineExceeded(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
         finally:
             memory.arrived((sender,), arriving)
-        return cast(bytes, body)  # it is read, and that is all: a copy of 10 MB takes 4 ms
+        return cast(bytes, body)  # it is only read, and a copy of 10 MB takes 4 ms
 
 
 class BodyReader:
@@ -145,7 +145,7 @@ class BodyReader:
 
     def _take(self, size: int, admission: Admission) -> int:
         held = self._memory.held
-        if held + size > self._memory.limit:  # else there is room for everybody
+        if held + size > self._memory.limit:  # otherwise there is capacity for all
             admission.check(self._memory, size)
         self._memory.held = held + size
         return size

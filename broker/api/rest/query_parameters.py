@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from broker.model.errors import InvalidArgument
 
-# Parameters of all calls, each also with a `$` before it; what they do: docs/decisions/0074-system-parameters.md.
+# Parameters of all calls, each also with a `$` before it.  docs/decisions/0074-system-parameters.md explains them.
 SYSTEM_PARAMETERS = frozenset(
     {
         ".xgafv",

@@ -13,12 +13,12 @@ import msgspec
 
 from broker.api.steps import STEP_COST, Steps
 
-BLOCK = 2_048  # a text that is twice as long is found for certain
+BLOCK = 2_048  # a text twice as long is always found
 _PIECE = STEP_COST // 4 * 4  # whole groups of base64
 _SECRET = os.urandom(16)
 _decode = msgspec.json.Decoder(bytes).decode
 
-# What is left of the body, and what the texts of ours that are in it stand for, by their bytes.
+# The rest of the body, and the bytes that each placeholder in it stands for.
 Texts = dict[bytes, bytes]
 
 
@@ -63,7 +63,7 @@ def _long_texts(body: bytes) -> list[tuple[int, int]]:
 
 def _decoded(body: bytes, start: int, end: int) -> Steps[bytes | None]:
     """None: it is not plain base64."""
-    data = bytearray()  # it grows where it is: pieces would be copied once more, into a fresh block
+    data = bytearray()  # it grows in place: pieces would be copied once more, into a new block
     for at in range(start, end, _PIECE):
         stop = min(at + _PIECE, end)
         if at > start:
@@ -77,4 +77,4 @@ def _decoded(body: bytes, start: int, end: int) -> Steps[bytes | None]:
         if stop - at == end - start:
             return piece
         data += piece
-    return cast(bytes, data)  # it is read, and that is all
+    return cast(bytes, data)  # it is only read

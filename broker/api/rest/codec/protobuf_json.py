@@ -23,7 +23,7 @@ from broker.api.rest.codec.scalars import parse_duration, parse_timestamp
 from broker.model.errors import InvalidArgument
 from broker.model.field_mask import parse_field_mask
 
-# Values that a field of a message has in JSON, and in Google's definition has not.
+# Values of fields that exist in JSON, but not in Google's definition.
 EXTENSION_VALUES = {("google.pubsub.v1.Schema", "type"): "JSON"}
 
 _SHOWN = 200  # characters of a refused value
@@ -187,7 +187,7 @@ def _set_time(message: Any, value: Any, where: str, *, is_duration: bool) -> Non
         parse_duration(value if isinstance(value, str) else _shown(value), where)
     else:
         parse_timestamp(value if isinstance(value, str) else _shown(value), where)
-    message.FromJsonString(value if is_duration else value.upper())  # which alone keeps nanoseconds
+    message.FromJsonString(value if is_duration else value.upper())  # only this keeps nanoseconds
 
 
 def _scalar(field: FieldDescriptor, value: Any, where: str) -> Any:
