@@ -172,7 +172,7 @@ class Settings:
     janitor_interval_seconds: float = _setting(
         30.0,
         "How often partitions are made ahead and space is given back.",
-        Seconds(1, 300),  # they are made 10 minutes ahead (core/log/partitions.py), and one check may fail
+        Seconds(1, 300),  # they are created 10 minutes ahead (core/log/partitions.py), and one check may fail
     )
     shards_per_topic: int = _setting(
         1, "Shards of a new topic; more spread one hot topic over more writers.", Whole(1, 256)
