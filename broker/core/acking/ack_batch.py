@@ -9,7 +9,7 @@ from broker.model.deadline_change import AttemptStatus
 from broker.model.journal import Attribution
 from broker.model.retry_policy import RetryPolicy
 
-# Who asked for acks: of each attempt the ordinals that each asked for.
+# The authors of acks: for each attempt the ordinals that each author acknowledged.
 AckAttributions = dict[AttemptName, list[tuple[set[int], Attribution]]]
 
 

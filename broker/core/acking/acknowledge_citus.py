@@ -10,7 +10,7 @@ from broker.model.sequences import from_bits, multirange_of, to_bits
 
 _ACKNOWLEDGE_WHOLE = statements.hot("acknowledge_whole")
 
-MOST_WHOLE = 2  # attempts: for more one statement for all of them is cheaper
+MOST_WHOLE = 2  # attempts; for more of them one statement is cheaper
 
 
 async def acknowledge(connection: HotConnection, batch: Sequence[Bound]) -> list[list[Any]]:

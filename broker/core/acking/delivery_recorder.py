@@ -27,7 +27,7 @@ from broker.model.sequences import bounds_in, from_bits, from_multirange
 from broker.observability.metrics.families import RECORDS_DROPPED
 
 FLUSH_SECONDS = 1.0
-FLUSH_BYTES = 500_000  # pending, from which on they are written at once
+FLUSH_BYTES = 500_000  # of pending acks, from which on they are written at once
 MAX_PENDING_BYTES = 32_000_000
 _ROW_BYTES = 400  # of a pending row, besides its texts
 _ROWS_PER_STEP = 200  # packed at a time: about a millisecond of the event loop
@@ -162,7 +162,7 @@ class DeliveryRecords:
                 rows = by_shard.setdefault(pending.shard_id, RecordRows(microseconds(now)))
                 for acked in pending.acked():
                     rows.add(acked)
-            await asyncio.sleep(0)  # others' turn
+            await asyncio.sleep(0)  # lets other tasks run
         written: dict[int, Sequence[RecordRow]] = {shard_id: rows.rows() for shard_id, rows in by_shard.items()}
 
         async def insert() -> None:

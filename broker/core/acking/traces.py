@@ -9,7 +9,7 @@ from broker.model.sequences import from_multirange
 
 _FIND_TRACES = statements.hot("find_traces")
 
-MAX_ATTEMPTS = 200  # that are looked at, and as many messages of each
+MAX_ATTEMPTS = 200  # attempts that are read, and messages of each
 _MAX_MESSAGES = 1_000
 
 

@@ -24,10 +24,10 @@ class DeliveryState(StrEnum):
     EXHAUSTED = "EXHAUSTED"  # delivered as often as the dead-letter policy allows, and about to be dead-lettered
 
     FILTERED = "FILTERED"
-    EXPIRED = "EXPIRED"  # past the retention or its time to live, whether or not a claim has let it go yet
+    EXPIRED = "EXPIRED"  # past the retention or its time to live, whether or not a claim has dropped it yet
     BEFORE_SUBSCRIPTION = "BEFORE_SUBSCRIPTION"
     DETACHED = "DETACHED"
-    SETTLED = "SETTLED"  # how, only records tell: one of the following, or acked without a record of it
+    SETTLED = "SETTLED"  # only records show how: one of the following, or acked without a record
 
     ACKNOWLEDGED = "ACKNOWLEDGED"
     DEAD_LETTERED = "DEAD_LETTERED"

@@ -69,7 +69,7 @@ _SUBSCRIPTION: Select[Any] = (
     .outerjoin(topics, topics.c.topic_id == subscriptions.c.topic_id)
     .outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
 )
-# As the index says it, so that the planner sees that it fits; and as Subscription.is_push.
+# In the words of the index, so that the planner sees that it fits; and like Subscription.is_push.
 _IS_PUSH = text("subscriptions.settings -> 'pushConfig' ? 'pushEndpoint' AND NOT subscriptions.detached")
 
 

@@ -32,14 +32,14 @@ TYPES: Mapping[Kind, Mapping[Step, str]] = {
     "endpoint": {"begins": "push.failing", "ends": "push.recovered"},
     "message": {"begins": "push.messageFailing"},
     "pause": {"begins": "push.paused", "ends": "push.resumed"},
-    "hold": {"begins": "subscription.paused", "ends": "subscription.resumed"},  # of what is pulled
+    "hold": {"begins": "subscription.paused", "ends": "subscription.resumed"},  # for pull subscriptions
     "deadLetters": {"begins": "deadLetters.first", "grows": "deadLetters.growing"},
     "deadLetterTopic": {"begins": "deadLetters.blocked", "ends": "deadLetters.forwarded"},
     "schedule": {"begins": "schedule.refused", "ends": "schedule.accepted"},
     "expiry": {"begins": "subscription.expiring", "ends": "subscription.used"},
     "quota": {"begins": "quota.reached", "ends": "quota.available"},
     "disk": {"begins": "disk.low", "ends": "disk.recovered"},
-    "filter": {"begins": "subscription.filterChanged"},  # which happens once, and is told by the call
+    "filter": {"begins": "subscription.filterChanged"},  # this happens once, and the call reports it
     "age": {"begins": "subscription.ageReached", "ends": "subscription.caughtUp"},
     "backlog": {"begins": "subscription.backlogReached", "ends": "subscription.caughtUp"},
 }

@@ -69,9 +69,9 @@ class RunningProcesses:
         self._states = states or StateChanges()
         self._process_id = uuid.uuid4().hex
         self._others: frozenset[str] = frozenset()
-        self._seen_at: datetime | None = None  # when this process could last say that it runs
-        self._joined_at: datetime | None = None  # when it said so for the first time, or after an absence
-        self._kept_until: datetime | None = None  # others that are not heard of are believed to run
+        self._seen_at: datetime | None = None  # when this process last wrote a heartbeat
+        self._joined_at: datetime | None = None  # when it wrote the first one, or the first one after an absence
+        self._kept_until: datetime | None = None  # until then silent processes are assumed to run
 
     def owns(self, subscription_id: int) -> bool:
         """Whether this process delivers to the subscription."""
@@ -101,11 +101,11 @@ class RunningProcesses:
                     database_connections=self._database_connections,
                 )
                 running = await list_processes(connection, seen_since=now - GONE_AFTER)
-        except TimeoutError:  # that heartbeat is of no use any more
+        except TimeoutError:  # that heartbeat is useless by now
             raise Unavailable("The database does not answer.") from None
         absent = self._seen_at is not None and now - self._seen_at > GONE_AFTER
         if absent:
-            # The database was away, for the others as well: else the first to be back would own everything.
+            # The database was away for the others as well; otherwise the first to be back would own everything.
             self._kept_until = now + GONE_AFTER
         if absent or self._joined_at is None:
             self._joined_at = now

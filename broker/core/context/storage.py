@@ -72,7 +72,7 @@ class TableSize:
 
     size: int
     max_size: int
-    is_low: bool  # there is too little room left
+    is_low: bool  # too little space is left
 
     @property
     def measured(self) -> str:

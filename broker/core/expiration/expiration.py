@@ -13,13 +13,13 @@ not delete, when it starts, subscriptions that could not be used meanwhile.
 
 from datetime import timedelta
 
-RECORD_INTERVAL = timedelta(minutes=1)  # how often a process writes down what was used: one statement
-RECORD_RESOLUTION = timedelta(minutes=10)  # what was written down so recently is not written again, by any process
+RECORD_INTERVAL = timedelta(minutes=1)  # how often a process records uses, with one statement
+RECORD_RESOLUTION = timedelta(minutes=10)  # a use within this time is not recorded again, by any process
 RECORD_LAG = timedelta(
     minutes=15
 )  # how far `last_active_at` may be behind: the two above, and a failed write or two
 
-WATCH_INTERVAL = timedelta(minutes=10)  # how often a process looks for what is idle; 1/144 of the shortest ttl
-LONGEST_GAP = timedelta(minutes=30)  # when nobody looked for longer, no broker ran (or none reached the database)
+WATCH_INTERVAL = timedelta(minutes=10)  # how often idle subscriptions are checked; 1/144 of the shortest ttl
+LONGEST_GAP = timedelta(minutes=30)  # after a longer gap no broker can have run (or none reached the database)
 NOTICE = timedelta(days=1)  # or half the ttl, if that is less
-GRACE = timedelta(hours=1)  # so much of the notice is always left after such a gap: clients need time to come back
+GRACE = timedelta(hours=1)  # left of the notice after such a gap: clients need time to come back

@@ -22,8 +22,8 @@ def read_body(data: bytes) -> Sequence[Any]:
     try:
         document = json.loads(
             data.decode(), parse_float=_number, parse_int=_number, parse_constant=_refuse
-        )  # of two equal keys the later one counts
-        json.dumps(document, ensure_ascii=False, default=str).encode()  # half a surrogate pair has no UTF-8
+        )  # of equal keys the last one counts
+        json.dumps(document, ensure_ascii=False, default=str).encode()  # an unpaired surrogate has no UTF-8
         return () if _has_nul(document) else (document,)
     except (ValueError, ArithmeticError, RecursionError):
         return ()

@@ -23,7 +23,7 @@ from broker.db.driver.statements import BEGIN, COMMIT
 _APPEND_BATCH = statements.hot("append_batch")
 _TAKE_EXPECTED_SEQUENCES = statements.hot("take_expected_sequences")
 
-MOST_ROWS = 8  # from which on one statement for all is cheaper
+MOST_ROWS = 8  # for more rows one statement is cheaper
 _HEADER_BYTES = 20  # of an array, before its elements
 _LENGTH = struct.Struct("!i").unpack_from
 
@@ -68,7 +68,7 @@ async def _append_asking(connection: HotConnection, take: Bound, append: Bound, 
         await connection.run((COMMIT, {}))
         return taken
     [(head, publish_time)] = taken
-    heads.moved(take[1]["shard_id"], take[1]["count"], head, publish_time)  # the row is ours until the commit
+    heads.moved(take[1]["shard_id"], take[1]["count"], head, publish_time)  # the row is locked until the commit
     await connection.run(*_writes(append, head, publish_time), (COMMIT, {}))
     return taken
 

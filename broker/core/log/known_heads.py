@@ -8,8 +8,8 @@ one, the flush is rolled back, and the head is read.
 from dataclasses import dataclass
 from datetime import datetime
 
-FIRST_NEEDED = 4  # flushes that asked, one behind the other and nobody else's between
-_MOST_NEEDED = 4_096  # each time that the head was another, four times as many
+FIRST_NEEDED = 4  # consecutive flushes without one of another process in between
+_MOST_NEEDED = 4_096  # the upper bound; the number is quadrupled each time that the head was another
 _MOST_SHARDS = 10_000
 
 
@@ -17,7 +17,7 @@ _MOST_SHARDS = 10_000
 class _Head:
     head: int
     publish_time: datetime
-    alone: int = 0  # flushes that met no other's
+    alone: int = 0  # consecutive flushes of this process
     needed: int = FIRST_NEEDED
 
 

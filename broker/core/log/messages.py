@@ -34,14 +34,14 @@ _INSERT_SCHEDULED_MESSAGES = statements.hot("insert_scheduled_messages")
 MAX_BATCH = 100  # messages
 # Two batches and their row headers fit a page of 8 KB; larger ones would waste the rest of it, or leave their row.
 MAX_BATCH_BYTES = 3_900
-_LARGE_BYTES = 1 << 20  # of a request; to join smaller ones twice costs less than their pieces
+_LARGE_BYTES = 1 << 20  # of a request; joining smaller ones twice costs less than keeping their parts
 _ELEMENT_OVERHEAD = 8  # bytes that an array adds to a body: its length, and up to 3 to the next multiple of 4
 
 _LENGTH = struct.Struct("!i").pack
 _NULL = _LENGTH(-1)
 _JSONB_VERSION = b"\x01"
 _MICROSECOND = timedelta(microseconds=1)
-_FROZEN = "shards_frozen_check"  # as db/schema/tables.py names it
+_FROZEN = "shards_frozen_check"  # the name in db/schema/tables.py
 
 _encode_json = msgspec.json.Encoder().encode
 

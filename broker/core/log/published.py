@@ -11,7 +11,7 @@ _READ_SHARD_ENDS = statements.hot("read_shard_ends")
 _LIST_PUBLISHED = statements.hot("list_published")
 
 MAX_SCANNED = 1_000  # messages that a check reads
-MAX_BYTES = 1_000_000  # that it gives, or one message that is larger
+MAX_BYTES = 1_000_000  # that a check returns, unless a single message is larger
 
 
 async def read_shard_ends(connection: HotConnection, *, shard_ids: Sequence[int]) -> dict[int, LogPosition]:

@@ -15,17 +15,17 @@ from typing import NamedTuple
 from broker.db.driver.database import Database
 
 _SAMPLES, _MOST_SAMPLES = 3, 12
-_GOOD_SECONDS = 0.02  # of a round trip; after such a one no more than the first samples are taken
-_MOST_SECONDS = 5.0  # past which no more are
-_STEP_SECONDS = 1.0  # that an operator should hear of
-_DRIFT = 1e-4  # by which two machines' clocks differ a second, at most
-_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # of Linux; the other stands still meanwhile
+_GOOD_SECONDS = 0.02  # of a round trip; after one so short only the first samples are taken
+_MOST_SECONDS = 5.0  # after which no more samples are taken
+_STEP_SECONDS = 1.0  # a step of the clock from which on it is reported
+_DRIFT = 1e-4  # the most by which the clocks of two machines drift apart, per second
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the former counts suspended time, on Linux
 
 
 logger = logging.getLogger(__name__)
 
 
-seconds_since_boot = partial(time.clock_gettime, _BOOT_CLOCK)  # with those for which the machine was suspended
+seconds_since_boot = partial(time.clock_gettime, _BOOT_CLOCK)  # including suspended time
 
 
 class DatabaseClock:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 
 _STAY_MESSAGES = 1_000
-_MAX_TOPICS = 10_000  # that are remembered
+_MAX_TOPICS = 10_000  # whose choice is remembered
 
 
 class ShardChoice:
@@ -20,7 +20,7 @@ class ShardChoice:
         self._is_busy = is_busy
         self._choices: dict[
             int, tuple[int, int]
-        ] = {}  # by topic: which of its shards, and messages that it may get
+        ] = {}  # by topic: the current shard, and how many more messages it may get
         self._first = random.getrandbits(30)  # processes begin with different ones
 
     def choose(self, topic_id: int, shard_ids: Sequence[int], count: int) -> int:

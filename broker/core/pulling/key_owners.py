@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from broker.model.delivery import Delivery
 
-MAX_KEYS = 10_000  # of a subscription; beyond that the keys that were noted first are forgotten
+MAX_KEYS = 10_000  # of a subscription; beyond that the oldest keys are forgotten
 
 
 class KeyOwners:

@@ -37,7 +37,7 @@ from broker.model.subscription import Subscription
 logger = logging.getLogger(__name__)
 
 MAX_WAITING_PULLS = 20_000
-CLAIM_SECONDS = 5.0  # within which a pull is being claimed for; see publish_coalescer.MAX_WAIT_SECONDS
+CLAIM_SECONDS = 5.0  # within which a claim for a pull begins; see publish_coalescer.MAX_WAIT_SECONDS
 
 
 class LongPoll:
@@ -111,7 +111,7 @@ class LongPoll:
     ) -> list[Delivery]:
         if subscription.pause is not None and not pull.wait:
             return []
-        if pull.wait and not self._is_current(subscription):  # it would not hear of that change any more
+        if pull.wait and not self._is_current(subscription):  # it would miss that change
             raise SubscriptionChanged
         queue = self._queue(subscription)
         queue.join(pull)
@@ -197,7 +197,7 @@ class LongPoll:
     def _forget(self, queue: PullQueue) -> None:
         if self._queues.get(queue.subscription.subscription_id) is queue:
             del self._queues[queue.subscription.subscription_id]
-            if self._by_name.get(queue.subscription.name) is queue:  # else a subscription made anew has the name
+            if self._by_name.get(queue.subscription.name) is queue:  # otherwise a new subscription has the name
                 del self._by_name[queue.subscription.name]
             self._scheduler.remove(queue)
 
@@ -205,7 +205,7 @@ class LongPoll:
         """Wait until there is an answer or the pull is parked."""
         await first_done(pull.answer, pull.parked, seconds=CLAIM_SECONDS)
         if not (pull.answer.done() or pull.parked.done()):
-            # Nobody got round to it in time; but if a claim for it is in flight, its outcome counts.
+            # There was no claim for it in time; but if one is in flight, its outcome counts.
             if queue.give_up(pull):
                 raise Unavailable("The database is slow, or too many pulls wait before this one; try again.")
             await asyncio.wait((pull.answer, pull.parked), return_when=asyncio.FIRST_COMPLETED)
@@ -229,7 +229,7 @@ class LongPoll:
             return pull.answer.result()
         if queue.leave(pull):
             return []
-        await asyncio.wait((pull.answer,))  # a claim for it is in flight, its outcome counts
+        await asyncio.wait((pull.answer,))  # a claim for it is in flight, and its outcome counts
         return pull.answer.result()
 
     async def _release_answer(self, subscription: Subscription, pull: WaitingPull) -> None:

@@ -21,7 +21,7 @@ from broker.model.delivery import Delivery
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0  # between two checks of a stream that stays full
 MAX_LEFT = 1_000  # clients that left with messages outstanding and may come back
-LEFT = timedelta(seconds=600)  # for which they may: no ack deadline is longer, unless somebody renews it
+LEFT = timedelta(seconds=600)  # for which they may: no ack deadline is longer unless it is extended
 
 
 class Window:
@@ -32,7 +32,7 @@ class Window:
         self.client_id = client_id
         self.messages = self.bytes = 0
         self.left_at: datetime | None = None  # when its stream ended
-        self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the messages that are out, by their ordinals
+        self.sizes: dict[AttemptName, dict[int, int]] = {}  # of the outstanding messages, by their ordinals
         self._flow_control = flow_control
         self._changed = asyncio.Event()
         self._pause = SHORTEST_PAUSE_SECONDS

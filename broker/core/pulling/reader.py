@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 WRITTEN_EVERY = timedelta(seconds=5)
-SHOWN_FOR = timedelta(seconds=15)  # after its process wrote it down last: that may have ended, or hang
+SHOWN_FOR = timedelta(seconds=15)  # since its process last wrote it: that process may have ended, or hang
 
 ReaderKind = Literal["PULL", "STREAMING_PULL"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from broker.core.pushing.client.target import Origin
 
 _MAX_KEPT = 10_000
-_KEPT_SECONDS = 600.0  # after the last sign of a trouble
+_KEPT_SECONDS = 600.0  # after the last sign of trouble
 
 
 @dataclass(slots=True)

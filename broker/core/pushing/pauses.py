@@ -11,7 +11,7 @@ from broker.core.pushing.health.endpoint_health import GONE_AFTER
 from broker.model.errors import BrokerError
 from broker.model.pause import gone_reason, withheld_reason
 
-_AGAIN_SECONDS = 1.0  # after a pause that the database did not take
+_AGAIN_SECONDS = 1.0  # after a pause that could not be written to the database
 
 
 class PushPauses:

@@ -19,7 +19,7 @@ from broker.core.pushing.health.endpoint_health import SLOW_LATENCY
 from broker.fairness.shared_capacity import Over, Path, SharedCapacity
 
 MAX_OPEN_REQUESTS = 4_000  # of a process
-FIRST_REQUESTS = 500  # and so many more: the reserve
+FIRST_REQUESTS = 500  # the reserve, in addition
 
 
 class PushSlots:

@@ -25,11 +25,11 @@ MAX_ROW_BYTES = 1_900  # a few rows fit a page, and none is moved out of line
 ENTRY_BYTES = _ENTRY.size + 2 * _BOUND  # of one message that is alone in its entry
 _MAX_BOUNDS = (MAX_ROW_BYTES - _ENTRY.size) // (2 * _BOUND) * 2  # of an entry
 RECORD_HOURS = 24  # for which a record is kept at the least, by default
-MAX_TEXT = 256  # characters of who acknowledged, and of an answer
+MAX_TEXT = 256  # characters of an author, and of an answer
 _MAX_ATTEMPT, _MAX_OUT = 2**16 - 1, 2**32 - 1
 _MILLISECOND = timedelta(milliseconds=1)
 _MICROSECOND = timedelta(microseconds=1)
-# The journal may tell of the same ack, at the time of its transaction.
+# The journal may have the same ack, at the time of its transaction.
 _SAME_ACK = timedelta(seconds=10)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from broker.model.errors import PermissionDenied
 
-# Given the name of a resource.  Raises PermissionDenied, Unavailable.
+# Parameter: the name of a resource.  Raises PermissionDenied, Unavailable.
 AskPermission = Callable[[str], Awaitable[None]]
 
 

@@ -16,7 +16,7 @@ from broker.db.driver.database import Connection
 from broker.db.driver.table_changes import measure_tables
 
 PASS_SECONDS = 5.0
-_REST = 20.0  # times what measuring took: it takes a twentieth of the time of one connection at most
+_REST = 20.0  # the pause, as a multiple of the measuring time: at most a twentieth of one connection's time
 _TABLES = ("storage limits", "tables")
 
 

@@ -100,7 +100,7 @@ async def seek_to_time(
         next_publish_time, next_seq = await position_at(connection, seek, until)
         until_seq = next_seq
     _, first_seq = await position_at(connection, seek, time)
-    if until_seq is not None:  # what was published between the two looks is behind both
+    if until_seq is not None:  # messages published between the two reads are after both
         first_seq = min(first_seq, until_seq)
     cut = {"first_seq": first_seq, "until_seq": until_seq, "ordered": seek.ordered}
     await connection.exec_driver_sql(_CUT_ORDERED_RUNS, {**seek.where, **cut})

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MAX_PREVIEWED = 10_000  # messages of a shard that are looked at; beyond, what is told is an estimate
+MAX_PREVIEWED = 10_000  # messages of a shard that are compared; beyond them the result is an estimate
 
 
 @dataclass(slots=True)

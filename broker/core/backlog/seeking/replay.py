@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-MAX_COUNTED = 10_000  # messages of a shard that are looked at one by one to be counted: some 10 ms
+MAX_COUNTED = 10_000  # messages of a shard that are read one by one to be counted: about 10 ms
 
 
 @dataclass(frozen=True, slots=True)

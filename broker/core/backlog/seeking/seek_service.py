@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 UNDO_FOR = timedelta(hours=1)
 _TRIES = 5
-_UNDO_LABEL = "broker-undo-of"  # of a snapshot from before a seek: the id of its subscription
+_UNDO_LABEL = "broker-undo-of"  # the label of an undo snapshot with the id of its subscription
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -127,7 +127,7 @@ class SeekService:
                 await self._seek(connection, subscription, target)
                 for shard, had in zip(shards, before, strict=True):
                     has = await read_holding(connection, shard)
-                    assert had is not None  # else there was nothing to seek
+                    assert had is not None  # otherwise there was nothing to seek
                     assert has is not None
                     previews.append(await compare(connection, shard, had, has, time=target.time))
                 raise _Undone
@@ -142,7 +142,7 @@ class SeekService:
         """
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
-            await lock_cursors_of(connection, subscription.subscription_id)  # whoever undoes at once comes after
+            await lock_cursors_of(connection, subscription.subscription_id)  # a concurrent undo waits
             kept = await snapshots.find_labelled(
                 connection,
                 topic_id=subscription.topic_id,
@@ -197,7 +197,7 @@ class SeekService:
             retained_since=now - subscription.retention,
             now=now,
         )
-        assert created is not None  # nobody else has the name
+        assert created is not None  # the name is unique
         await snapshots.update_snapshot(connection, snapshot=replace(created[0], expire_time=now + UNDO_FOR))
         await self._admission.check_count(connection, project_of(name), "snapshots")
         await forget_policy(connection, schema=self._database.schema, resource=name)

@@ -135,7 +135,7 @@ def _with_rest(
     more can be claimed.
     """
     fresh, digest = state.place.fresh, state.target.digest
-    if fresh is None:  # the claim had no room to look up the place
+    if fresh is None:  # the claim had no capacity to look up the place
         allocation.more = True
         return allocation
     left = fresh.ranges if rest is None else rest

@@ -281,7 +281,7 @@ def allocate_runs(
             fitting = _fitting(messages, counts[taker], bytes_left[taker], empty=not given[taker])
             if fitting:
                 break
-            if taker == turn:  # full
+            if taker == turn:  # this request is full
                 turn += 1
         if fitting:
             given[taker].append((run, fitting))
@@ -323,7 +323,7 @@ class _InOrder:
         self._preferred = preferred
         self._turn = 0
         self._takers: dict[str, int] = {}  # key -> the number of the request that has it
-        self._left: dict[str, int] = {}  # key -> how many more may be delivered: none behind one that waits
+        self._left: dict[str, int] = {}  # key -> how many more may be delivered: none after one that waits
 
     def consider(self, message: MessageRange) -> bool:
         """Give a message to a request, or let it wait for its key.  False: no request has room for it."""

@@ -76,7 +76,7 @@ class OrderedRun:
     available: list[MessageRange] = field(default_factory=list)
     past: list[MessageRange] = field(default_factory=list)
     taken: Sequence[MessageRange] = ()
-    new_attempt_id: int = 0  # under which it is written anew
+    new_attempt_id: int = 0  # under which it is written again
     were_out: int = 0  # messages whose ack deadline has passed
 
     @property
@@ -101,7 +101,7 @@ class OrderedRun:
         Other messages are counted later.
         """
         if self.retimed:
-            return self.were_out if self.phase is not Phase.EXHAUSTED else 0  # which the forwarder counts
+            return self.were_out if self.phase is not Phase.EXHAUSTED else 0  # the forwarder counts those
         return min(self.were_out, len(self.taken)) if self.phase is Phase.OUT else 0
 
     @property
@@ -167,4 +167,4 @@ class OrderedRun:
         return [(seq, number) for seq, number in zip(self.left, self.numbers, strict=True) if seq not in dropped]
 
 
-GivenRun = tuple[OrderedRun, Sequence[MessageRange]]  # and which of its messages
+GivenRun = tuple[OrderedRun, Sequence[MessageRange]]  # with the messages that are delivered

@@ -23,7 +23,7 @@ from broker.core.pushing.health.fault import fault_of
 from broker.model.push_state import MAX_FAILING_MESSAGES, FailingMessage, FailureRun, PushState
 
 MAX_TRACKED = 100  # failed messages of a subscription that are remembered; the latest ones
-GONE_AFTER = timedelta(minutes=2)  # so late a message is not tried again while the endpoint works: it is gone
+GONE_AFTER = timedelta(minutes=2)  # a message that is not retried for so long while the endpoint works is gone
 _LONGEST_BACKOFF = timedelta(minutes=10)  # of a message whose next attempt another process has set
 
 
@@ -66,7 +66,7 @@ class FailingWatch:
         self._sole: str | None = None  # the singled-out message that has failed since the last success
         self.run = None if known is None else known.failures
         self._last_failure_at: datetime | None = None
-        self._idle_since: datetime | None = None  # the endpoint fails, may be sent something, and nothing is there
+        self._idle_since: datetime | None = None  # since when it fails, may send, and has no messages
         self._last_success_at: datetime | None = None
         messages = () if known is None else known.failing_messages
         self._tracked = {  # the one that failed last at the end
@@ -168,7 +168,7 @@ class FailingWatch:
         ):
             self._idle_since = None
             return False
-        if self._idle_since is None:  # what another process has sent may be due again this much later
+        if self._idle_since is None:  # messages that another process has sent may become due this much later
             self._idle_since = now + (_LONGEST_BACKOFF if self._last_failure_at is None else timedelta(0))
         if now - self._idle_since < GONE_AFTER:
             return False

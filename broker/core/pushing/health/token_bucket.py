@@ -2,7 +2,7 @@
 
 from broker.model.push_config import Digest
 
-_ROUNDING = 1e-6  # of a message: what the sums of times may be off
+_ROUNDING = 1e-6  # of a message: the error that sums of times may have
 
 
 class TokenBucket:

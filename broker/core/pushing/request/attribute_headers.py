@@ -22,16 +22,16 @@ DROPPED = frozenset(
         "expect", "http2-settings", "max-forwards", "alt-used",
         # becomes HTTP_PROXY, through which programs then send their own requests (https://httpoxy.org)
         "proxy",
-        # what the broker says
+        # headers of the broker
         "authorization", "from", "user-agent", "accept", "accept-encoding",
-        # who calls
+        # credentials
         "cookie", "cookie2", "remote-user", "x-remote-user", "x-serverless-authorization",
-        # what proxies say of where a request comes from
+        # headers of proxies about the origin of a request
         "forwarded", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "x-cluster-client-ip",
         "x-originating-ip", "x-remote-ip", "x-remote-addr", "remote-addr", "fastly-client-ip", "x-forwarded",
-        # what frameworks let a request say instead of its method and path
+        # headers by which frameworks override the method and path
         "x-http-method", "x-http-method-override", "x-method-override", "x-host", "x-middleware-subrequest",
-        # what Google's platform says, and takes away from requests of others
+        # headers of Google's platform, which it removes from other requests
         "x-cloudscheduler", "x-apigateway-api-userinfo", "x-endpoint-api-userinfo",
     )
 )  # fmt: skip

@@ -91,8 +91,8 @@ class Envelope:
         self._authorized: tuple[str | None, Mapping[str, str]] = (
             None,
             _JSON,
-        )  # the last token, and the headers with it
-        self._time: tuple[datetime | None, str] = (None, "")  # the last publish time, and as it is printed
+        )  # the last token, and the headers that contain it
+        self._time: tuple[datetime | None, str] = (None, "")  # the last publish time, and its formatted text
 
     def request(
         self, message: StoredMessage, *, shard_id: int, attempt_number: int, now: datetime, token: str | None
@@ -124,7 +124,8 @@ class Envelope:
         ]
         body, headers = _encode(_Digest(self._subscription, entries)), self._headers(token)
         if self._signer is not None:
-            # The same for a repeat of the same messages; another for other messages between the first and the last.
+            # The same for a repeat of the same messages; different for other messages between the same first and
+            # last ones.
             ids = sorted(entry.message.message_id for entry in entries)
             webhook_id = self._webhook_id(hashlib.sha256(",".join(ids).encode()).hexdigest()[:32])
             headers = {**headers, **self._signer.headers(webhook_id, body, now=now)}

@@ -34,13 +34,13 @@ from broker.core.pushing.request.signing_key_rows import (
 from broker.db.driver.database import Database
 from broker.model.errors import Unavailable
 
-REFRESH_SECONDS = 60.0  # how often every process looks for new keys; must be far below PUBLISHED_AHEAD
+REFRESH_SECONDS = 60.0  # how often every process checks for new keys; must be far below PUBLISHED_AHEAD
 
 SIGNS_FOR = timedelta(days=30)
 PUBLISHED_AHEAD = timedelta(days=1)
 TOKEN_LIFETIME = timedelta(hours=1)  # Google's
-PUBLISHED_AFTER = TOKEN_LIFETIME + timedelta(hours=1)  # the margin: for a process that learns late of the successor
-WITHOUT_SUCCESSOR = timedelta(days=3650)  # a key's end is set with its successor
+PUBLISHED_AFTER = TOKEN_LIFETIME + timedelta(hours=1)  # the margin is for a process that learns late
+WITHOUT_SUCCESSOR = timedelta(days=3650)  # the end of a key without a successor
 
 REUSED_FOR = timedelta(minutes=50)  # a token lives for at least 10 minutes more when it arrives
 MAX_TOKENS = 20_000  # some 25 MB

@@ -38,4 +38,4 @@ def _key(secret: str) -> bytes:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
-        return text.encode()  # refused when a subscription is written; what is stored must not stop all pushes
+        return text.encode()  # refused when a subscription is written; a stored one must not stop all pushes
