@@ -20,7 +20,7 @@ _EACH_WORD = re.compile(r"([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)")
 _SHOWN_WORDS = ("host", "hostaddr", "port", "dbname", "user")
 _ESCAPES = "in a user, password or name write %40 for @, %2F for /, %3A for :, %3F for ? and %25 for %"
 
-# A name that means the same with and without quotes, and leaves room for what is made of it (LISTEN has 63 bytes).
+# A name that is the same with and without quotes, and leaves space for names derived from it (LISTEN has 63 bytes).
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
-_MOST = 900  # samples: a quarter of an hour, at one a second; what is older makes the lag coarser, not wrong
+_MOST = 900  # samples, one a second: a quarter of an hour; for older ones the lag is coarser, not wrong
 
 
 class WalPoint(NamedTuple):

@@ -18,7 +18,7 @@ _SHARDS, _CATALOG = 1, 2
 _BOTH = _SHARDS | _CATALOG
 # Neither the lock of FOR UPDATE nor the UPDATE of ON CONFLICT names a table.
 _WRITES = re.compile(r'\b(?:INSERT INTO|DELETE FROM|(?<!FOR )(?<!KEY )(?<!DO )UPDATE)\s+(?:ONLY\s+)?"?(\w+)"?')
-_KNOWN_STATEMENTS = 4_096  # some are of as many texts as lists are long
+_KNOWN_STATEMENTS = 4_096  # the texts of some depend on the length of a list
 
 
 @lru_cache(_KNOWN_STATEMENTS)

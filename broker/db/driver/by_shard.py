@@ -14,7 +14,7 @@ from typing import Any
 from broker.db.driver.hot_connection import Bound, HotConnection
 from broker.db.driver.statements import Statement
 
-_LOOKED_UP = re.compile(rb"\bshard_id = [pw]\.shard_id\b")  # of an element: the arrays' alias
+_LOOKED_UP = re.compile(rb"\bshard_id = [pw]\.shard_id\b")  # a lookup by an element of the arrays, by their alias
 
 
 def by_shard(connection: HotConnection, statement: Statement, given: dict[str, Any]) -> list[Bound]:

@@ -15,7 +15,7 @@ import psycopg
 from broker.db.citus.engine import find_engine
 from broker.db.driver.statements import Statement
 
-# What a write takes, of the first of the tables that lie together: a move waits for the locks of all of them, and
+# The lock that a write takes, on the first of the colocated tables: a move waits for the locks of all of them, and
 # takes that one first.
 _HOLD = (
     "SELECT pg_catalog.lock_shard_metadata(5, array_agg(pg_catalog.get_shard_id_for_distribution_column("

@@ -9,7 +9,7 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT
 from broker.model.errors import Aborted
 
-_TRIES = 5  # of a call that met somebody else
+_TRIES = 5  # of a call that conflicts with another one
 
 T = TypeVar("T")
 

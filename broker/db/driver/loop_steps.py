@@ -5,7 +5,7 @@ The cost of a step is known beforehand, in the unit of fairness/loop_turns.py.
 
 from collections.abc import Awaitable, Callable
 
-Turn = Callable[[int], Awaitable[None]]  # waits until a step may be done, which costs so much
+Turn = Callable[[int], Awaitable[None]]  # waits until a step of this cost may run
 
 
 async def at_once(cost: int) -> None:

@@ -15,7 +15,7 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.hot_pool import HotPool
 from broker.db.driver.shard_nodes import ShardNodes, own_group
 
-# A connection that was to go to a node which did not answer, and went to another: so long it is used all the same.
+# For so long a connection is used that was meant for a node which did not answer, and went to another one.
 _ASTRAY_SECONDS = 30.0
 
 

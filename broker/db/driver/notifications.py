@@ -26,7 +26,7 @@ from broker.db.driver.notification_seal import MAX_TEXT, NotificationSeal, read_
 from broker.db.driver.postgres_errors import translate_errors
 
 _WAKE, _RESOURCES, _OUTBOX, _ACCESS = "broker_wake", "broker_resources", "broker_outbox", "broker_access"
-_SILENCE_SECONDS = 5.0  # without a notification, after which the server is asked whether it is there
+_SILENCE_SECONDS = 5.0  # without a notification, after which the connection is checked
 _ANSWER_SECONDS = 5.0
 
 _NOTIFY_WAKE = statements.hot("notify_wake")

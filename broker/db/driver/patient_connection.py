@@ -26,7 +26,7 @@ from broker.db.driver.replication import is_unreplicated, unreplicated
 _INTERVAL_SECONDS = 0.1  # between two checks, as psycopg's own
 _ROLLBACK_SECONDS = _CHECK_SECONDS = 2.0
 
-# Past statement_timeout (db/driver/database.py) nothing will come.
+# After statement_timeout (db/driver/database.py) no answer will arrive.
 PATIENCE_SECONDS = 35.0
 
 RV = TypeVar("RV")
@@ -44,7 +44,7 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
     def __init__(self, pgconn: PGconn, row_factory: AsyncRowFactory[TupleRow] = tuple_row) -> None:
         super().__init__(pgconn, row_factory)
         self._unreplicated = False
-        self._written = Written()  # by the transaction that is open; of use with `say_two_phases` alone
+        self._written = Written()  # by the open transaction; used only with `say_two_phases`
         self._say_two_phases = b""
         self.add_notice_handler(self._noticed)
 

@@ -25,7 +25,7 @@ ALL_IN_USE = "All connections of this broker to the database are in use; try aga
 _LOST = "The connection to the database was lost; try again."
 _STOPS = "The database is starting or shutting down; try again."
 
-# SQLSTATE (or its class) -> what the caller is told.  Unavailable: the same call may work when sent again.
+# SQLSTATE (or its class) -> the error for the caller.  Unavailable: the same call may succeed when it is repeated.
 ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (pg.DeadlockDetected, Aborted, "The call met a concurrent change; try it again."),
     (pg.UniqueViolation, Aborted, "The call met a concurrent change; try it again."),
@@ -46,7 +46,7 @@ ERRORS: tuple[tuple[type[psycopg.Error], type[BrokerError], str], ...] = (
     (PoolExhausted, Unavailable, ALL_IN_USE),
 )
 
-# What a connection says that could not be made, or broke: libpq has no SQLSTATE for these.
+# Messages of connections that could not be made, or broke: libpq has no SQLSTATE for these.
 _FULL = re.compile(
     r"too many connections for (role|database) \"[^\"]*\""
     r"|sorry, too many clients already"

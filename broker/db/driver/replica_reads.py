@@ -26,7 +26,7 @@ from broker.observability.state_changes import StateChanges
 
 PASS_SECONDS = 1.0
 _ANSWER_SECONDS = 3.0  # of the replica, in a pass
-_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.2)  # seconds, until it has what was answered before
+_PAUSES = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.2)  # seconds between checks of the replica's position
 _TROUBLE = ("replicas", "")
 
 T = TypeVar("T")

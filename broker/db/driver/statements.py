@@ -63,7 +63,7 @@ class Statement:
         if not self.columns:
             return tuple
         row: Any = namedtuple("Row", self.columns)  # type: ignore[misc]  # of what types, PostgreSQL knows
-        return partial(tuple.__new__, row)  # as its _make, without Python
+        return partial(tuple.__new__, row)  # like its _make, but implemented in C
 
     @cached_property
     def parts_written(self) -> int:

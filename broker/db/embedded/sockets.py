@@ -14,7 +14,7 @@ from pathlib import Path
 from broker.db.embedded.system_user import make_private_directory
 
 _MAX_PATH = 100  # bytes; the kernel's limit is 107
-_LIST_CHARACTERS = frozenset(",\"'")  # mean something in unix_socket_directories, a list of quoted names
+_LIST_CHARACTERS = frozenset(",\"'")  # special characters in unix_socket_directories, a list of quoted names
 
 
 def socket_directory(directory: Path) -> Path:
@@ -31,8 +31,8 @@ def make_socket_directory(directory: Path, user: pwd.struct_passwd | None) -> Pa
             run.unlink()
         make_private_directory(run, user)
         return run
-    if run.is_symlink():  # of a broker that was killed, or of a PostgreSQL that is started again
-        with suppress(OSError):  # gone since, and somebody else took the name
+    if run.is_symlink():  # left by a broker that was killed, or by a PostgreSQL that is restarted
+        with suppress(OSError):  # deleted since, and the name is used by another process
             made = Path(os.readlink(run))
             make_private_directory(made, user)
             return made

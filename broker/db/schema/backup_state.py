@@ -19,9 +19,9 @@ from broker.db.schema.after_restore import NUMBERED, read_known_time
 from broker.db.schema.schema_state import saying_why
 from broker.model.message_id import FIRST_ID_SEQ
 
-# What must not be: its name, and how many there are.
+# Problems: the name of each, and its count.
 _FLAWS = {
-    # A shard's newest batch is its last by publish time, for neither goes back.
+    # A shard's newest batch is the last one by publish time, because publish times and sequences never decrease.
     "messages past the head of their shard": """
         SELECT count(*) FROM shards AS s
         CROSS JOIN LATERAL (

@@ -23,7 +23,7 @@ from broker.observability.log import reason
 
 _Connection = psycopg.Connection[Any]
 
-_SHARDS = range(-16, 0)  # as many tries, until one is on a node that answers; there are no such shards
+_SHARDS = range(-16, 0)  # tried in turn, until one is on a node that answers; no such shards exist
 _KEY = sql.SQL("WHERE shard_id = %s AND subscription_id = %s")
 
 

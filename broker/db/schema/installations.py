@@ -16,7 +16,7 @@ _Connection = psycopg.Connection[Any]
 VERSION_TABLE = "alembic_version"
 _SETTING = "--database-schema (BROKER_DATABASE_SCHEMA)"
 
-# Tables of the baseline that no other program has all of.
+# Tables of the baseline; no other program has all of them.
 _MARKS = ["cursors", "delivery_attempts", "message_batches", "shards", "subscriptions", "topics", VERSION_TABLE]
 
 _INSTALLED = """

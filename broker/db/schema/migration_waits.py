@@ -45,7 +45,7 @@ class Patience:
 
     lock_seconds: float = 2.0  # a publish is refused when the flush before it takes 3
     pause_seconds: float = 3.0
-    total_seconds: float = 300.0  # from the first time that a lock could not be had
+    total_seconds: float = 300.0  # since a lock was first unavailable
 
 
 class LockHeld(Exception):

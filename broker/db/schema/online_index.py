@@ -16,7 +16,7 @@ from alembic import op
 from psycopg import sql
 from psycopg.errors import UndefinedTable
 
-# Building waits for transactions that are older, and nobody but vacuum and the janitor waits for it meanwhile.
+# Building waits for older transactions.  Meanwhile only vacuum and the janitor wait for it.
 _BUILD_LOCK_SECONDS = 60
 _MAX_NAME = 63
 
@@ -54,7 +54,8 @@ def build(connection: _Connection, name: str, table: str, definition: str) -> No
         _build_one(connection, name, table, definition)
         return
     if _ask(connection, _IS_VALID, name) is None:
-        # On the parent alone, at once; from now on each new partition gets its part when it is attached.
+        # On the parent only, which takes no time; from now on each new partition gets its index when it is
+        # attached.
         _do(connection, "CREATE INDEX {} ON ONLY {} " + definition, name, table)
     for (partition,) in connection.execute(_PARTITIONS_WITHOUT, [table, name]).fetchall():
         part = f"{partition}_{name}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-_ROUNDS = 10  # in one of them others may have taken the session that would have told
+_ROUNDS = 10  # in a single round, another client may use the session that would show it
 _BACKEND = "SELECT pg_backend_pid()"
 _INSTEAD = "give the URL of PostgreSQL itself (the broker has pools of its own)"
 

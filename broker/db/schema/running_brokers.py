@@ -37,7 +37,7 @@ def be_alone(connection: _Connection, schema: str) -> None:
     Raises MigrationUnderWay, BrokersAtWork.
     """
     lock_migrations(connection, schema)
-    refuse_brokers(connection, schema)  # before any lock, which would only be in their way
+    refuse_brokers(connection, schema)  # before any lock, which would only block them
     connection.execute("LOCK TABLE processes")
     refuse_brokers(connection, schema)
 
