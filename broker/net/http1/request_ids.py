@@ -5,7 +5,7 @@ import secrets
 from itertools import count
 
 HEADER = b"x-request-id"
-_SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,100}")  # nothing that a log, a header or a shell takes for its own
+_SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,100}")  # no character that is special in a log, a header or a shell
 
 
 class RequestIds:

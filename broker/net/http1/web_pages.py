@@ -28,8 +28,8 @@ _LONGEST = 200  # characters of a host or an origin that are shown
 _FIELD_NAMES = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z, -]{0,1000}")
 _EXPOSED = b"retry-after, www-authenticate, x-request-id"
 _METHODS = b"GET, POST, PUT, PATCH, DELETE"
-_PREFLIGHT_SECONDS = 600  # for which a browser need not ask again
-_SITES_OF_OURS = (b"same-origin", b"none")  # none: the visitor has typed the address
+_PREFLIGHT_SECONDS = 600  # for which a browser may cache the answer
+_SITES_OF_OURS = (b"same-origin", b"none")  # none: the user has typed the address
 
 
 class WebPages:
@@ -72,7 +72,7 @@ class WebPages:
     async def answer(self, exchange: Exchange, verdict: Verdict) -> None:
         """Answers a browser that asks whether it may call, or refuses a request."""
         if verdict.preflight and not verdict.host:
-            exchange.respond(204, b"", b"")  # the verdict's headers are among the exchange's
+            exchange.respond(204, b"", b"")  # the exchange already has the verdict's headers
         elif verdict.origin:
             self._refuse(
                 exchange,

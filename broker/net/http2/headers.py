@@ -14,12 +14,10 @@ from broker.net.http2.frames import Code, ConnectionFault
 
 MAX_BLOCK_BYTES = 65_536  # as sent
 MAX_LIST_BYTES = 65_536  # decoded, with 32 bytes for each header (RFC 9113, section 6.5.2)
-NO_TABLE = (
-    b"\x20"  # a header block's first byte when the encoder gives up its dynamic table (RFC 7541, section 6.3)
-)
+NO_TABLE = b"\x20"  # the first byte of a header block if the encoder uses no dynamic table (RFC 7541, section 6.3)
 
 _REMEMBERED = 128  # blocks
-_MAX_REMEMBERED_BYTES = 4_096  # of such a block, and of what it says
+_MAX_REMEMBERED_BYTES = 4_096  # of such a block, and of its decoded headers
 _MAX_RESIZES = (
     2  # of the table in a block: its least size since the last block, and its last (RFC 7541, section 4.2)
 )

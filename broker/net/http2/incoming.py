@@ -24,7 +24,7 @@ class Incoming:
         failed: Callable[[ConnectionFault], None],
         rotation: Rotation,
     ) -> None:
-        self.work = 0  # of this turn; whoever does much for a frame adds to it
+        self.work = 0  # of this turn; expensive handlers of frames add to it
         self.ended = False  # set by the owner: nothing more is read
         self._transport = transport
         self._on_frame = on_frame

@@ -11,14 +11,14 @@ from broker.net.http2.frames import Code, ConnectionFault
 
 PATIENCE = 20_000
 EARNED_EACH_SECOND = 2_000
-EARNED_BY_ANSWER = 4  # by each frame of one: clients widen windows and measure round trips by pings as they read
+EARNED_BY_ANSWER = 4  # by each frame of a response: while they read, clients widen windows and send pings
 
 
 class Cost(IntEnum):
     FRAME = 1
     RESET = 5
     FAULT = 10  # of a stream
-    SETTINGS = 50  # all windows may move; and one more for each setting
+    SETTINGS = 50  # all windows may change; plus one for each setting
 
 
 class Patience:

@@ -9,10 +9,10 @@ rotation.
 from collections.abc import Callable, Hashable
 
 TURN = 512  # work: 1 for each frame, and what a frame's handler adds; some milliseconds
-SHORT_TURN = TURN // 4  # where several wait
-_COST = 4_000  # of a work, as the turns of the loop are counted: bytes that are read or written
+SHORT_TURN = TURN // 4  # if several wait
+_COST = 4_000  # of a unit of work, in the unit of turns of the loop: bytes that are read or written
 
-# Has a step called when whoever it is of has a turn, and counts what it costs.
+# Calls a step when its owner has a turn, and accounts for its cost.
 TurnOf = Callable[[Hashable, int, Callable[[], object]], None]
 
 
