@@ -20,8 +20,7 @@ NAMES: Mapping[str, str] = {  # names in JSON, by the name of the message
     "google.pubsub.v1.Topic": "extensions",
 }
 
-# Fields in the JSON of a message besides Google's fields and those of NAMES; gRPC has no place for them.  `frozen`
-# and `pause` are output only: a client that sends back what it has read changes nothing.
+# Fields in the JSON of a message besides Google's fields and those of NAMES; gRPC has no place for them.
 EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
     # `frozen` and `pause` are output only: a client that sends back what it has read changes nothing.
     "google.pubsub.v1.Topic": ("frozen",),

@@ -1,8 +1,8 @@
 """Receives the request of a call: authenticates and authorizes the caller before the request is decoded.
 
-    headers ──who calls──► first 4 KB ──may they──► admitted ──► decompressed ──► elements counted ──► decoded
-       │                      │
-       └── UNAUTHENTICATED    └── PERMISSION_DENIED: nothing but these bytes was decompressed, and nothing decoded
+    headers ──authenticate──► first 4 KB ──authorize──► admitted ──► decompressed ──► elements counted ──► decoded
+       │                         │
+       └── UNAUTHENTICATED       └── PERMISSION_DENIED: only these bytes were decompressed, and nothing decoded
 
 If a request is not compressed and names its resource after the first 4 KB, it is scanned for the name without being
 decoded.
