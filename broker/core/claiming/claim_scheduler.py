@@ -607,7 +607,7 @@ class ClaimScheduler:
         left = dict(targets)  # without an answer yet
         try:
             await self._claim_for(group, targets, left)
-            for shard, target in tuple(left.items()):  # it failed, maybe because of one target
+            for shard, target in tuple(left.items()):  # it failed, possibly because of one target
                 await self._claim_for(group, {shard: target}, left)
         except BaseException:
             for shard, target in left.items():

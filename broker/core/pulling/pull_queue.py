@@ -1,10 +1,10 @@
 """The waiting pulls of one subscription, in the order in which they are served: a consumer of claims.
 
-joined ──a claim has something──► answered
-   │ every shard was looked at since then, in vain
-   ├──it does not wait──► answered with nothing
+joined ──a claim has messages──► answered
+   │ every shard was checked since then, without messages
+   ├──it does not wait──► answered without messages
    ▼
-parked ──a claim has something──► answered
+parked ──a claim has messages──► answered
 """
 
 import asyncio

@@ -43,7 +43,7 @@ _STOOD_STILL_SECONDS = 0.5
 _READING_SECONDS = 0.1
 _MAX_LATE_CALLS = 32  # of an endpoint
 _MAX_LATE_CALLS_OF_ALL = 1_000
-# So a change of the endpoint causes few duplicates, and an endpoint that hangs delays nothing for long.
+# Short, so that a change of the endpoint causes few duplicates, and an endpoint that hangs delays nothing for long.
 LEAVING_SECONDS = 2.0
 _MAX_LEAVING = 1_000  # of a process
 _PAUSE_WITH_BUFFER_SECONDS = 1.0  # claimed messages wait for an endpoint that may be tried again this soon

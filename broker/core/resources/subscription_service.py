@@ -140,7 +140,7 @@ class SubscriptionService:
     async def update_subscription(self, update: Update[Subscription]) -> Subscription:
         """Change what the mask names.  Raises InvalidArgument, NotFound; nothing is changed then."""
         if not update.paths:
-            await self.get_subscription(update.name)  # whether it exists comes first, as at Google
+            await self.get_subscription(update.name)  # raises NotFound before other errors, as Google does
         check_field_mask(update.paths, resource="Subscription", mutable=MUTABLE_FIELDS, immutable=IMMUTABLE_FIELDS)
         fields = update.fields
         named = [field for field in self._fields if field.path in fields]
