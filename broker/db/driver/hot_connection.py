@@ -64,7 +64,7 @@ class _Batch:
 
     answered: asyncio.Future[psycopg.Error | None]
     syncs: int = 1
-    unreplicated: bool = False  # what it committed
+    unreplicated: bool = False  # a standby has not confirmed its commit
     asked: list[Statement | None] = field(default_factory=list)  # by result; None: not requested
     prepares: list[Statement] = field(default_factory=list)
     results: list[pq.abc.PGresult] = field(default_factory=list)

@@ -20,7 +20,7 @@ CLEANING_UP = "lock_cleanup"  # one process at a time drops and deletes
 DROPPING = "lock_dropping"  # exclusive for dropping the log, shared for references to its messages
 DECLARING = "lock_declaring"  # one process at a time applies declarations
 MEASURING = "lock_measuring"  # one process at a time measures the tables
-REPORTING_EVENTS = "lock_events"  # one process at a time looks for events
+REPORTING_EVENTS = "lock_events"  # one process at a time detects events
 LOCKS = (MAKING_PARTITIONS, CLEANING_UP, DROPPING, DECLARING, MEASURING, REPORTING_EVENTS)
 
 # Until the end of the transaction no partition is dropped and no straggler deleted.  It must be taken before the

@@ -107,7 +107,7 @@ class PatientConnection(psycopg.AsyncConnection[TupleRow]):
         """Raises OperationalError unless the server answers soon: the connection may have been idle for long."""
         with self._less_patient(_CHECK_SECONDS):
             autocommit = self.autocommit
-            await self.set_autocommit(True)  # else this would begin a transaction
+            await self.set_autocommit(True)  # otherwise this would begin a transaction
             await self.execute(b"SELECT 1")
             await self.set_autocommit(autocommit)
 

@@ -68,7 +68,7 @@ def _copy(packages: Path) -> Path:
         making.rename(copy)
     except OSError:
         shutil.rmtree(making, ignore_errors=True)
-        if not copy.exists():  # else another broker was quicker
+        if not copy.exists():  # otherwise another broker was faster
             raise
     return copy
 
