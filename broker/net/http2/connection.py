@@ -33,7 +33,7 @@ MAX_CONTINUATIONS = 64  # frames of one header block
 HEADERS_WORK = 8  # of a turn (incoming.py): a header block, a call
 HEADER_BYTES_OF_WORK = 16
 LINGER_SECONDS = (
-    1.0  # for a peer that broke a rule to read why: closed at once, what it still sends would reset that
+    1.0  # for a peer that broke a rule to read why: if closed at once, its further data would cause a reset
 )
 PING_SECONDS = 20.0  # a peer that is silent for so long gets a PING, and as much time to answer
 
