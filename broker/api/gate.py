@@ -90,7 +90,9 @@ class Gate:
         """
         required = await required_on(needs, name, self._finder(caller))
         validity = self._authorizer.validity(required)
-        await self._check(caller, required)
+        found = await self._pass(caller, needs, required)
+        if found is not required:
+            return found
         if validity is not None:
             if len(self._passed) >= MAX_PASSED:
                 self._passed.clear()
@@ -102,8 +104,7 @@ class Gate:
     ) -> Sequence[Required]:
         """Let a call with Google's request pass; what it needed.  Raises as `allow`."""
         required = await required_by(needs, request, self._finder(caller), or_update=or_update)
-        await self._check(caller, required)
-        return required
+        return await self._pass(caller, needs, required)
 
     async def may(self, caller: Caller, required: Required) -> bool:
         """Whether a caller may do one thing.  Raises Unavailable."""
@@ -139,6 +140,24 @@ class Gate:
                 return await self._find_subscription(name)
 
         return find
+
+    async def _pass(self, caller: Caller, needs: Needs, required: Sequence[Required]) -> Sequence[Required]:
+        """Returns `required`.  Of a list that is refused on a project it returns the permission on each resource of
+        the list on which the caller has it.
+
+        Raises as `allow`.
+        """
+        try:
+            await self._check(caller, required)
+        except PermissionDenied:
+            if not needs.listed:
+                raise
+            [(permission, project, _)] = required
+            visible = await self._authorizer.visible(caller, permission, f"{project}/{needs.listed}/")
+            if not visible:
+                raise
+            return visible
+        return required
 
     async def _check(self, caller: Caller, required: Sequence[Required]) -> None:
         try:

@@ -5,7 +5,7 @@ The rows of each `rpcs.py` list the permissions of its calls, as Google document
 Google's most similar call.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -36,13 +36,15 @@ class Need(NamedTuple):
 
     `permission`: by the collection of the resource, where that differs.  `field`: the path within Google's request
     to the name; empty: the resource that the call is about.  If a field other than the first is empty in a request,
-    nothing is needed.  `mask`: needed only if the update mask has a path that begins so.
+    nothing is needed.  `mask`: needed only if the update mask has a path that begins so.  `listed`: the collection
+    of a list in a project; callers without the permission on the project see the resources on which they have it.
     """
 
     permission: str | Mapping[str, str]
     field: str = ""
     on: On = On.ITSELF
     mask: str = ""
+    listed: str = ""
 
 
 class Needs:
@@ -51,7 +53,7 @@ class Needs:
     Compared by identity, so that the gate finds what has passed by a cheap hash.
     """
 
-    __slots__ = ("all", "are_of_path", "is_open", "named_in", "to_update")
+    __slots__ = ("all", "are_of_path", "is_open", "listed", "named_in", "to_update")
 
     def __init__(
         self, *needs: Need, named_in: str = "", to_update: tuple[Need, ...] = (), is_open: bool = False
@@ -64,12 +66,20 @@ class Needs:
         self.named_in = named_in
         self.to_update = to_update
         self.is_open = is_open
+        self.listed = next((need.listed for need in needs if need.listed), "")
         # Whether all needed permissions are on the resource in the path, so that they are known before the body of
         # a REST call is read.
         self.are_of_path = bool(needs) and all(not need.field for need in needs)
 
 
 ACT_AS = "iam.serviceAccounts.actAs"
+
+
+def policy_permissions(verb: str) -> Mapping[str, str]:
+    """The permission to do something with the policy of a resource, by the collection of the resource."""
+    own = {name: f"pubsub.{name}.{verb}" for name in ("topics", "subscriptions", "snapshots", "schemas")}
+    return own | {"serviceAccounts": f"iam.serviceAccounts.{verb}", "": f"resourcemanager.projects.{verb}"}
+
 
 # The needs of several calls, and permissions that handlers check in addition.
 NOTHING = Needs()
@@ -83,6 +93,12 @@ GET_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.get"))
 UPDATE_SUBSCRIPTION = Needs(Need("pubsub.subscriptions.update"))
 LIST_SUBSCRIPTIONS = Needs(Need("pubsub.subscriptions.list"))
 SEEK = Needs(Need("pubsub.subscriptions.consume", "subscription"), Need("pubsub.snapshots.seek", "snapshot"))
+
+
+def visible_in(required: Sequence[Required] | None, project: str) -> Collection[str] | None:
+    """The resources that a list in the project may show, by what was required of its caller; None: all."""
+    names = {each.resource for each in required or ()}
+    return None if not names or project in names else names
 
 
 def to_act_as(email: str) -> Required:

@@ -44,6 +44,7 @@ class AppConfig:
     max_scheduled_messages: int = 1_000_000
     database_size_max: int = 0  # bytes; 0: no limit
     janitor_interval_seconds: float = 30.0
+    lag_interval_seconds: float = 10.0
     dead_letter_interval_seconds: float = 1.0
     shards_per_topic: int = 1
     min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS

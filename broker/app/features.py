@@ -24,10 +24,12 @@ from broker.features.iam import feature as iam
 from broker.features.import_export import feature as import_export
 from broker.features.inspect import feature as inspect
 from broker.features.journal import feature as journal
+from broker.features.lag_board import feature as lag_board
 from broker.features.metrics import feature as metrics
 from broker.features.operations import feature as operations
 from broker.features.outbox import feature as outbox
 from broker.features.priorities import feature as priorities
+from broker.features.projects import feature as projects
 from broker.features.purge import feature as purge
 from broker.features.push_status import feature as push_status
 from broker.features.quotas import feature as quotas
@@ -36,6 +38,7 @@ from broker.features.reset import feature as reset
 from broker.features.retraction import feature as retraction
 from broker.features.schedules import feature as schedules
 from broker.features.schemas import feature as schemas
+from broker.features.search import feature as search
 from broker.features.secrets import feature as secrets
 from broker.features.transforms import feature as transforms
 
@@ -171,6 +174,16 @@ def _inspect(parts: Parts) -> Feature:
     )
 
 
+def _lag_board(parts: Parts) -> Feature:
+    return lag_board.register(
+        parts.core,
+        replica_reads=parts.replica_reads,
+        turns=parts.query_turns,
+        check_publisher=parts.guard.check_publisher,
+        interval_seconds=parts.config.lag_interval_seconds,
+    )
+
+
 def _journal(parts: Parts) -> Feature:
     return journal.register(parts.core, turns=parts.query_turns, tails=parts.messages.claiming.tails)
 
@@ -204,11 +217,18 @@ def _audit(parts: Parts) -> Feature:
     return audit.register(parts.core)
 
 
+def _projects(parts: Parts) -> Feature:
+    return projects.register(parts.core, authorizer=parts.guard.authorizer)
+
+
+def _search(parts: Parts) -> Feature:
+    return search.register(parts.core, turns=parts.query_turns)
+
+
 def _iam(parts: Parts) -> Feature:
-    access = parts.guard.access
     return iam.register(
         parts.core,
-        authorizer=access.authorizer if access is not None else None,
+        authorizer=parts.guard.authorizer,
         changed=parts.guard.access_changed,
         base_url=parts.config.address,
         resources=parts.policy_resources,
@@ -236,12 +256,15 @@ FEATURES: Mapping[str, Register] = {
     "operations": _operations,
     # Inspection and reports.
     "push_status": _push_status,
+    "lag_board": _lag_board,
     "inspect": _inspect,
     "journal": _journal,
     "events": _events,
     "metrics": _metrics,
     # Projects and access.
     "quotas": _quotas,
+    "projects": _projects,
+    "search": _search,
     "reset": _reset,
     "secrets": _secrets,
     "audit": _audit,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from broker.access.access import ROTATION_SECONDS, Access
 from broker.access.audit.trail import AuditTrail
 from broker.access.credentials.issuer_keys import REFRESH_SECONDS
+from broker.access.policies.authorizer import Authorizer
 from broker.access.secrets.secrets import Secrets
 from broker.api.gate import Gate
 from broker.api.limits.address_turns import FREE_A_SECOND, FREE_AT_ONCE, AddressTurns
@@ -33,6 +34,11 @@ class Guard:
         self.access = _make_access(config, core, self.secrets)
         self.audit_trail = _make_audit_trail(config, core)
         self.check_publisher = self.access.agents.check_publisher if self.access else allow_any_publisher
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """None if anybody may do anything."""
+        return None if self.access is None else self.access.authorizer
 
     async def access_changed(self) -> None:
         """Applies a change that this process has made, before its caller is answered."""

@@ -130,6 +130,9 @@ CLIENTS = {
     "transform": "broker.features.transforms.command",
     "quota": "broker.features.quotas.command",
     "audit": "broker.features.audit.command",
+    "projects": "broker.features.projects.command",
+    "search": "broker.features.search.command",
+    "whoami": "broker.features.iam.commands.whoami",
     "events": "broker.features.events.command",
     "publish": "broker.cli.commands.publish",
     "scheduled": _ROW,
@@ -138,8 +141,8 @@ CLIENTS = {
     "tail": "broker.features.inspect.tail_command",
     "peek": "broker.features.inspect.peek_command",
     "message": "broker.features.inspect.message_command",
-    "lag": "broker.features.inspect.lag_command",
-    "top": "broker.features.inspect.top_command",
+    "lag": "broker.features.lag_board.command",
+    "top": "broker.features.lag_board.top_command",
     "push": _ROW,
     "seek": "broker.cli.commands.seek",
     "purge": "broker.features.purge.command",
@@ -159,11 +162,11 @@ CLIENTS = {
 # What `broker --help` shows: all of it on one screen.
 SECTIONS = {
     "A broker": ("serve", "migrate", "settings", "database", "secrets", "backup"),
-    "Who may call": ("auth", "audit", "quota", "sql"),
-    "Resources": ("topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
+    "Who may call": ("auth", "whoami", "audit", "quota", "sql"),
+    "Resources": ("projects", "topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
-    "Looking": ("lag", "top", "peek", "message", "doctor"),
+    "Looking": ("search", "lag", "top", "peek", "message", "doctor"),
     "This program": ("help", "docs", "bench", "context", "completion"),
 }
 

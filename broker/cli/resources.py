@@ -403,8 +403,10 @@ RESOURCES: Mapping[str, Resource] = {
         help="Operations: long work that goes on by itself; these need this broker.",
         commands=[
             List(
-                ["broker op list"],
+                ["broker op list", "broker op list --newest --state SUCCEEDED --verb redrive --max 5"],
                 help="List the operations of a project, the oldest first.",
+                options=op.LIST_OPTIONS,
+                find=op.find,
                 table=Table(
                     columns={
                         "operation": lambda o: leaf(o["name"]),
@@ -417,7 +419,7 @@ RESOURCES: Mapping[str, Resource] = {
                     whole=("operation", "what", "of", "state", "done", "began"),
                     minor=("began", "done", "what"),
                 ),
-                nothing="The project has no operation.",
+                nothing="There is no such operation.",
             ),
             Show(["broker op show $OP"], help="Show an operation, and how far it is.", fields=op.fields),
             op.wait,

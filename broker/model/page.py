@@ -1,7 +1,7 @@
 """Pages of lists: their size, and the tokens from which a list continues."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
@@ -24,10 +24,14 @@ Value = int | str | datetime
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The parameters of a page: at most `size` items with names greater than `after`."""
+    """The parameters of a page: at most `size` items with names greater than `after`.
+
+    `only`: of these names (None: of all).
+    """
 
     size: int
     after: str
+    only: Collection[str] | None = None
 
 
 def check_page_size(size: int) -> int:

@@ -273,6 +273,38 @@ PROCESSES = """
         next_at timestamptz NOT NULL
     );
 
+    CREATE UNLOGGED TABLE lag_samples (
+        subscription_id bigint PRIMARY KEY,
+        sampled_at timestamptz NOT NULL,
+        undelivered_messages bigint NOT NULL,
+        is_estimated boolean NOT NULL,
+        undelivered_bytes bigint NOT NULL,
+        oldest_unacked_at timestamptz,
+        outstanding_messages bigint NOT NULL,
+        blocked_messages bigint NOT NULL,
+        dead_letters bigint NOT NULL,
+        published_messages bigint NOT NULL,
+        incoming_rate double precision,
+        outgoing_rate double precision,
+        state text NOT NULL,
+        details jsonb NOT NULL
+    ) WITH (fillfactor = 50);
+
+    CREATE UNLOGGED TABLE lag_orders (
+        project text COLLATE "C" NOT NULL,
+        order_by text COLLATE "C" NOT NULL,
+        began_at timestamptz NOT NULL,
+        subscription_ids bigint[] NOT NULL,
+        PRIMARY KEY (project, order_by, began_at)
+    );
+    CREATE UNLOGGED TABLE lag_passes (
+        only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+        began_at timestamptz,
+        after text COLLATE "C" NOT NULL DEFAULT '',
+        sampled_at timestamptz,
+        next_at timestamptz NOT NULL
+    );
+
     CREATE TABLE lock_partitions ();
     CREATE TABLE lock_cleanup ();
     CREATE TABLE lock_dropping ();
@@ -569,6 +601,7 @@ DELIVERY = f"""
         PRIMARY KEY (shard_id, publish_time, seq)
     );
     CREATE INDEX dead_letters_source_idx ON dead_letters (source_shard_id, source_seq, subscription_id);
+    CREATE INDEX dead_letters_unresolved_idx ON dead_letters (subscription_id) WHERE resolution IS NULL;
     CREATE INDEX dead_letters_publish_time_idx ON dead_letters (publish_time);
 
     CREATE TABLE delivery_journal (

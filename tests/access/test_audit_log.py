@@ -204,6 +204,34 @@ async def test_a_filter_finds_by_whom_what_and_when(broker: Guarded) -> None:
     assert await found(f'timestamp>="{later}"') == []
 
 
+async def test_a_text_that_ends_in_a_star_stands_for_all_that_begin_with_the_rest(broker: Guarded) -> None:
+    for name in ("orders", "orders-2", "order_s", "parcels"):
+        await broker.ok("PUT", f"projects/guarded/topics/{name}")
+    await broker.ok("PUT", "projects/guarded/subscriptions/orders", {"topic": TOPIC})
+
+    async def found(text: str) -> set[str]:
+        entries = await _entries(broker, text)
+        return {entry["protoPayload"]["resourceName"].removeprefix("projects/guarded/") for entry in entries}
+
+    topics, name = {f"topics/{name}" for name in ("orders", "orders-2", "order_s", "parcels")}, "resourceName"
+    assert await found(f'protoPayload.{name}="projects/guarded/topics/*"') == topics
+    assert await found(f'protoPayload.{name}="projects/guarded/topics/orders*"') == {
+        "topics/orders",
+        "topics/orders-2",
+    }
+    assert await found(f"protoPayload.{name}=projects/guarded/topics/order_*") == {"topics/order_s"}
+    assert await found(f'protoPayload.{name}="projects/guarded/topics/orders"') == {"topics/orders"}
+    assert await found(f'protoPayload.{name}!="projects/guarded/topics/*"') == {"subscriptions/orders"}
+    assert await found(f'protoPayload.methodName="{METHOD}*" AND protoPayload.{name}:par') == {"topics/parcels"}
+    email = "protoPayload.authenticationInfo.principalEmail"
+    assert (
+        await found(f"{email}=broker-admin@*")
+        == await found(f"{email}:system")
+        == topics | {"subscriptions/orders"}
+    )
+    assert await found(f"{email}=admin@*") == await found(f"{email}:nobody") == set()
+
+
 @pytest.mark.parametrize(
     ("query", "named"),
     [

@@ -48,6 +48,8 @@ def test_only_these_calls_need_no_permission() -> None:
         "IAM.QueryTestablePermissions",
         "IAM.ListPredefinedRoles",
         "IAM.GetPredefinedRole",
+        "IAM.WhoAmI",
+        "Projects.ListProjects",
     }
 
 

@@ -102,6 +102,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "max_waiting_pulls": (1, "0"),
     "max_scheduled_messages": (5, "0"),
     "janitor_interval_seconds": (1.5, "nan"),
+    "lag_interval_seconds": (2.5, "0.5"),
     "shards_per_topic": (4, "0"),
     "min_delivery_attempts": (1, "6"),
     "operations_at_once": (20, "0"),

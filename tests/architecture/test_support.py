@@ -16,6 +16,7 @@ from tests.fixtures.registered import METHODS, ROUTES
 
 LEVELS = {"full", "kept", "partial", "refused"}
 GRPC_ONLY = {"Subscriber.StreamingPull"}
+_OF_OTHER_APIS = ("IAM.", "ApiKeys.", "Quotas.", "Logging.", "Settings.", "Operations.", "Projects.")
 RPCS = {f"{service}.{rpc}": entry for service, rpcs in support()["rpc"].items() for rpc, entry in rpcs.items()}
 MESSAGES = support()["message"]
 LISTED = MESSAGES | support()["extension_message"]

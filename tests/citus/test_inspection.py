@@ -19,7 +19,7 @@ async def _publish(rest: Rest, count: int, topic: str = "topic") -> list[str]:
 
 
 async def _lag(rest: Rest, name: str = "sub") -> Json:
-    attribution = await rest.ok("GET", f"{rest.project}/lag")
+    attribution = await rest.ok("GET", f"{rest.project}/lag?fresh=true")
     [lag] = [each for each in attribution["subscriptions"] if each["subscription"] == rest.subscription(name)]
     return dict(lag)
 

@@ -14,7 +14,6 @@ from broker.core.backlog.seeking import snapshot_rows as snapshots
 from broker.core.backlog.seeking.create_snapshot_citus import create_snapshot
 from broker.core.backlog.seeking.read_oldest_in_snapshot_citus import read_oldest_in_snapshot
 from broker.core.claiming.transaction.request import Quiet
-from broker.core.lag import lag_rows as lag
 from broker.core.log.messages import append_messages, encode_messages
 from broker.core.log.packing import encode_scheduled
 from broker.core.retention import (
@@ -33,6 +32,7 @@ from broker.features.dead_letters.forwarding import dead_letter_work
 from broker.features.dead_letters.redriving.rows import _asked as asked_of
 from broker.features.dead_letters.redriving.rows import redrive
 from broker.features.delayed import rows as scheduled_messages
+from broker.features.lag_board import sample_rows as lag_samples
 from broker.features.quotas import retained_rows as retained_bytes
 from broker.features.retraction.removal import Asked, retract
 from broker.model.journal import NOBODY
@@ -443,18 +443,22 @@ async def test_what_is_retracted(log: Log) -> None:
     assert len(retracted) == 4
 
 
-async def test_which_subscriptions_may_have_a_backlog(log: Log) -> None:
+async def test_which_subscriptions_are_to_be_sampled(log: Log) -> None:
+    """Those with a backlog, and those of which there are other dead letters than before."""
     async with log.database.transaction() as connection:
-        await add_subscription(connection, log.topic, "new", log.start)
+        new = await add_subscription(connection, log.topic, "new", log.start)
+    await log.execute(
+        "INSERT INTO lag_samples SELECT subscription_id, now(), 0, false, 0, NULL, 0, 0, 0, 0, 0, 0, 'CAUGHT_UP',"
+        " '{}' FROM subscriptions"
+    )
     seen = []
 
     async def check() -> None:
-        names = {"after": "projects/p/subscriptions/", "before": "projects/p/subscriptions0"}
         async with as_on_nodes(log) as session:
-            alike = await lag.find_lagging(session, **names)
+            alike = await lag_samples.next_to_sample(session, after="", max_rows=10)
             session.is_distributed = False
-            assert alike == await lag.find_lagging(session, **names)
-        seen.append([may_lag for _, may_lag in alike])
+            assert alike == await lag_samples.next_to_sample(session, after="", max_rows=10)
+        seen.append((len(alike.due_ids), sum(alike.dead_letters.values())))
 
     await check()
     await log.publish("a")
@@ -462,10 +466,13 @@ async def test_which_subscriptions_may_have_a_backlog(log: Log) -> None:
     [delivery] = await log.pull()
     await check()
     await log.acknowledge(delivery)
+    await log.execute("UPDATE lag_samples SET published_messages = 1, dead_letters = 1")
+    await log.execute(
+        "INSERT INTO dead_letters SELECT shard_id, now(), n, shard_id, n, now(), 'projects/p/topics/t', "
+        f"{new.subscription_id}, 'new', 5, 'attempts' FROM shards, generate_series(1, 2) AS n"
+    )
     await check()
-    assert [sum(each) for each in seen] == [0, 2, 2, 1]
-    async with as_on_nodes(log) as session:
-        assert await lag.find_lagging(session, after="projects/q/", before="projects/q0") == []
+    assert seen == [(0, 0), (2, 0), (2, 0), (2, 2)]
 
 
 async def test_what_projects_keep(log: Log) -> None:

@@ -194,7 +194,7 @@ async def test_turns_are_counted_by_project_and_kind(broker: Running, project: s
     await rest.acknowledge(received[1:])
     turns = broker[0].parts.query_turns
     async with turns.of(other.project):
-        waiting = asyncio.create_task(rest.ok("GET", f"{project}/lag"))
+        waiting = asyncio.create_task(rest.ok("GET", f"{project}/lag?fresh=true"))
         await eventually(lambda: len(turns._turns))
         await asyncio.sleep(0.02)
     await waiting

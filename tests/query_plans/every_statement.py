@@ -18,7 +18,6 @@ from broker.core.acking.delivery_attempts import (
 from broker.core.backlog import bringing_back, locked_backlog, pending_rows
 from broker.core.claiming.transaction import claim, due, fresh, lock_due_attempts_citus, passed, write
 from broker.core.claiming.transaction.request import MAX_TARGETS
-from broker.core.lag import find_lagging_citus
 from broker.core.lag import lag_rows as lag
 from broker.core.log import append_messages_citus, logged_message, messages, published, shards
 from broker.core.log import copied_messages as copying
@@ -48,6 +47,7 @@ from broker.features.inspect import topic_rows as topic_messages
 from broker.features.inspect.backlog_page import BacklogPage
 from broker.features.inspect.deliveries import rows as delivery_reports
 from broker.features.inspect.topic_page import ORDERS, TopicPage
+from broker.features.lag_board import sample_rows as lag_samples
 from broker.features.metrics import rows as figures
 from broker.features.priorities import waiting
 from broker.features.purge import rows as purging
@@ -88,11 +88,11 @@ MODULES = {
     "filters": filters,
     "journal": journal,
     "lag": lag,
+    "lag_samples": lag_samples,
     "dead_letters": dead_letter_rows,
     "append_messages_citus": append_messages_citus,
     "acknowledge_citus": acknowledge_citus,
     "lock_due_attempts_citus": lock_due_attempts_citus,
-    "find_lagging_citus": find_lagging_citus,
     "read_kept_citus": read_kept_citus,
     "messages": messages,
     "pending_rows": pending_rows,
@@ -232,7 +232,7 @@ async def run_every_statement(log: Log, session: Any) -> None:
             page=TopicPage(10, order, ordering_key="k"),
         )
         await topic_messages.list_topic_messages(session, asked)
-    await lag.find_lagging(session, after="projects/p/subscriptions/", before="projects/p/subscriptions0")
+    await lag_samples.next_to_sample(session, after="", max_rows=500)
     await lag.read_lag(session, subscriptions=[log.subscription], now=later)
     await figures.read_retained(session, max_topics=1_000)
     await shards.read_heads(session, shard_ids=[log.shard_id])
@@ -251,7 +251,7 @@ async def run_every_statement(log: Log, session: Any) -> None:
 async def _look_as_on_nodes(session: Any, now: datetime) -> None:
     """The forms of statements for where tables lie on nodes."""
     session.is_distributed = True
-    await lag.find_lagging(session, after="projects/p/subscriptions/", before="projects/p/subscriptions0")
+    await lag_samples.next_to_sample(session, after="", max_rows=500)
     await retained_bytes.read_kept(session, projects=["projects/p"], now=now)
     session.is_distributed = False
 

@@ -8,8 +8,9 @@ from psycopg import sql
 from sqlalchemy import ColumnElement, insert, select
 
 from broker.access.audit.audit_entry import Audited, AuditEntry
-from broker.access.audit.log_filter import Comparison
+from broker.access.audit.log_filter import CODE, Comparison
 from broker.db.driver.database import Connection, ResourceConnection
+from broker.db.driver.text_conditions import text_condition
 from broker.db.schema.tables import audit_entries
 
 MAX_OTHERS = 500_000  # entries of calls that changed nothing, of all projects; some 200 MB
@@ -31,11 +32,9 @@ _DELETE_OTHERS = sql.SQL(
     " WHERE NOT is_change ORDER BY number DESC OFFSET {others} LIMIT {limit})"
 )
 _WHAT = ("method", "resource", "code", "principal", "credential", "address", "permission")
-_FIELDS: Mapping[str, Any] = {
-    "timestamp": audit_entries.c.time,
+_TEXTS: Mapping[str, Any] = {
     "protoPayload.methodName": audit_entries.c.method,
     "protoPayload.resourceName": audit_entries.c.resource,
-    "protoPayload.status.code": audit_entries.c.code,
     "protoPayload.authenticationInfo.principalSubject": audit_entries.c.principal,
     "protoPayload.authenticationInfo.credentialId": audit_entries.c.credential,
     "protoPayload.requestMetadata.callerIp": audit_entries.c.address,
@@ -84,25 +83,14 @@ async def list_audit_entries(
 
 
 def _condition(comparison: Comparison) -> ColumnElement[bool]:
-    if comparison.field == "protoPayload.authenticationInfo.principalEmail":
-        column: Any = audit_entries.c.principal
-        found: ColumnElement[bool] = column.like("%:" + _escaped(str(comparison.value)), escape="\\")
-        return found if comparison.operator == "=" else ~found
-    column = _FIELDS[comparison.field]
-    match comparison.operator:
-        case ":":
-            condition: ColumnElement[bool] = column.contains(str(comparison.value), autoescape=True)
-        case "=":
-            condition = column == comparison.value
-        case "!=":
-            condition = column != comparison.value
-        case operator:
-            condition = column.op(operator, is_comparison=True)(comparison.value)
-    return condition
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    field, operator, value = comparison.field, comparison.operator, comparison.value
+    if isinstance(value, datetime):
+        return audit_entries.c.time.op(operator, is_comparison=True)(value)
+    if field == CODE:
+        return audit_entries.c.code == value if operator == "=" else audit_entries.c.code != value
+    if field == "protoPayload.authenticationInfo.principalEmail":
+        return text_condition(audit_entries.c.principal, operator, value, before="%:")
+    return text_condition(_TEXTS[field], operator, value)
 
 
 async def delete_old_audit_entries(connection: Connection, *, now: datetime, days: int, entries: int) -> int:

@@ -54,6 +54,9 @@ async def list_service_accounts(
     """Lists a page of a project's accounts, by name, and one more."""
     after = page.after.removeprefix(f"{project}/serviceAccounts/")
     query = _ACCOUNT.where(service_accounts.c.project == project, service_accounts.c.email > after)
+    if page.only is not None:
+        emails = [name.removeprefix(f"{project}/serviceAccounts/") for name in page.only]
+        query = query.where(service_accounts.c.email.in_(emails))
     rows = await connection.execute(query.order_by(service_accounts.c.email).limit(page.size + 1))
     return [_account(row) for row in rows]
 

@@ -179,7 +179,7 @@ class Authenticator:
         found = self._directory.current.api_keys.get(digest_of(shown))
         if found is None:
             raise refusals.api_key_invalid()
-        return _api_key_caller(found)
+        return api_key_caller(found)
 
 
 def _with_end(proven: Proven) -> Caller:
@@ -191,7 +191,8 @@ def _again(error: Unauthenticated) -> Unauthenticated:
     return Unauthenticated(error.message, details=error.details)
 
 
-def _api_key_caller(key: ApiKey) -> Caller:
+def api_key_caller(key: ApiKey) -> Caller:
+    """The caller who shows this key."""
     member = f"apiKey:{key.name}"
     roles = frozenset(key.roles)
     grants = tuple(Grant(roles, resource) for resource in key.resources or [key.project])

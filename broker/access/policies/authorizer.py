@@ -7,14 +7,30 @@ to read policies.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from broker.access.credentials.directory import CredentialDirectory
-from broker.access.policies.policy_rows import find_policies, find_role_permissions, projects_of_member
+from broker.access.credentials.named_principals import NamedPrincipal, find_principal
+from broker.access.policies.explanation import Explanation, explain
+from broker.access.policies.policy_rows import (
+    BoundRole,
+    find_bound_roles,
+    find_policies,
+    find_role_permissions,
+    projects_of_member,
+)
 from broker.access.principals.caller import ALL_USERS, Caller
 from broker.access.principals.permissions import PREDEFINED_ROLES
-from broker.access.principals.policy import ABOVE_PROJECTS, NO_POLICY, Policy, chain_of, is_allowed
+from broker.access.principals.policy import (
+    ABOVE_PROJECTS,
+    NO_POLICY,
+    Policy,
+    chain_of,
+    is_allowed,
+    permissions_of,
+)
 from broker.access.principals.service_account import ANY_PROJECT
 from broker.access.versions.access_changes import AccessChanges
 from broker.access.versions.version import AccessVersion, Validity
@@ -24,9 +40,11 @@ from broker.model.errors import PermissionDenied
 from broker.model.names import project_within
 
 MAX_DECISIONS, MAX_POLICIES = 50_000, 20_000
+MAX_VISIBLE = 100_000  # names of resources that callers may see singly; some 30 MB
 READS_AT_ONCE = 2  # of the connections that calls about resources have
 MAX_READING = 20_000  # calls that wait for what is read
 _ANY_PROJECT = f"projects/{ANY_PROJECT}"
+_SEE_PROJECT = "resourcemanager.projects.get"
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
 
@@ -50,6 +68,8 @@ class Authorizer:
         self._decisions: dict[tuple[Caller, str, str], tuple[bool, Validity]] = {}
         self._policies: dict[str, tuple[Policy, Validity]] = {}
         self._custom_roles: dict[str, tuple[frozenset[str], Validity]] = {}
+        self._visible: dict[tuple[Caller, str, str], tuple[Sequence[Required], Validity]] = {}
+        self._visible_names = 0
         self._public: set[str] | None = None  # the projects with a policy that binds all users; None: not known
         self._changed: set[str] = set()  # the projects for which `_public` is to be read again
         self._reading_public = asyncio.Lock()
@@ -66,10 +86,90 @@ class Authorizer:
             if not allowed:
                 raise _denied(permission, shown or resource)
 
-    async def allowed(self, caller: Caller, permissions: Sequence[str], resource: str) -> list[str]:
-        """Returns those of the permissions that the caller has.  Raises Unavailable."""
+    async def allowed(
+        self, caller: Caller, permissions: Sequence[str], resources: Sequence[str]
+    ) -> Mapping[str, list[str]]:
+        """Returns those of the permissions that the caller has, by resource; in one statement.
+
+        Raises Unavailable.
+        """
         await self._version.check()
-        return [name for name in permissions if await self._decide(caller, name, resource)]
+        chains = {resource: chain_of(self._canonical(resource)) for resource in resources}
+        async with self.turn_of(caller.home):
+            policies = await self._read_policies(
+                list(dict.fromkeys(name for chain in chains.values() for name in chain))
+            )
+            roles = await self._read_roles(_roles_of(caller).union(*(policy.roles for policy in policies.values())))
+        found = {resource: permissions_of(caller, chain, policies, roles) for resource, chain in chains.items()}
+        return {resource: [name for name in permissions if name in held] for resource, held in found.items()}
+
+    async def visible(self, caller: Caller, permission: str, within: str) -> Sequence[Required]:
+        """The permission on each resource whose name begins with `within` and on which the caller has it by the
+        policy of that resource, or by its credential; by name.  Raises Unavailable.
+        """
+        await self._version.check()
+        kept = self._visible.get((caller, permission, within))
+        if kept is not None and kept[1].holds:
+            return kept[0]
+        validity = self._version.validity(project_within(within))
+        roles, given = await self._read_given(caller, within)
+        names = {resource for resource, role, _ in given if permission in roles.get(role, ())}
+        found = tuple(Required(permission, name) for name in sorted(names))
+        if self._visible_names + len(found) + 1 > MAX_VISIBLE:
+            self._visible.clear()
+            self._visible_names = 0
+        self._visible[caller, permission, within] = (found, validity)
+        self._visible_names += len(found) + 1
+        return found
+
+    async def projects_of(self, caller: Caller) -> frozenset[str] | None:
+        """The projects that the caller may see; None: all of them.  Raises Unavailable.
+
+        As at Google it sees those on which it has resourcemanager.projects.get.  It also sees those in which a
+        policy gives a permission to the caller itself, not to everybody, because it would not find what it may use.
+        """
+        await self._version.check()
+        roles, given = await self._read_given(caller, "")
+        seen = set()
+        for resource, role, is_own in given:
+            permissions, project = roles.get(role, frozenset()), project_within(resource)
+            if permissions and (is_own or (resource == project and _SEE_PROJECT in permissions)):
+                seen.add(project)
+        return None if ABOVE_PROJECTS in seen else frozenset(seen)
+
+    async def explain(self, principal: Caller | str, permission: str, resource: str) -> Explanation:
+        """Why a caller, or a principal by its name in policies, has the permission or lacks it.
+
+        Raises Unavailable.
+        """
+        await self._version.check()
+        if isinstance(principal, str):
+            found = find_principal(principal, self._directory.current)
+        else:
+            found = NamedPrincipal(principal)
+        chain = chain_of(self._canonical(resource))
+        policies = await self._read_policies(chain)
+        roles = await self._read_roles(
+            _roles_of(found.caller).union(*(policy.roles for policy in policies.values()))
+        )
+        explanation = explain(found.caller, permission, resource, chain=chain, policies=policies, roles=roles)
+        return replace(explanation, why_nobody=found.why_nobody)
+
+    async def _read_given(
+        self, caller: Caller, within: str
+    ) -> tuple[Mapping[str, frozenset[str]], Sequence[BoundRole]]:
+        """The roles that the caller has on the resources whose names begin with `within`, and their permissions."""
+        given = [
+            BoundRole(grant.resource, role, is_own=True)
+            for grant in caller.grants
+            for role in grant.roles
+            if grant.resource.startswith(within)
+        ]
+        async with self.turn_of(caller.home):
+            if not caller.confined:
+                async with self._database.transaction() as connection:
+                    given += await find_bound_roles(connection, members=caller.members, within=within)
+            return await self._read_roles({each.role for each in given}), given
 
     async def is_open(self) -> bool:
         """Whether any policy gives a role to all users.  Where none does, those without a credential cost no query.
@@ -131,8 +231,7 @@ class Authorizer:
         validity = self._version.validity(project)
         chain = chain_of(canonical)
         policies = await self._read_policies(chain)
-        names = {role for policy in policies.values() for role in policy.roles}
-        roles = await self._read_roles(names.union(*(grant.roles for grant in caller.grants)))
+        roles = await self._read_roles(_roles_of(caller).union(*(policy.roles for policy in policies.values())))
         decision = is_allowed(caller, permission, chain, policies, roles)
         if project != _ANY_PROJECT:  # an account of that name may be made in any project
             if len(self._decisions) >= MAX_DECISIONS:
@@ -183,6 +282,11 @@ class Authorizer:
                 self._custom_roles.clear()
             self._custom_roles |= {name: (roles[name], validities[name]) for name in missing}
         return {**PREDEFINED_ROLES, **roles}
+
+
+def _roles_of(caller: Caller) -> frozenset[str]:
+    """The roles that a credential has itself."""
+    return frozenset().union(*(grant.roles for grant in caller.grants))
 
 
 def _denied(permission: str, resource: str) -> PermissionDenied:

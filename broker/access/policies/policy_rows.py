@@ -1,13 +1,13 @@
 """The rows of policies and custom roles."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import ARRAY, Text, bindparam, delete, or_, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from broker.access.principals.policy import Binding, Policy, make_etag
+from broker.access.principals.policy import EVERYBODY, Binding, Policy, make_etag
 from broker.access.principals.role import DISABLED
 from broker.access.versions.version_rows import raise_access_version
 from broker.db.driver.database import ResourceConnection
@@ -36,6 +36,35 @@ async def projects_of_member(
         within = (policies.c.resource.startswith(f"{project}/", autoescape=True) for project in projects)
         query = query.where(or_(policies.c.resource.in_(projects), *within))
     return {project_within(resource) for resource in await connection.scalars(query)}
+
+
+_BOUND = text("""
+    SELECT resource, binding ->> 'role' AS role, jsonb_exists_any(binding -> 'members', :own) AS is_own
+    FROM policies, jsonb_array_elements(bindings) AS binding
+    WHERE resource >= :within AND starts_with(resource, :within)
+        AND jsonb_exists_any(binding -> 'members', :members)
+    ORDER BY resource
+""").bindparams(bindparam("own", type_=ARRAY(Text)), bindparam("members", type_=ARRAY(Text)))
+
+
+class BoundRole(NamedTuple):
+    """A role that the policy of a resource gives.  `is_own`: to a member other than everybody."""
+
+    resource: str
+    role: str
+    is_own: bool
+
+
+async def find_bound_roles(
+    connection: ResourceConnection, *, members: Collection[str], within: str
+) -> Sequence[BoundRole]:
+    """The roles that the policies of all resources whose names begin with `within` give these members."""
+    values = {
+        "members": sorted(members),
+        "own": sorted(set(members) - EVERYBODY),
+        "within": within,
+    }
+    return [BoundRole(*row) for row in await connection.execute(_BOUND, values)]
 
 
 async def write_policy(connection: ResourceConnection, *, resource: str, policy: Policy) -> None:

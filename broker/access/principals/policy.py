@@ -14,7 +14,7 @@ from broker.model.errors import InvalidArgument
 
 MAX_MEMBERS, MAX_GROUPS = 1500, 250  # occurrences in the bindings of a policy
 MAX_MEMBER = 512  # characters
-MAX_TESTED = 100  # permissions that a call tests
+MAX_TESTED, MAX_TESTED_RESOURCES = 100, 100  # permissions that a call tests, and resources on which it does
 VERSIONS = (0, 1, 3)
 NO_POLICY_ETAG = b"\x00\x20\x01"  # as Google's, of a resource that has no policy
 ABOVE_PROJECTS = ""  # the name of what is above all projects
@@ -33,8 +33,9 @@ _KINDS = {
     "deleted": re.compile(r"(?:user|serviceAccount|group|principal):[^\s\0]+"),  # matches nobody
     "apiKey": re.compile(r"(?!)"),  # what an API key may do is said when it is made
 }
+_API_KEY = re.compile(r"apiKey:projects/[^/\s\0]+/apiKeys/[^/\s\0]+")
 _IGNORING_CASE = ("user", "serviceAccount", "group", "domain")
-_EVERYBODY = (ALL_USERS, ALL_AUTHENTICATED_USERS)
+EVERYBODY = frozenset({ALL_USERS, ALL_AUTHENTICATED_USERS})
 _MEMBER_RULE = (
     "A member is user:ADDRESS, serviceAccount:ADDRESS, group:NAME, domain:NAME, principal://…, principalSet://…, "
     "allUsers or allAuthenticatedUsers."
@@ -141,10 +142,35 @@ def is_allowed(
     return any(policies[name].grants(caller.members, permission, roles) for name in chain if name in policies)
 
 
-def _check_member(member: str) -> None:
+def permissions_of(
+    caller: Caller, chain: Sequence[str], policies: Mapping[str, Policy], roles: Roles
+) -> frozenset[str]:
+    """All permissions of the caller on the first of the `chain`: those for which `is_allowed` is true."""
+    given = {role for grant in caller.grants if grant.resource in chain for role in grant.roles}
+    if not caller.confined:
+        bindings = [binding for name in chain if name in policies for binding in policies[name].bindings]
+        given |= {binding.role for binding in bindings if not binding.members.isdisjoint(caller.members)}
+    return frozenset().union(*(roles.get(role, frozenset()) for role in given))
+
+
+def check_principal(member: str) -> str:
+    """The canonical name of a principal, which may be an API key as well as any member of policies.
+
+    Raises InvalidArgument.
+    """
+    if not member:
+        raise InvalidArgument(
+            "principal must be given, such as user:ADDRESS or serviceAccount:ADDRESS (principal=)."
+        )
+    if not _API_KEY.fullmatch(member):
+        _check_member(member, "principal")
+    return canonical_member(member)
+
+
+def _check_member(member: str, field: str = "bindings.members") -> None:
     kind, colon, value = member.partition(":")
     pattern = _KINDS.get(kind)
-    if member in _EVERYBODY:
+    if member in EVERYBODY:
         return
     if not colon or pattern is None or len(member) > MAX_MEMBER or not pattern.fullmatch(value):
-        raise InvalidArgument(f"Invalid policy member (bindings.members={member[:MAX_MEMBER]}). {_MEMBER_RULE}")
+        raise InvalidArgument(f"Invalid policy member ({field}={member[:MAX_MEMBER]}). {_MEMBER_RULE}")

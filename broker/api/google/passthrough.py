@@ -28,12 +28,15 @@ EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
     "google.pubsub.v1.Schema": ("compatibility",),
     "google.pubsub.v1.PublishResponse": ("repeats",),
     "google.pubsub.v1.SeekRequest": ("undoable",),
+    "google.iam.v1.TestIamPermissionsRequest": ("resources",),
+    "google.iam.v1.TestIamPermissionsResponse": ("resources",),
     "google.pubsub.v1.SeekResponse": (
         "replayedMessages",
         "replayedMessagesAtLeast",
         "retainedSince",
         "notRetained",
         "undoSnapshot",
+        "undoUntil",
     ),
 }
 

@@ -1,5 +1,7 @@
 """Reads names and pages from requests, as Google's messages."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from broker.model.names import check_shape
@@ -18,6 +20,6 @@ def project_name(name: str) -> str:
     return name
 
 
-def page_of(request: Any) -> Page:
-    """The page of a list request.  Raises InvalidArgument."""
-    return parse_page(request.page_size, request.page_token)
+def page_of(request: Any, only: Collection[str] | None = None) -> Page:
+    """The page of a list request; `only`: of resources with these names.  Raises InvalidArgument."""
+    return replace(parse_page(request.page_size, request.page_token), only=only)

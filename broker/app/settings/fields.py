@@ -174,6 +174,11 @@ class Settings:
         "How often partitions are made ahead and space is given back.",
         Seconds(1, 300),  # they are created 10 minutes ahead (core/log/partitions.py), and one check may fail
     )
+    lag_interval_seconds: float = _setting(
+        10.0,
+        "How often every subscription is sampled for lists of lags.",
+        Seconds(1, 300),
+    )
     shards_per_topic: int = _setting(
         1, "Shards of a new topic; more spread one hot topic over more writers.", Whole(1, 256)
     )

@@ -257,6 +257,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         max_waiting_pulls=settings.max_waiting_pulls,
         max_scheduled_messages=settings.max_scheduled_messages,
         janitor_interval_seconds=settings.janitor_interval_seconds,
+        lag_interval_seconds=settings.lag_interval_seconds,
         shards_per_topic=settings.shards_per_topic,
         min_delivery_attempts=settings.min_delivery_attempts,
         operations_at_once=settings.operations_at_once,

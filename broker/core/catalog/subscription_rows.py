@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    BigInteger,
     ColumnElement,
     Row,
     Select,
@@ -25,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.core.catalog.columns import read_subscription_columns, subscription_columns
 from broker.core.catalog.cursor_locks import lock_cursors_of
+from broker.core.catalog.listed_names import is_listed
 from broker.core.catalog.page_bytes import bytes_of, cut_to_bytes
 from broker.core.catalog.shard_levels import (
     PRIORITIES,
@@ -148,6 +150,12 @@ async def find_subscriptions(connection: AsyncConnection, *, names: Sequence[str
     return [_subscription(row) for row in await connection.execute(_SUBSCRIPTION.where(wanted))]
 
 
+async def read_subscriptions(connection: AsyncConnection, *, subscription_ids: Sequence[int]) -> list[Subscription]:
+    """Returns the subscriptions with these ids, as far as they exist."""
+    wanted = subscriptions.c.subscription_id == any_(literal(subscription_ids, ARRAY(BigInteger)))
+    return [_subscription(row) for row in await connection.execute(_SUBSCRIPTION.where(wanted))]
+
+
 async def longest_retention(connection: AsyncConnection, *, topic_id: int) -> timedelta | None:
     """Returns the longest retention of the subscriptions attached to a topic; None: there are none."""
     longest: timedelta | None = await connection.scalar(
@@ -225,21 +233,19 @@ async def _lock_and_resolve(connection: AsyncConnection, subscription_id: int) -
 
 async def list_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> list[Subscription]:
     """Lists a page of a project's subscriptions, by name, and one subscription more."""
-    query = _SUBSCRIPTION.where(*_listed(project, page)).order_by(subscriptions.c.name)
+    query = _SUBSCRIPTION.where(_listed(project, page)).order_by(subscriptions.c.name)
     rows = await connection.execute(query.limit(page.size + 1))
     return [_subscription(row) for row in rows]
 
 
 async def cut_page_of_subscriptions(connection: AsyncConnection, *, project: str, page: Page) -> Page:
     """A page that is not too large in bytes."""
-    sizes = select(bytes_of(subscriptions.c.message_transforms)).where(*_listed(project, page))
+    sizes = select(bytes_of(subscriptions.c.message_transforms)).where(_listed(project, page))
     return await cut_to_bytes(connection, sizes.order_by(subscriptions.c.name), page)
 
 
-def _listed(project: str, page: Page) -> tuple[ColumnElement[bool], ...]:
-    """The subscriptions of a project from a page on."""
-    name, prefix = subscriptions.c.name, f"{project}/subscriptions/"
-    return name > max(page.after, prefix), name < f"{project}/subscriptions0"
+def _listed(project: str, page: Page) -> ColumnElement[bool]:
+    return is_listed(subscriptions.c.name, project, "subscriptions", page)
 
 
 async def list_push_subscriptions(connection: AsyncConnection, *, after: int, limit: int) -> list[Subscription]:

@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.core.catalog.columns import read_topic_columns, topic_columns
+from broker.core.catalog.listed_names import is_listed
 from broker.core.catalog.page_bytes import bytes_of, cut_to_bytes
 from broker.core.catalog.shard_levels import insert_shards, made_shards, read_shards, shards_with_levels
 from broker.db.driver.database import driver_of
@@ -151,20 +152,19 @@ async def delete_topic(connection: AsyncConnection, *, topic: Topic) -> Sequence
 async def list_topics(connection: AsyncConnection, *, project: str, page: Page) -> list[Topic]:
     """Lists a page of a project's topics, by name, and one topic more."""
     rows = await connection.execute(
-        _TOPIC.where(*_listed(project, page)).order_by(topics.c.name).limit(page.size + 1)
+        _TOPIC.where(_listed(project, page)).order_by(topics.c.name).limit(page.size + 1)
     )
     return [_topic(row) for row in rows]
 
 
 async def cut_page_of_topics(connection: AsyncConnection, *, project: str, page: Page) -> Page:
     """A page that is not too large in bytes."""
-    sizes = select(bytes_of(topics.c.message_transforms)).where(*_listed(project, page)).order_by(topics.c.name)
+    sizes = select(bytes_of(topics.c.message_transforms)).where(_listed(project, page)).order_by(topics.c.name)
     return await cut_to_bytes(connection, sizes, page)
 
 
-def _listed(project: str, page: Page) -> tuple[ColumnElement[bool], ...]:
-    """The topics of a project from a page on."""
-    return topics.c.name > max(page.after, f"{project}/topics/"), topics.c.name < f"{project}/topics0"
+def _listed(project: str, page: Page) -> ColumnElement[bool]:
+    return is_listed(topics.c.name, project, "topics", page)
 
 
 async def find_topic_of_shard(connection: AsyncConnection, *, shard_id: int) -> str | None:

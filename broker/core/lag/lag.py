@@ -63,11 +63,13 @@ class ShardLag:
     `unclaimed` messages were never delivered (with a filter: `matching` of the first `scanned` match it).
     `claimed` messages were delivered and are not acked, in so many `attempts` (rows): of them `outstanding` are
     within their ack deadline, and `retrying` were nacked.  `held` messages are blocked by an earlier one of their
-    ordering key.  Messages have `message_size` bytes.
+    ordering key.  Messages have `message_size` bytes.  `head`: the number of messages that were ever published to
+    the shard.
     """
 
     subscription_id: int
     last_active_at: datetime
+    head: int = 0
     unclaimed: int = 0
     oldest_unclaimed: datetime | None = None
     scanned: int | None = None
@@ -115,7 +117,8 @@ class Lag:
     are not acked: `outstanding` of them are with a consumer, within their ack deadline, and `held` are blocked by
     an earlier message of their ordering key.  `undelivered_bytes` is always an estimate, `undelivered` if
     `is_estimated`.  `verdict` explains `state` in a sentence; `warnings` report what loses messages without
-    delaying any.  `endpoint`: the state of the endpoint if it fails.
+    delaying any.  `endpoint`: the state of the endpoint if it fails.  `published`: the number of messages that were
+    ever published to its shards.
     """
 
     subscription: Subscription
@@ -130,14 +133,7 @@ class Lag:
     holder: KeyHolder | None = None
     endpoint: PushState | None = None
     warnings: Sequence[str] = ()
-
-    def rank(self) -> tuple[float, int, str]:
-        """Lags in this order have the oldest message first."""
-        return (
-            float("inf") if self.oldest is None else self.oldest.timestamp(),
-            -self.undelivered,
-            self.subscription.name,
-        )
+    published: int = 0
 
 
 def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: Delivering, now: datetime) -> Lag:
@@ -162,11 +158,12 @@ def lag_of(subscription: Subscription, shards: Sequence[ShardLag], delivering: D
         held=held,
         holder=holder if state is LagState.BLOCKED_KEY else None,
         endpoint=endpoint.as_of(now) if state is LagState.ENDPOINT_FAILING and endpoint is not None else None,
-        warnings=_warnings(subscription),
+        warnings=delivery_warnings(subscription),
+        published=sum(shard.head for shard in shards),
     )
 
 
-def _warnings(subscription: Subscription) -> list[str]:
+def delivery_warnings(subscription: Subscription) -> list[str]:
     """Sentences about what is wrong although it delays nothing."""
     policy = subscription.dead_letter_policy
     if policy is not None and not subscription.dead_letter_topic_id:

@@ -12,17 +12,8 @@ from broker.db.driver.hot_connection import HotConnection
 from broker.model.message_id import message_id
 from broker.model.subscription import Subscription
 
-_FIND_LAGGING = statements.hot("find_lagging")
 _READ_ACTIVITY = statements.hot("read_activity")
 _READ_LAG = statements.hot("read_lag")
-_NAMES_AT_A_TIME = 10_000
-
-
-async def find_lagging(connection: HotConnection, *, after: str, before: str) -> list[tuple[str, bool]]:
-    """The next subscriptions between two names, some thousands, and whether each may have a backlog."""
-    asked = {"after": after, "before": before, "max_rows": _NAMES_AT_A_TIME}
-    [rows] = await connection.run((_FIND_LAGGING, asked))
-    return [(row.name, row.may_lag) for row in rows]
 
 
 async def read_lag(

@@ -7,9 +7,9 @@
 -- * `holder`: the row of the ordering key with the oldest message that blocks others of its key.
 -- parameters: subscription_ids int8[], retained_since timestamptz[], filter_paths text[], body_paths text[],
 --     ordered bool[], now timestamptz, max_attempts int8, max_batches int8, max_scanned int8
--- columns: subscription_id, shard_id, unclaimed, oldest_unclaimed, scanned, matching, attempts, claimed, outstanding,
+-- columns: subscription_id, shard_id, head, unclaimed, oldest_unclaimed, scanned, matching, attempts, claimed, outstanding,
 --     retrying, highest_attempt, oldest_claimed, held, held_batches, message_size, holder
-SELECT p.subscription_id, p.shard_id,
+SELECT p.subscription_id, p.shard_id, p.head,
        CASE WHEN first.publish_time IS NULL THEN 0 ELSE p.head + 1 - greatest(p.next_seq, first.seq) END AS unclaimed,
        CASE WHEN p.filter_path IS NULL THEN first.publish_time ELSE scan.oldest END AS oldest_unclaimed,
        CASE WHEN p.filter_path IS NOT NULL THEN scan.scanned END AS scanned, scan.matching,

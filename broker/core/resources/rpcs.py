@@ -48,7 +48,7 @@ def make_rpcs(
         ),
         about_resource(
             name="Publisher.ListTopics", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=Needs(Need("pubsub.topics.list", "project")),
+            needs=Needs(Need("pubsub.topics.list", "project", listed="topics")),
             handler=partial(topic_calls.list_topics, topics), target="project",
             http=[Http("GET", f"{PROJECT}/topics", "ListTopics")],
         ),
@@ -128,7 +128,7 @@ def make_rpcs(
         ),
         about_resource(
             name="Subscriber.ListSubscriptions", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=Needs(Need("pubsub.subscriptions.list", "project")),
+            needs=Needs(Need("pubsub.subscriptions.list", "project", listed="subscriptions")),
             handler=partial(subscription_calls.list_subscriptions, subscriptions), target="project",
             http=[Http("GET", f"{PROJECT}/subscriptions", "ListSubscriptions")],
         ),

@@ -13,7 +13,7 @@ from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.times import from_timedelta, to_timedelta
 from broker.api.google.transforms import transform_messages, transforms_from
 from broker.api.google.updates import extensions_named, update_of
-from broker.api.permissions import to_act_as
+from broker.api.permissions import to_act_as, visible_in
 from broker.core.resources.subscription_extensions import decode_extensions, subscription_fields
 from broker.core.resources.subscription_service import SubscriptionService
 from broker.model.errors import Aborted
@@ -145,7 +145,8 @@ async def modify_push_config(service: SubscriptionService, call: ResourceCall, r
 
 async def list_subscriptions(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     project = project_name(request.project)
-    found, token = await service.list_subscriptions(project, page_of(request))
+    page = page_of(request, visible_in(call.allowed, project))
+    found, token = await service.list_subscriptions(project, page)
     shown = map(subscription_message, found)
     response = messages.ListSubscriptionsResponse(subscriptions=shown, next_page_token=token)
     return Answer(response, list(found), subscription_fields)

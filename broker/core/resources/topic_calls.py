@@ -11,6 +11,7 @@ from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.schema_settings import settings_from, settings_message
 from broker.api.google.transforms import transform_messages, transforms_from
 from broker.api.google.updates import extensions_named, update_of
+from broker.api.permissions import visible_in
 from broker.core.resources.freeze_rest import freeze_json
 from broker.core.resources.topic_extensions import extensions_from, put_extensions
 from broker.core.resources.topic_service import TopicService
@@ -82,7 +83,9 @@ async def delete_topic(service: TopicService, call: ResourceCall, request: Any) 
 
 
 async def list_topics(service: TopicService, call: ResourceCall, request: Any) -> Answer:
-    topics, token = await service.list_topics(project_name(request.project), page_of(request))
+    project = project_name(request.project)
+    page = page_of(request, visible_in(call.allowed, project))
+    topics, token = await service.list_topics(project, page)
     response = messages.ListTopicsResponse(topics=map(topic_message, topics), next_page_token=token)
     return Answer(response, topics, topic_fields)
 

@@ -419,6 +419,64 @@ table_sizes = Table(
     prefixes=["UNLOGGED"],
 )
 
+# The lag of each subscription when it was last sampled (features/lag_board); only the sampler writes this table.  A
+# subscription without a row has not been sampled; a row outlives its subscription by some minutes.  A row at rest
+# (no backlog, and no message published since the previous sample) is not written again while nothing changes: every
+# pass confirms its values.  `oldest_unacked_at`: the publish time of the oldest message that is not acknowledged;
+# null: there is none.  `is_estimated`: `undelivered_messages` is an estimate, as `undelivered_bytes` always is.
+# `published_messages`: the number of messages that were ever published to the shards of its topic.  The rates are
+# in messages a second since the previous sample; null: there was none.  `details`: further values that are shown
+# (features/lag_board/sample.py).  The table is unlogged: after a crash of the server the subscriptions are sampled
+# again.
+lag_samples = Table(
+    "lag_samples",
+    metadata,
+    Column("subscription_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("sampled_at", DateTime(timezone=True), nullable=False),
+    Column("undelivered_messages", BigInteger, nullable=False),
+    Column("is_estimated", Boolean, nullable=False),
+    Column("undelivered_bytes", BigInteger, nullable=False),
+    Column("oldest_unacked_at", DateTime(timezone=True)),
+    Column("outstanding_messages", BigInteger, nullable=False),
+    Column("blocked_messages", BigInteger, nullable=False),
+    Column("dead_letters", BigInteger, nullable=False),
+    Column("published_messages", BigInteger, nullable=False),
+    Column("incoming_rate", Double),
+    Column("outgoing_rate", Double),
+    Column("state", Text, nullable=False),
+    Column("details", JSONB, nullable=False),
+    prefixes=["UNLOGGED"],
+    postgresql_with={"fillfactor": "50"},
+)
+
+# The subscriptions of a project in an order of their samples, as of the pass of `began_at`, once it had sampled the
+# project; lists page through it (features/lag_board/list_page.py).  `subscription_ids` are in descending order of
+# the value that `order_by` names.
+lag_orders = Table(
+    "lag_orders",
+    metadata,
+    Column("project", Text(collation="C"), nullable=False),
+    Column("order_by", Text(collation="C"), nullable=False),
+    Column("began_at", DateTime(timezone=True), nullable=False),
+    Column("subscription_ids", ARRAY(BigInteger), nullable=False),
+    PrimaryKeyConstraint("project", "order_by", "began_at"),
+    prefixes=["UNLOGGED"],
+)
+
+# One row: the pass over all subscriptions in progress, which began at `began_at` (null: there is none), and has
+# sampled those with names up to `after`.  The last complete pass began at `sampled_at` (null: there was none).  The
+# process that has locked the row samples; the next process may do so from `next_at` on.
+lag_passes = Table(
+    "lag_passes",
+    metadata,
+    Column("only_row", Boolean, CheckConstraint("only_row"), primary_key=True, server_default=text("true")),
+    Column("began_at", DateTime(timezone=True)),
+    Column("after", Text(collation="C"), nullable=False, server_default=text("''")),
+    Column("sampled_at", DateTime(timezone=True)),
+    Column("next_at", DateTime(timezone=True), nullable=False),
+    prefixes=["UNLOGGED"],
+)
+
 # Tables that are only locked as a whole; they have neither columns nor rows (db/driver/locks.py).
 lock_tables = tuple(Table(name, metadata) for name in LOCKS)
 
@@ -805,6 +863,8 @@ dead_letters = Table(
     Column("successor_shard", BigInteger),
     Column("successor_seq", BigInteger),
     Index("dead_letters_source_idx", "source_shard_id", "source_seq", "subscription_id"),
+    # How many of a subscription are unresolved.
+    Index("dead_letters_unresolved_idx", "subscription_id", postgresql_where=text("resolution IS NULL")),
     Index("dead_letters_publish_time_idx", "publish_time"),
 )
 

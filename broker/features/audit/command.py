@@ -20,11 +20,12 @@ _FIELDS = {
 @calling(
     "audit",
     "broker audit --since 1h --method IAM.CreateServiceAccount",
+    "broker audit --resource 'projects/demo/topics/*' --max 1",
 )
 @click.option("--since", metavar="TIME", help="From then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Before then.")
 @click.option("--method", metavar="METHOD", help="Such as Publisher.DeleteTopic, or its full name.")
-@click.option("--resource", metavar="NAME", help="The whole name, such as projects/shop/topics/orders.")
+@click.option("--resource", metavar="NAME", help="The whole name; one that ends in * means all that begin so.")
 @click.option("--principal", metavar="EMAIL", help="Only what this caller did.")
 @click.option("--credential", metavar="ID", help="Only what was done with this key, such as key:KEY_ID.")
 @click.option("--filter", "filter_text", metavar="FILTER", help="Other comparisons, as the API has them.")

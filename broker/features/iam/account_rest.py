@@ -2,12 +2,14 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from broker.access.principals.service_account import ServiceAccount, ServiceAccountKey
+from broker.api.permissions import visible_in
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_request
@@ -36,6 +38,7 @@ async def get_service_account(service: ServiceAccountService, call: Call) -> byt
 
 async def list_service_accounts(service: ServiceAccountService, call: Call) -> bytes:
     page = parse_page(*decode_page_parameters(call.query))
+    page = replace(page, only=visible_in(call.required, call.name))
     accounts, token = await service.list_service_accounts(call.name, page)
     return encode_list("accounts", [service_account_json(account) for account in accounts], token)
 

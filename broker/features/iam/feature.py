@@ -28,7 +28,12 @@ def register(
     return Feature(
         rpcs=make_rpcs(
             policies=PolicyService(
-                database, authorizer, changed=changed, resources=resources, service_accounts=accounts
+                database,
+                authorizer,
+                clock=core.clock,
+                changed=changed,
+                resources=resources,
+                service_accounts=accounts,
             ),
             accounts=accounts,
             roles=RoleService(database, changed=changed),

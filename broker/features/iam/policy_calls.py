@@ -1,10 +1,14 @@
 """Access policies: google.iam.v1.Policy and what it means, and the calls of google.iam.v1.IAMPolicy."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from broker.access.principals.policy import Binding, Policy, check_version, make_bindings
 from broker.api.generated import messages
 from broker.api.google.call import Answer, ResourceCall
+from broker.api.rest.codec.requests import convert_json
 from broker.features.iam.policy_service import PolicyService
 from broker.model.errors import InvalidArgument
 
@@ -44,4 +48,22 @@ async def set_iam_policy(service: PolicyService, call: ResourceCall, request: An
 
 async def test_iam_permissions(service: PolicyService, call: ResourceCall, request: Any) -> Answer:
     permissions = await service.test_permissions(call.caller, request.resource, list(request.permissions))
-    return Answer(messages.TestIamPermissionsResponse(permissions=permissions))
+    message = messages.TestIamPermissionsResponse(permissions=permissions)
+    if not call.extension_fields or "resources" not in call.extension_fields:
+        return Answer(message)
+    resources = convert_json(dict(call.extension_fields), _Tested).resources
+    if request.resource.count("/") > 1:
+        raise InvalidArgument(
+            "resources can be given only in a test of a project: POST /v1/projects/{project}:testIamPermissions "
+            f"(resource={request.resource[:300]})."
+        )
+    held = await service.test_permissions_on(call.caller, request.resource, list(request.permissions), resources)
+    return Answer(message, held, _permissions_by_resource)
+
+
+class _Tested(msgspec.Struct):
+    resources: list[str] = []
+
+
+def _permissions_by_resource(held: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
+    return {"resources": [{"name": name, "permissions": names} for name, names in held.items()]}

@@ -4,15 +4,26 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from broker.access.credentials.account_rows import find_service_account
 from broker.access.policies.authorizer import Authorizer
+from broker.access.policies.explanation import Explanation
 from broker.access.policies.policy_rows import find_policies, insert_policy, write_policy
 from broker.access.principals.caller import Caller
 from broker.access.principals.permissions import PERMISSIONS
-from broker.access.principals.policy import MAX_TESTED, NO_POLICY, Binding, Policy, make_etag
+from broker.access.principals.policy import (
+    MAX_TESTED,
+    MAX_TESTED_RESOURCES,
+    NO_POLICY,
+    Binding,
+    Policy,
+    check_principal,
+    make_etag,
+)
 from broker.access.principals.service_account import is_own_address
 from broker.access.principals.service_agent import is_service_agent
 from broker.access.versions.version_rows import raise_access_version
+from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database, ResourceConnection
 from broker.features.iam.account_service import ServiceAccountService
+from broker.features.iam.resource_rows import find_existing
 from broker.features.iam.role_service import check_roles
 from broker.model.errors import Aborted, InvalidArgument, NotFound
 from broker.model.names import check_project, check_shape, leaf, project_within
@@ -33,6 +44,7 @@ class PolicyService:
         database: Database,
         authorizer: Authorizer | None,
         *,
+        clock: DatabaseClock,
         changed: Callable[[], Awaitable[None]],
         resources: Mapping[str, GetResource],
         service_accounts: ServiceAccountService,
@@ -44,6 +56,7 @@ class PolicyService:
         """
         self._database = database
         self._authorizer = authorizer
+        self._clock = clock
         self._changed = changed
         self._service_accounts = service_accounts
         self._resources = resources
@@ -79,18 +92,51 @@ class PolicyService:
 
     async def test_permissions(self, caller: Caller, name: str, permissions: Sequence[str]) -> list[str]:
         """Those that the caller has; none on a resource that does not exist.  Raises InvalidArgument."""
-        if len(permissions) > MAX_TESTED:
-            raise InvalidArgument(f"At most {MAX_TESTED} permissions are tested at once ({len(permissions)}).")
-        for permission in permissions:
-            if permission not in PERMISSIONS:
-                raise InvalidArgument(f"Permission {permission[:100]} is not valid.")
+        _check_tested(permissions)
         if self._authorizer is None:
             return list(permissions)
         try:
             resource = await self._resource(name)
         except NotFound:
             return []
-        return await self._authorizer.allowed(caller, permissions, resource)
+        return (await self._authorizer.allowed(caller, permissions, [resource]))[resource]
+
+    async def test_permissions_on(
+        self, caller: Caller, project: str, permissions: Sequence[str], resources: Sequence[str]
+    ) -> Mapping[str, Sequence[str]]:
+        """Those that the caller has on each of the resources of a project, in three statements at most.
+
+        Raises InvalidArgument.
+        """
+        _check_tested(permissions)
+        _check_tested_resources(project, resources)
+        if self._authorizer is None:
+            return dict.fromkeys(resources, permissions)
+        others = set(resources) - {project}
+        async with self._authorizer.turn_of(caller.home), self._database.transaction() as connection:
+            existing = {project} | await find_existing(connection, names=others, now=self._clock.now())
+        held = await self._authorizer.allowed(caller, permissions, [name for name in resources if name in existing])
+        return {name: held.get(name, []) for name in resources}
+
+    async def explain(
+        self, caller: Caller, principal: str, permission: str, *, project: str, name: str
+    ) -> Explanation | None:
+        """Why a principal has a permission on a resource of a project, or lacks it; None: anybody may do anything.
+
+        `caller`: is known with its groups, if it asks about itself.  Raises InvalidArgument, NotFound.
+        """
+        principal = check_principal(principal)
+        _check_tested([permission])
+        if project_within(name) != project:
+            raise InvalidArgument(
+                f"resource must be the full name of a resource of {project} (resource={name[:300]})."
+            )
+        resource = await self._resource(name)
+        if self._authorizer is None:
+            return None
+        return await self._authorizer.explain(
+            caller if principal == caller.member else principal, permission, resource
+        )
 
     async def _resource(self, name: str) -> str:
         """The one name of a resource that exists.  Raises InvalidArgument, NotFound."""
@@ -106,6 +152,30 @@ class PolicyService:
         check_shape(name, parts[2])
         await get_resource(name)
         return name
+
+
+def _check_tested(permissions: Sequence[str]) -> None:
+    """Raises InvalidArgument."""
+    if len(permissions) > MAX_TESTED:
+        raise InvalidArgument(f"At most {MAX_TESTED} permissions are tested at once ({len(permissions)}).")
+    for permission in permissions:
+        if permission not in PERMISSIONS:
+            raise InvalidArgument(f"Permission {permission[:100]} is not valid.")
+
+
+def _check_tested_resources(project: str, resources: Sequence[str]) -> None:
+    """Raises InvalidArgument."""
+    check_project(project)
+    if len(resources) > MAX_TESTED_RESOURCES:
+        raise InvalidArgument(
+            f"Permissions are tested on at most {MAX_TESTED_RESOURCES} resources at once "
+            f"(resources={len(resources)})."
+        )
+    for name in resources:
+        if project_within(name) != project or "\0" in name:
+            raise InvalidArgument(
+                f"resources must be full names of resources of {project} (resources={name[:300]!r})."
+            )
 
 
 async def _check_accounts(connection: ResourceConnection, members: frozenset[str]) -> None:

@@ -1,9 +1,9 @@
-"""The rows of calls: access policies, service accounts, roles and API keys."""
+"""The rows of calls: access policies, callers, service accounts, roles and API keys."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from broker.api.permissions import NOTHING, Need, Needs, On
+from broker.api.permissions import NOTHING, Need, Needs, On, policy_permissions
 from broker.api.rest.resource_handler import WHOLE
 from broker.api.rest.routes import Rest
 from broker.api.row import (
@@ -21,17 +21,11 @@ from broker.api.row import (
     about_resource,
 )
 from broker.api.rpc import Audit, Kind, Size
-from broker.features.iam import account_rest, api_key_rest, policy_calls, role_rest
+from broker.features.iam import account_rest, api_key_rest, explain_rest, policy_calls, role_rest, whoami_rest
 from broker.features.iam.account_service import ServiceAccountService
 from broker.features.iam.api_key_service import ApiKeyService
 from broker.features.iam.policy_service import PolicyService
 from broker.features.iam.role_service import RoleService
-
-
-def _policies(verb: str) -> Mapping[str, str]:
-    """The permission on a policy, by the collection of the resource that has it; "": a project."""
-    own = {name: f"pubsub.{name}.{verb}" for name in ("topics", "subscriptions", "snapshots", "schemas")}
-    return own | {"serviceAccounts": f"iam.serviceAccounts.{verb}", "": f"resourcemanager.projects.{verb}"}
 
 
 def make_rpcs(
@@ -41,7 +35,7 @@ def make_rpcs(
     return [
         about_resource(
             name="IAMPolicy.GetIamPolicy", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=Needs(Need(_policies("getIamPolicy"), "resource")),
+            needs=Needs(Need(policy_permissions("getIamPolicy"), "resource")),
             handler=partial(policy_calls.get_iam_policy, policies), target="resource",
             http=[
                 Http("GET", f"{TOPIC}:getIamPolicy", "GetIamPolicyOfTopic"),
@@ -54,7 +48,7 @@ def make_rpcs(
         ),
         about_resource(
             name="IAMPolicy.SetIamPolicy", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
-            needs=Needs(Need(_policies("setIamPolicy"), "resource")),
+            needs=Needs(Need(policy_permissions("setIamPolicy"), "resource")),
             handler=partial(policy_calls.set_iam_policy, policies), target="resource",
             http=[
                 Http("POST", f"{TOPIC}:setIamPolicy", "SetIamPolicyOfTopic", WHOLE),
@@ -79,6 +73,24 @@ def make_rpcs(
             ],
         ),
         Row(
+            name="IAM.ExplainAccess", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            # The handler shows the policies of other levels to callers who may read those.
+            needs=Needs(Need("resourcemanager.projects.getIamPolicy")),
+            rest=[
+                Rest(
+                    "POST", f"{PROJECT}:explainAccess", "ExplainAccess",
+                    partial(explain_rest.explain_access, policies), (),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="IAM.WhoAmI", kind=Kind.QUERY, size=Size.SMALL, audit=Audit.USE, starts=None,
+            needs=NOTHING,  # tells callers about themselves alone
+            rest=[Rest("GET", "whoami", "WhoAmI", whoami_rest.who_am_i, ())],
+            grpc=[],
+        ),
+        Row(
             name="IAM.CreateServiceAccount", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CREATE, starts=None,
             needs=Needs(Need("iam.serviceAccounts.create")),
             rest=[
@@ -91,7 +103,7 @@ def make_rpcs(
         ),
         Row(
             name="IAM.ListServiceAccounts", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=Needs(Need("iam.serviceAccounts.list")),
+            needs=Needs(Need("iam.serviceAccounts.list", listed="serviceAccounts")),
             rest=[
                 Rest(
                     "GET", f"{PROJECT}/serviceAccounts", "ListServiceAccounts",

@@ -12,14 +12,14 @@ from broker.api.rest.codec.scalars import parse_timestamp
 from broker.core.log.copying import CopyOptions
 from broker.features.import_export.copy_service import CopyService
 from broker.features.operations.operation import Operation
-from broker.features.operations.rest import operation_json, validated
+from broker.features.operations.rest import operation_json, origin_of, validated
 
 
 async def copy_topic(service: CopyService, call: Call) -> bytes:
     options = decode_copy(call.body)
     if call.gate is not None and options.target:
         await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
-    operation = await service.copy(call.name, options, started_by=call.caller.member)
+    operation = await service.copy(call.name, options, origin=origin_of(call))
     return encode_resource(copy_json(operation, validate_only=options.validate_only))
 
 

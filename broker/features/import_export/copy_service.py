@@ -9,7 +9,7 @@ from broker.core.log.copying import CopyOptions, Meant, check_copy, meant_json
 from broker.core.process.database_clock import DatabaseClock
 from broker.core.resources.topic_service import existing_topic
 from broker.db.driver.database import Database
-from broker.features.operations.operation import Operation, check_rate
+from broker.features.operations.operation import Operation, Origin, check_rate
 from broker.features.operations.service import OperationService, open_target
 from broker.model.operation_verb import Verb
 from broker.model.timestamps import END_OF_TIME
@@ -23,7 +23,7 @@ class CopyService:
         self._clock = clock
         self._operations = operations
 
-    async def copy(self, name: str, options: CopyOptions, *, started_by: str) -> Operation:
+    async def copy(self, name: str, options: CopyOptions, *, origin: Origin) -> Operation:
         """The operation, as it has begun or (`validate_only`) would begin.
 
         Raises InvalidArgument (the filter, the rate, the times), NotFound (either topic), FailedPrecondition (the
@@ -37,7 +37,7 @@ class CopyService:
         return await begin(
             Verb.COPY,
             name,
-            started_by=started_by,
+            origin=origin,
             request={"meant": meant_json(meant), "targetTopic": meant.target} | rate,
             total=total,
             is_estimate=bool(options.filter),

@@ -10,7 +10,6 @@ from broker.features.feature import Feature
 from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
 from broker.features.inspect.deliveries.service import DeliveryReportService
-from broker.features.inspect.lag_service import LagService
 from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.rpcs import make_rpcs
 from broker.features.inspect.tail_service import TailService
@@ -30,7 +29,6 @@ def register(
     database, clock = core.database, core.clock
     return Feature(
         rpcs=make_rpcs(
-            lag=LagService(database, replica_reads, clock, turns, check_publisher),
             consumers=ConsumerService(database, clock),
             publishers=TopicPublisherService(database, check_publisher),
             delivery_reports=DeliveryReportService(database, clock, turns, records),

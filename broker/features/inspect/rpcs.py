@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from functools import partial
 
-from broker.api.permissions import ATTACH, CONSUME, GET_SUBSCRIPTION, LIST_SUBSCRIPTIONS, Need, Needs, On
+from broker.api.permissions import ATTACH, CONSUME, GET_SUBSCRIPTION, Need, Needs, On
 from broker.api.rest.routes import Rest
 from broker.api.row import PAGE, PROJECT, SUBSCRIPTION, TOPIC, Row
 from broker.api.rpc import Audit, Kind, Size
-from broker.features.inspect import backlog_rest, consumer_rest, lag_rest, publisher_rest, tail_rest, topic_rest
+from broker.features.inspect import backlog_rest, consumer_rest, publisher_rest, tail_rest, topic_rest
 from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
 from broker.features.inspect.deliveries import rest
 from broker.features.inspect.deliveries.service import DeliveryReportService
-from broker.features.inspect.lag_service import LagService
 from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.tail_service import TailService
 from broker.features.inspect.topic_service import TopicMessageService
@@ -20,7 +19,6 @@ from broker.features.inspect.topic_service import TopicMessageService
 
 def make_rpcs(
     *,
-    lag: LagService,
     consumers: ConsumerService,
     publishers: TopicPublisherService,
     delivery_reports: DeliveryReportService,
@@ -110,12 +108,6 @@ def make_rpcs(
             name="TailTopic", kind=Kind.WAITING, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=ATTACH,  # shows message bodies, as a subscription does
             rest=[Rest("GET", f"{TOPIC}:tail", "TailTopic", partial(tail_rest.tail_topic, tails), ("filter",))],
-            grpc=[],
-        ),
-        Row(
-            name="ListLag", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=LIST_SUBSCRIPTIONS,
-            rest=[Rest("GET", f"{PROJECT}/lag", "ListLag", partial(lag_rest.list_lag, lag), ("pageSize",))],
             grpc=[],
         ),
     ]

@@ -1,5 +1,7 @@
 """The commands of `broker op` that broker/cli/resources.py does not generate."""
 
+import json
+
 import click
 
 from broker.client.api import Json
@@ -7,8 +9,25 @@ from broker.client.calling import Session, calling
 from broker.client.operations import finished, in_words, wait_for, wait_once
 from broker.client.output import Shown
 from broker.client.words import leaf
+from broker.features.operations.operation import OperationState
 
 _operation = click.argument("operation")
+_TERMS = {"state": "state", "verb": "verb", "target": "target", "started_by": "startedBy"}  # options and fields
+LIST_OPTIONS = (
+    click.option("--newest", is_flag=True, help="The newest first."),
+    click.option("--state", type=click.Choice(list(OperationState)), help="Only those in this state."),
+    click.option("--verb", metavar="VERB", help="Such as redrive, copy or purge."),
+    click.option("--target", metavar="NAME", help="A full name; one that ends in * means all that begin so."),
+    click.option("--started-by", metavar="MEMBER", help="Such as serviceAccount:EMAIL or user:EMAIL."),
+    click.option("--max", "most", metavar="N", type=click.IntRange(1), help="At most so many."),
+)
+
+
+def find(session: Session, *, newest: bool, most: int | None, **terms: str | None) -> list[Json]:
+    """The operations that match the options."""
+    comparisons = [f"{_TERMS[name]}={json.dumps(text)}" for name, text in terms.items() if text]
+    params = {"orderBy": "createTime desc" if newest else None, "filter": " AND ".join(comparisons) or None}
+    return session.api.all_of(f"{session.project}/operations", "operations", params, most)
 
 
 def fields(operation: Json) -> Json:

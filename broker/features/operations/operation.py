@@ -29,6 +29,17 @@ class OperationState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The call that starts an operation: the principal that made it, and its request (JSON) as it was sent."""
+
+    principal: str
+    request: Mapping[str, Any]
+
+
+_ASKED = "asked"  # the field of `request` with the request of the caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One, as it is stored.  `request` and `progress` are its verb's own.  `done` messages of `total` have been
     seen to; `is_estimate`: of at most so many.  `counts`: what became of them.
@@ -61,6 +72,12 @@ class Operation:
         return OperationState.CANCELLED if self.error_code == "CANCELLED" else OperationState.FAILED
 
     @property
+    def asked(self) -> Mapping[str, Any]:
+        """The request of the call that started it, as it was sent."""
+        asked: Mapping[str, Any] = self.request.get(_ASKED, {})
+        return asked
+
+    @property
     def max_rate(self) -> float | None:
         """Messages a second at most; None: as fast as it goes."""
         rate = self.request.get("maxMessagesPerSecond")
@@ -86,6 +103,11 @@ class Step:
     counts: Mapping[str, int] = field(default_factory=dict)
     woken: Sequence[int] = ()
     published: Sequence[int] = ()
+
+
+def with_origin(request: Mapping[str, Any], origin: Origin) -> Mapping[str, Any]:
+    """What is stored as the request of an operation: what its verb needs, and the request of the caller."""
+    return {**request, _ASKED: origin.request}
 
 
 def step_size(operation: Operation) -> int:

@@ -11,15 +11,14 @@ from broker.api.gate import Gate
 from broker.api.permissions import Needs
 from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
-from broker.api.rest.codec.requests import decode_request
+from broker.api.rest.codec.requests import decode_json, decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_duration
-from broker.features.operations.operation import Operation, OperationState
+from broker.features.operations.operation import Operation, OperationState, Origin
 from broker.features.operations.service import OperationService, operation_not_found
 from broker.model.errors import FailedPrecondition, PermissionDenied
 from broker.model.names import leaf
 from broker.model.operation_verb import Verb
-from broker.model.page import parse_page
 from broker.model.timestamps import format_timestamp
 
 
@@ -34,8 +33,15 @@ class OperationCalls:
         self._needed_to_start = needed_to_start
 
     async def list_operations(self, call: Call) -> bytes:
-        page = parse_page(*decode_page_parameters(call.query))
-        operations, token = await self._service.list_operations(call.name, page)
+        size, token = decode_page_parameters(call.query)
+        order_by = call.query.get("orderBy", call.query.get("order_by", ""))
+        operations, token = await self._service.list_operations(
+            call.name,
+            page_size=size,
+            page_token=token,
+            order_by=order_by,
+            filter_text=call.query.get("filter", ""),
+        )
         return encode_list("operations", [operation_json(operation) for operation in operations], token)
 
     async def get_operation(self, call: Call) -> bytes:
@@ -141,6 +147,12 @@ def operation_json(operation: Operation) -> dict[str, Any]:
     return body
 
 
+def origin_of(call: Call) -> Origin:
+    """Who starts an operation, and by which request."""
+    request = decode_json(call.body)
+    return Origin(principal=call.caller.member, request=request if isinstance(request, dict) else {})
+
+
 def validated(body: dict[str, Any]) -> dict[str, Any]:
     """An operation that would only be started: without a name, and done."""
     metadata = body["metadata"] | {"state": "VALIDATED", "validateOnly": True}
@@ -165,6 +177,8 @@ def _metadata(operation: Operation) -> dict[str, Any]:
         "ratePerSecond": round(operation.rate, 3),
         "counts": _counts(operation),
     }
+    if operation.asked:
+        body["request"] = operation.asked
     if operation.started_by:
         body["startedBy"] = operation.started_by
     if operation.is_estimate:

@@ -1,20 +1,23 @@
 """Rows of `operations` (G1)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from broker.db.driver import statements
 from broker.db.driver.database import Connection, ResourceConnection
 from broker.db.driver.hot_connection import NOTHING_CHANGED, Bound, HotConnection
 from broker.db.driver.locks import lock_name
 from broker.db.driver.statements import BEGIN
+from broker.db.driver.text_conditions import text_condition
 from broker.db.schema.tables import operations
-from broker.features.operations.operation import Operation, Step, added, next_step_at
+from broker.features.operations.listing import STATE, Order
+from broker.features.operations.operation import Operation, OperationState, Step, added, next_step_at
+from broker.model.list_filter import TextComparison
 from broker.model.operation_verb import Verb, known_verb
 from broker.model.page import Page
 
@@ -93,14 +96,45 @@ async def find_operation(connection: ResourceConnection, *, name: str) -> Operat
     return None if row is None else _operation(row._mapping)
 
 
-async def list_operations(connection: ResourceConnection, *, project: str, page: Page) -> list[Operation]:
-    """A page of a project's, by name, and one more if there is one."""
-    prefix = f"{project}/operations/"
-    query = select(operations).where(
-        operations.c.name > max(page.after, prefix), operations.c.name < f"{prefix[:-1]}0"
-    )  # the 0 comes after the slash
-    rows = await connection.execute(query.order_by(operations.c.name).limit(page.size + 1))
+async def list_operations(
+    connection: ResourceConnection,
+    *,
+    project: str,
+    page: Page,
+    order: Order = Order.OLDEST_FIRST,
+    comparisons: Sequence[TextComparison] = (),
+) -> list[Operation]:
+    """Up to one operation more than a page of a project's that meet all comparisons."""
+    first, end = f"{project}/operations/", f"{project}/operations0"  # the 0 comes after the slash
+    name = operations.c.name
+    if order is Order.OLDEST_FIRST:
+        query = select(operations).where(name > max(page.after, first), name < end).order_by(name)
+    else:
+        query = select(operations).where(name > first, name < (page.after or end)).order_by(name.desc())
+    rows = await connection.execute(query.where(*map(_condition, comparisons)).limit(page.size + 1))
     return [_operation(row._mapping) for row in rows]
+
+
+_TEXTS: Mapping[str, ColumnElement[Any]] = {
+    "verb": operations.c.verb,
+    "target": operations.c.target,
+    "startedBy": operations.c.started_by,
+}
+_CODE = func.coalesce(operations.c.error_code, "")
+_STATES = {
+    OperationState.RUNNING: operations.c.ended_at.is_(None),
+    OperationState.SUCCEEDED: operations.c.ended_at.is_not(None) & (_CODE == ""),
+    OperationState.CANCELLED: operations.c.ended_at.is_not(None) & (_CODE == "CANCELLED"),
+    OperationState.FAILED: operations.c.ended_at.is_not(None) & _CODE.not_in(("", "CANCELLED")),
+}
+
+
+def _condition(comparison: TextComparison) -> ColumnElement[bool]:
+    field, operator, value = comparison
+    if field != STATE:
+        return text_condition(_TEXTS[field], operator, value)
+    is_in_state = _STATES[OperationState(value)]
+    return is_in_state if operator == "=" else ~is_in_state
 
 
 async def end_operation(

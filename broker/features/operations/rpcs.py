@@ -15,7 +15,12 @@ def make_rpcs(calls: OperationCalls) -> Sequence[Row]:
         Row(
             name="Operations.ListOperations", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=LIST_SUBSCRIPTIONS,
-            rest=[Rest("GET", f"{PROJECT}/operations", "ListOperations", calls.list_operations, PAGE)],
+            rest=[
+                Rest(
+                    "GET", f"{PROJECT}/operations", "ListOperations",
+                    calls.list_operations, (*PAGE, "orderBy", "filter"),
+                ),
+            ],
             grpc=[],
         ),
         Row(

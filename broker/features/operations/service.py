@@ -13,12 +13,18 @@ from broker.core.publishing.publishing_rules import COPY, check_accepts
 from broker.core.resources.topic_service import existing_topic
 from broker.db.driver.database import ResourceConnection
 from broker.features.operations import rows as store
-from broker.features.operations.operation import Operation
+from broker.features.operations.listing import (
+    operation_page_key,
+    parse_operation_filter,
+    parse_operation_page,
+    parse_order,
+)
+from broker.features.operations.operation import Operation, Origin, with_origin
 from broker.features.operations.operation_notifications import OperationNotifications
 from broker.model.errors import FailedPrecondition, InvalidArgument, NotFound, QuotaExceeded
 from broker.model.names import check_project, leaf, project_of
 from broker.model.operation_verb import Verb
-from broker.model.page import Page, cut_page
+from broker.model.page import cut_page
 from broker.model.topic import Topic
 from broker.observability.metrics.families import OPERATIONS_ENDED
 
@@ -44,14 +50,15 @@ class OperationService:
         verb: Verb,
         target: str,
         *,
-        started_by: str,
+        origin: Origin,
         request: Mapping[str, Any],
         total: int,
         is_estimate: bool = False,
     ) -> Operation:
         """It begins within a moment, in any process.  Raises QuotaExceeded."""
-        what = {"started_by": started_by, "request": request, "total": total, "is_estimate": is_estimate}
-        operation = await self.plan(verb, target, **what)
+        operation = await self.plan(
+            verb, target, origin=origin, request=request, total=total, is_estimate=is_estimate
+        )
         async with self._database.transaction() as connection:
             running = await store.count_running(connection, project=operation.project)
             if running >= self._at_once:
@@ -60,13 +67,32 @@ class OperationService:
         await self._wake_ups.announce(operation.name)
         return operation
 
-    async def plan(self, verb: Verb, target: str, **what: Any) -> Operation:
+    async def plan(
+        self,
+        verb: Verb,
+        target: str,
+        *,
+        origin: Origin,
+        request: Mapping[str, Any],
+        total: int,
+        is_estimate: bool = False,
+    ) -> Operation:
         """As `start` would begin it now; nothing is begun.  Names ascend in time."""
         now = self._clock.now()
         project = project_of(target)
-        what |= {"created_at": now, "updated_at": now, "next_step_at": now}
-        name = f"{project}/operations/{microseconds(now):014x}{randbits(_RANDOM_BITS):06x}"
-        return Operation(name=name, project=project, verb=verb, target=target, **what)
+        return Operation(
+            name=f"{project}/operations/{microseconds(now):014x}{randbits(_RANDOM_BITS):06x}",
+            project=project,
+            verb=verb,
+            target=target,
+            started_by=origin.principal,
+            request=with_origin(request, origin),
+            total=total,
+            is_estimate=is_estimate,
+            created_at=now,
+            updated_at=now,
+            next_step_at=now,
+        )
 
     async def get_operation(self, name: str) -> Operation:
         """Raises NotFound."""
@@ -76,12 +102,18 @@ class OperationService:
             raise operation_not_found(name)
         return operation
 
-    async def list_operations(self, project: str, page: Page) -> tuple[Sequence[Operation], str]:
-        """A page, the oldest first, and the token of the next.  Raises InvalidArgument."""
+    async def list_operations(
+        self, project: str, *, page_size: int, page_token: str, order_by: str = "", filter_text: str = ""
+    ) -> tuple[Sequence[Operation], str]:
+        """A page of the operations that match a filter, and the token of the next.  Raises InvalidArgument."""
         check_project(project)
+        order, comparisons = parse_order(order_by), parse_operation_filter(filter_text)
+        page = parse_operation_page(project, page_size, page_token, order)
         async with self._database.transaction() as connection:
-            found = await store.list_operations(connection, project=project, page=page)
-        return cut_page(found, page.size, lambda operation: operation.name)
+            found = await store.list_operations(
+                connection, project=project, page=page, order=order, comparisons=comparisons
+            )
+        return cut_page(found, page.size, lambda operation: operation_page_key(operation, order))
 
     async def wait_operation(self, name: str, at_most: timedelta | None) -> Operation:
         """The operation once it has ended, or as it is after that time (None: the longest).

@@ -6,8 +6,9 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
+from broker.core.backlog.seeking.position_rest import undo_json
 from broker.core.backlog.seeking.seek_service import SeekService
-from broker.features.operations.rest import operation_json, validated
+from broker.features.operations.rest import operation_json, origin_of, validated
 from broker.features.purge.purging import PurgeOptions, check_purge
 from broker.features.purge.service import PurgeService
 
@@ -16,11 +17,11 @@ async def purge_subscription(service: PurgeService, seeks: SeekService, call: Ca
     options = decode_purge(call.body)
     check_purge(options)
     if options.filter:
-        operation = await service.purge_matching(call.name, options, started_by=call.caller.member)
+        operation = await service.purge_matching(call.name, options, origin=origin_of(call))
         body = operation_json(operation)
         return encode_resource(validated(body) if options.validate_only else body)
     purged = await seeks.purge(call.name, before=options.before, undoable=options.undoable, by=call.caller.member)
-    return encode_resource({"undoSnapshot": purged.undo_snapshot} if options.undoable else {})
+    return encode_resource(undo_json(purged.undo))
 
 
 async def purge_topic(service: PurgeService, call: Call) -> bytes:

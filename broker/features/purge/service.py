@@ -15,7 +15,7 @@ from broker.core.log.copying import progress_json
 from broker.core.log.log_walk import LogWalk
 from broker.core.resources.subscription_service import attached_subscription
 from broker.core.resources.topic_service import topic_not_found
-from broker.features.operations.operation import Operation, check_rate
+from broker.features.operations.operation import Operation, Origin, check_rate
 from broker.features.operations.service import OperationService
 from broker.features.purge.purging import PurgeOptions
 from broker.features.purge.rows import count_matching, read_oldest_backlog
@@ -61,7 +61,7 @@ class PurgeService:
         self._lost.report(lost, f"their topic, {name}, was purged")
         await self._wake_ups.announce(name, *names)
 
-    async def purge_matching(self, name: str, options: PurgeOptions, *, started_by: str) -> Operation:
+    async def purge_matching(self, name: str, options: PurgeOptions, *, origin: Origin) -> Operation:
         """The operation, as it has begun or (`validate_only`) would begin.
 
         Raises InvalidArgument (the filter, the rate), NotFound, FailedPrecondition (detached), QuotaExceeded (too
@@ -90,7 +90,7 @@ class PurgeService:
         operation = await begin(
             Verb.PURGE,
             name,
-            started_by=started_by,
+            origin=origin,
             request={"meant": meant.to_json()} | rate,
             total=sum(end.count for end in ends.values()),
             is_estimate=True,

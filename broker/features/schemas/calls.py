@@ -10,6 +10,7 @@ from broker.api.google.call import EMPTY, Answer, ResourceCall
 from broker.api.google.requests import page_of, project_name
 from broker.api.google.schema_settings import encoding_of, enum_name
 from broker.api.google.times import from_datetime
+from broker.api.permissions import visible_in
 from broker.api.rest.codec.requests import convert_json
 from broker.features.schemas.schema import JSON, Schema
 from broker.features.schemas.service import SchemaService
@@ -90,7 +91,9 @@ async def get_schema(service: SchemaService, call: ResourceCall, request: Any) -
 
 
 async def list_schemas(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
-    found, token = await service.list_schemas(project_name(request.parent), page_of(request))
+    project = project_name(request.parent)
+    page = page_of(request, visible_in(call.allowed, project))
+    found, token = await service.list_schemas(project, page)
     shown = [schema_message(schema, request.view) for schema in found]
     return Answer(messages.ListSchemasResponse(schemas=shown, next_page_token=token), list(found), schema_fields)
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Select, Text, and_, any_, delete, func, insert, literal, select
+from sqlalchemy import ARRAY, Row, Select, Text, any_, delete, func, insert, literal, select
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
+from broker.core.catalog.listed_names import is_listed
 from broker.core.catalog.page_bytes import bytes_of, cut_to_bytes
 from broker.db.driver.database import ResourceConnection
 from broker.db.schema.tables import payload_schema_revisions, payload_schemas, topics
@@ -121,8 +122,8 @@ async def cut_page_of_schemas(connection: ResourceConnection, *, project: str, p
 
 def _listed(query: Select[Any], project: str, page: Page) -> Select[Any]:
     """Restricts a query to the schemas of a project, from a page on, by name, each at its newest revision."""
-    within = and_(_SCHEMAS.name > max(page.after, f"{project}/schemas/"), _SCHEMAS.name < f"{project}/schemas0")
-    return query.where(within, _REVISIONS.number == _NEWEST).order_by(_SCHEMAS.name)
+    listed = is_listed(_SCHEMAS.name, project, "schemas", page)
+    return query.where(listed, _REVISIONS.number == _NEWEST).order_by(_SCHEMAS.name)
 
 
 async def delete_revision(connection: ResourceConnection, *, number: int) -> None:

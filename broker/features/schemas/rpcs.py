@@ -28,7 +28,7 @@ def make_rpcs(service: SchemaService) -> Sequence[Row]:
         ),
         about_resource(
             name="SchemaService.ListSchemas", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=Needs(Need("pubsub.schemas.list", "parent", On.PROJECT)),
+            needs=Needs(Need("pubsub.schemas.list", "parent", On.PROJECT, listed="schemas")),
             handler=partial(calls.list_schemas, service), target="parent",
             http=[Http("GET", f"{PROJECT}/schemas", "ListSchemas")],
         ),

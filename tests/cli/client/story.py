@@ -66,6 +66,8 @@ broker sub nack billing $ACK_ID
 broker sub nack billing $ACK_ID --delay 30s
 broker sub ack billing $ACK_ID
 broker lag
+broker lag --order-by 'undeliveredMessages desc' --filter 'heldBy!=PAUSED'
+broker lag --sampled --max 1000
 broker message show $ID --sub billing
 broker push resend billing $ID
 broker seek billing --time 1h --preview
@@ -124,6 +126,7 @@ broker dlq redrive fragile --target parcels --dry-run
 broker dlq redrive fragile --reason reject --rate 500
 broker sub reject fragile $ACK_ID
 broker op list
+broker op list --newest --state SUCCEEDED --verb redrive --max 5
 broker op show $OP
 broker op wait $OP
 broker op cancel $OP
@@ -215,6 +218,9 @@ broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
 broker events tail --max 1
 broker events off
+broker projects list
+broker projects list --json
+# broker whoami
 broker completion fish
 broker help
 broker help sub ack
@@ -224,6 +230,7 @@ broker help times
 # Beside a broker that asks who calls; the administrator's key is in admin.json.
 AUTH_STORY = """
 broker auth token --credentials admin.json
+broker whoami
 broker auth accounts create billing --display-name Billing
 broker auth accounts list
 broker auth accounts show billing
@@ -238,6 +245,9 @@ broker auth keys delete $EMAIL $KEY
 broker auth policy add topics/orders --role publisher --member billing
 # broker auth policy get topics/orders
 broker auth policy test topics/orders pubsub.topics.publish
+broker auth policy test topics/orders pubsub.topics.get --also topics/other
+broker auth policy explain topics/orders pubsub.topics.get --member billing
+# broker auth policy explain topics/orders pubsub.topics.publish --member billing
 broker auth policy remove topics/orders --role publisher --member billing
 # broker auth policy add projects/demo --role roles/viewer --member $MEMBER
 broker auth policy get projects/demo
@@ -257,7 +267,9 @@ broker auth api-keys list
 broker auth api-keys show $API_KEY
 broker auth api-keys delete $API_KEY
 broker auth accounts delete $EMAIL
+# broker projects list
 broker audit --since 1h --method IAM.CreateServiceAccount
+broker audit --resource 'projects/demo/topics/*' --max 1
 # broker auth accounts list
 """
 

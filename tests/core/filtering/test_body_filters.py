@@ -28,7 +28,7 @@ async def test_a_filter_on_the_body_decides_what_is_delivered_and_what_is_told_o
     assert position["undeliveredMessages"] == 2
     reported = await rest.ok("GET", f"{rest.topic()}/messages/{ids[4]}")
     assert "1 undelivered message of its shard precedes it" in reported["subscriptions"][0]["verdict"]
-    lag = await rest.ok("GET", f"{rest.project}/lag")
+    lag = await rest.ok("GET", f"{rest.project}/lag?fresh=true")
     assert lag["subscriptions"][0]["undeliveredMessages"] == 2
     waiting = await rest.ok("GET", f"{rest.subscription()}/messages", params={"filter": "body.order.total < 1000"})
     assert totals(waiting["messages"]) == [101]

@@ -28,7 +28,7 @@ async def test_nothing_is_handed_out_after_a_pause_was_answered_by_whichever_pro
     waiting = [asyncio.create_task(each.pull(wait=True)) for each in (two.rest, two.other)]
     assert [await each.pull() for each in (two.other, two.rest)] == [[], []]
     await two.other.acknowledge([leased])
-    [lag] = (await two.rest.ok("GET", f"{two.rest.project}/lag"))["subscriptions"]
+    [lag] = (await two.rest.ok("GET", f"{two.rest.project}/lag?fresh=true"))["subscriptions"]
     assert (lag["deliveryState"], lag["paused"], lag["pausedReason"]) == ("PAUSED", True, "Ada looks.")
     assert lag["undeliveredMessages"] == 1
     position = await two.rest.ok("GET", f"{two.rest.subscription()}/snapshot")

@@ -284,5 +284,5 @@ async def test_while_nobody_subscribes_the_log_and_the_lag_say_so(
 
 
 async def _lags(rest: Rest) -> list[Json]:
-    found: list[Json] = (await rest.ok("GET", f"{rest.project}/lag"))["subscriptions"]
+    found: list[Json] = (await rest.ok("GET", f"{rest.project}/lag?fresh=true"))["subscriptions"]
     return found

@@ -346,7 +346,7 @@ async def _held_by(rest: Rest, held: str) -> set[str]:
     listed = await rest.ok("GET", f"{rest.subscription()}/messages", params={"state": "blocked"})
     of_topic = await rest.ok("GET", f"{rest.topic()}/messages/{held}")
     of_subscription = await rest.ok("GET", f"{rest.subscription()}/messages/{held}")
-    [lag] = (await rest.ok("GET", f"{rest.project}/lag"))["subscriptions"]
+    [lag] = (await rest.ok("GET", f"{rest.project}/lag?fresh=true"))["subscriptions"]
     reported = [*listed["messages"], *of_topic["subscriptions"], of_subscription]
     return {each["blockedByMessageId"] for each in reported} | {lag["blockedKey"]["messageId"]}
 

@@ -230,7 +230,7 @@ async def test_lists_counts_and_trials_ask_the_filter_of_each_message(rest: Rest
     await publish_both(rest, "before")
     await set_filter(rest, TEST)
     await publish_both(rest, "after")
-    [lag] = (await rest.ok("GET", f"{rest.project}/lag"))["subscriptions"]
+    [lag] = (await rest.ok("GET", f"{rest.project}/lag?fresh=true"))["subscriptions"]
     assert lag["undeliveredMessages"] == 2
     position = await rest.ok("GET", f"{rest.subscription()}/snapshot")
     assert position["undeliveredMessages"] == 2

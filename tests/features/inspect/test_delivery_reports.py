@@ -148,7 +148,7 @@ async def test_the_endpoint_fails_and_the_message_was_never_handed_out(
         assert (reported["state"], reported["deliveryState"]) == ("WAITING", "ENDPOINT_FAILING")
         assert reported["endpointFailure"]["status"] == 400
         assert "The endpoint fails: " in reported["verdict"]
-        [lag] = (await pushes.rest.ok("GET", f"{pushes.rest.project}/lag"))["subscriptions"]
+        [lag] = (await pushes.rest.ok("GET", f"{pushes.rest.project}/lag?fresh=true"))["subscriptions"]
         assert (lag["deliveryState"], lag["endpointFailure"]["status"]) == ("ENDPOINT_FAILING", 400)
 
 

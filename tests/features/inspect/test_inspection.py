@@ -16,34 +16,6 @@ from tests.fixtures.broker import Json, Rest, eventually, message, text
 from tests.fixtures.in_process import own_broker, running_in_process
 
 
-async def test_the_lag_of_a_project_has_its_subscriptions_with_what_holds_each(rest: Rest) -> None:
-    await rest.create_topic()
-    await rest.create_subscription("idle")
-    await rest.create_subscription("paused", pushConfig={"pushEndpoint": "http://127.0.0.1:9/"})
-    await rest.ok("POST", f"{rest.subscription('paused')}:pausePush", {"reason": "Maintenance."})
-    assert (await rest.ok("GET", f"{rest.project}/lag"))["totalSize"] == 2
-    await rest.publish("hello")
-    answer = await rest.ok("GET", f"{rest.project}/lag")
-    found = {lag["subscription"].rpartition("/")[2]: lag for lag in answer["subscriptions"]}
-    assert found["idle"] == found["idle"] | {
-        "topic": rest.topic(),
-        "undeliveredMessages": 1,
-        "undeliveredBytesEstimate": 5,
-        "outstandingMessages": 0,
-        "deliveryState": "RECENT",
-        "verdict": "All messages are less than 10s old.",
-    }
-    paused = found["paused"]
-    assert (paused["deliveryState"], paused["paused"], paused["pausedReason"]) == ("PAUSED", True, "Maintenance.")
-    assert paused["verdict"] == f"Push delivery is paused since {paused['pauseTime']}: Maintenance."
-    assert len((await rest.ok("GET", f"{rest.project}/lag", params={"pageSize": 1}))["subscriptions"]) == 1
-
-
-async def test_a_size_that_cannot_be_is_refused_with_its_name_and_value(rest: Rest) -> None:
-    code, text = await rest.error("GET", f"{rest.project}/lag", params={"pageSize": "-1"})
-    assert (code, "page_size=-1" in text) == ("INVALID_ARGUMENT", True)
-
-
 async def test_who_pulls_and_streams_is_told_with_client_address_and_what_each_has(
     database_url: str, project: str
 ) -> None:

@@ -54,6 +54,16 @@ async def test_a_seek_is_undone_to_what_was_not_acked_and_those_before_it_after_
     assert text(out) == "out"
 
 
+async def test_the_answer_says_until_when_a_seek_or_a_purge_can_be_undone(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    for verb, body in (("seek", {"time": LATER}), ("purge", {})):
+        path = f"{rest.subscription()}:{verb}"
+        answer = await rest.ok("POST", path, {**body, "undoable": True})
+        assert answer["undoUntil"] == (await rest.ok("GET", answer["undoSnapshot"]))["expireTime"]
+        assert "undoUntil" not in await rest.ok("POST", path, body)
+
+
 async def test_only_what_was_asked_to_can_be_undone_and_only_in_that_subscription(rest: Rest) -> None:
     await rest.create_topic()
     await rest.create_subscription()
@@ -228,7 +238,7 @@ async def test_what_is_published_while_a_topic_is_purged_comes_once_or_is_gone(t
     got = [message["message"]["messageId"] for message in await rest.drain()]
     assert len(set(got)) == len(got)
     assert set(after) <= set(got) <= {*before, *after}
-    assert (await rest.ok("GET", f"{rest.project}/lag"))["subscriptions"][0]["undeliveredMessages"] == 0
+    assert (await rest.ok("GET", f"{rest.project}/lag?fresh=true"))["subscriptions"][0]["undeliveredMessages"] == 0
 
 
 async def test_a_frozen_topic_that_is_purged_stays_frozen(rest: Rest) -> None:

@@ -113,5 +113,5 @@ async def test_where_a_subscription_stands_counts_nothing_of_what_its_topic_drop
     await rest.publish("2", "4")
 
     assert (await rest.ok("GET", f"{rest.subscription()}/snapshot"))["undeliveredMessages"] == 0
-    [lag] = (await rest.ok("GET", f"{rest.project}/lag"))["subscriptions"]
+    [lag] = (await rest.ok("GET", f"{rest.project}/lag?fresh=true"))["subscriptions"]
     assert lag["undeliveredMessages"] == 0

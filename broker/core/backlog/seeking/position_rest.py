@@ -7,7 +7,7 @@ from typing import Any
 from broker.api.rest.call import Call
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.backlog.seeking.position import Position
-from broker.core.backlog.seeking.replay import Replay
+from broker.core.backlog.seeking.replay import Replay, Undo
 from broker.core.backlog.seeking.snapshot_service import SnapshotService
 from broker.core.resources.pause_rest import pause_json
 from broker.model.durations import format_duration
@@ -31,7 +31,12 @@ def replay_json(replay: Replay) -> dict[str, Any]:
         body["retainedSince"] = format_timestamp(replay.retained_since)
     if replay.not_retained:
         body["notRetained"] = replay.not_retained
-    return body | ({"undoSnapshot": replay.undo_snapshot} if replay.undo_snapshot else {})
+    return body | undo_json(replay.undo)
+
+
+def undo_json(undo: Undo | None) -> dict[str, str]:
+    """Returns the fields that say how a seek or a purge can be undone."""
+    return {} if undo is None else {"undoSnapshot": undo.snapshot, "undoUntil": format_timestamp(undo.until)}
 
 
 def positions_json(subscription: Subscription, positions: Sequence[Position], now: datetime) -> dict[str, Any]:

@@ -21,19 +21,27 @@ class ShardReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class Undo:
+    """A seek can be undone until a time: `snapshot` holds where the subscription was before."""
+
+    snapshot: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """The effect of a seek in all shards.
 
     `retained_since`: only messages published from then on can be delivered again (None: only those that are not
-    acked); `not_retained` explains which requested messages are not ("": all are).  `undo_snapshot`: holds the
-    position of the subscription before ("": none does).
+    acked); `not_retained` explains which requested messages are not ("": all are).  `undo`: how to undo the seek
+    (None: it cannot be undone).
     """
 
     messages: int
     at_least: bool
     retained_since: datetime | None
     not_retained: str
-    undo_snapshot: str = ""
+    undo: Undo | None = None
 
 
 def replay(shards: Sequence[ShardReplay], *, retained_since: datetime | None, why: str) -> Replay:

@@ -40,7 +40,7 @@ def make_rpcs(*, snapshots: SnapshotService, seeks: SeekService) -> Sequence[Row
         ),
         about_resource(
             name="Subscriber.ListSnapshots", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
-            needs=Needs(Need("pubsub.snapshots.list", "project")),
+            needs=Needs(Need("pubsub.snapshots.list", "project", listed="snapshots")),
             handler=partial(snapshot_calls.list_snapshots, snapshots), target="project",
             http=[Http("GET", f"{PROJECT}/snapshots", "ListSnapshots")],
         ),

@@ -13,7 +13,7 @@ from broker.core.backlog.seeking import snapshot_rows as snapshots
 from broker.core.backlog.seeking.cursors import ShardSeek
 from broker.core.backlog.seeking.preview import Preview, in_all
 from broker.core.backlog.seeking.previews import compare, read_holding
-from broker.core.backlog.seeking.replay import Replay, ShardReplay, replay
+from broker.core.backlog.seeking.replay import Replay, ShardReplay, Undo, replay
 from broker.core.backlog.seeking.snapshot import Snapshot
 from broker.core.backlog.seeking.snapshot_service import existing_snapshot
 from broker.core.catalog.cursor_locks import lock_cursors_of
@@ -106,10 +106,10 @@ class SeekService:
         target.check()
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
-            name = await self._keep(connection, subscription) if undoable else ""
+            undo = await self._keep(connection, subscription) if undoable else None
             sought = await self._seek(connection, subscription, target, by=by)
         self._sought(subscription)
-        return replace(sought, undo_snapshot=name)
+        return replace(sought, undo=undo)
 
     @_again
     async def preview(self, subscription_name: str, target: Target) -> Preview:
@@ -171,7 +171,7 @@ class SeekService:
         time = _END_OF_TIME if before is None else before
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
-            name = await self._keep(connection, subscription) if undoable else ""
+            undo = await self._keep(connection, subscription) if undoable else None
             for seek in self._seeks(subscription, by=by):
                 found = await cursors.seek_to_time(
                     connection, replace(seek, is_purge=True), time=time, replay_since=None
@@ -181,10 +181,10 @@ class SeekService:
                 shards.append(found)
         self._sought(subscription)
         self._counts[PURGES["subscription"]] += 1
-        return replace(replay(shards, retained_since=None, why=""), undo_snapshot=name)
+        return replace(replay(shards, retained_since=None, why=""), undo=undo)
 
-    async def _keep(self, connection: ResourceConnection, subscription: Subscription) -> str:
-        """A snapshot of where it is; the cursors are locked first, so that it is where the seek finds it."""
+    async def _keep(self, connection: ResourceConnection, subscription: Subscription) -> Undo:
+        """Make a snapshot of where it is; the cursors are locked first, so that it is where the seek finds it."""
         now = self._clock.now()
         name = random_name(sibling=subscription.name, collection="snapshots")
         for seek in self._seeks(subscription):
@@ -198,10 +198,11 @@ class SeekService:
             now=now,
         )
         assert created is not None  # the name is unique
-        await snapshots.update_snapshot(connection, snapshot=replace(created[0], expire_time=now + UNDO_FOR))
+        until = now + UNDO_FOR
+        await snapshots.update_snapshot(connection, snapshot=replace(created[0], expire_time=until))
         await self._admission.check_count(connection, project_of(name), "snapshots")
         await forget_policy(connection, schema=self._database.schema, resource=name)
-        return name
+        return Undo(name, until)
 
     async def _seek(
         self, connection: ResourceConnection, subscription: Subscription, target: Target, *, by: str = ""

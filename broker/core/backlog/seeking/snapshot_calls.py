@@ -9,6 +9,7 @@ from broker.api.google.fields import refuse_unsupported
 from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.times import from_datetime, to_datetime
 from broker.api.google.updates import update_of
+from broker.api.permissions import visible_in
 from broker.core.backlog.seeking.position_rest import replay_json
 from broker.core.backlog.seeking.replay import Replay
 from broker.core.backlog.seeking.seek_rest import decode_undoable
@@ -68,7 +69,9 @@ async def delete_snapshot(service: SnapshotService, call: ResourceCall, request:
 
 
 async def list_snapshots(service: SnapshotService, call: ResourceCall, request: Any) -> Answer:
-    found, token = await service.list_snapshots(project_name(request.project), page_of(request))
+    project = project_name(request.project)
+    page = page_of(request, visible_in(call.allowed, project))
+    found, token = await service.list_snapshots(project, page)
     shown = map(snapshot_message, found)
     response = messages.ListSnapshotsResponse(snapshots=shown, next_page_token=token)
     return Answer(response, list(found), snapshot_fields)

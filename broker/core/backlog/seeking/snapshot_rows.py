@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.core.backlog.seeking.snapshot import Snapshot
+from broker.core.catalog.listed_names import is_listed
 from broker.db.driver import statements
 from broker.db.driver.database import Connection, driver_of
 from broker.db.driver.in_doubt import wait_until_heard
@@ -122,12 +123,8 @@ async def delete_snapshot(connection: AsyncConnection, *, snapshot_id: int) -> N
 
 async def list_snapshots(connection: AsyncConnection, *, project: str, page: Page, now: datetime) -> list[Snapshot]:
     """Lists a page of a project's snapshots, by name, and one snapshot more."""
-    prefix = f"{project}/snapshots/"
-    query = select(snapshots).where(
-        snapshots.c.name > max(page.after, prefix),
-        snapshots.c.name < f"{project}/snapshots0",
-        snapshots.c.expire_time > now,
-    )
+    listed = is_listed(snapshots.c.name, project, "snapshots", page)
+    query = select(snapshots).where(listed, snapshots.c.expire_time > now)
     rows = await connection.execute(query.order_by(snapshots.c.name).limit(page.size + 1))
     return [_snapshot(row) for row in rows]
 

@@ -9,7 +9,7 @@ from broker.api.rest.codec.scalars import parse_timestamp
 from broker.features.dead_letters.recovery.push_replay import MissingOptions, RecoverOptions
 from broker.features.dead_letters.recovery.service import PushReplayService
 from broker.features.dead_letters.redriving.rest import plan_json
-from broker.features.operations.rest import operation_json, validated
+from broker.features.operations.rest import operation_json, origin_of, validated
 
 
 async def recover(service: PushReplayService, call: Call) -> bytes:
@@ -18,14 +18,14 @@ async def recover(service: PushReplayService, call: Call) -> bytes:
             await call.gate.allow(call.caller, call.needs, name)
 
     plan = await service.recover(
-        call.name, decode_recover(call.body), started_by=call.caller.member, may_consume=may_consume
+        call.name, decode_recover(call.body), origin=origin_of(call), may_consume=may_consume
     )
     return encode_resource(plan_json(plan))
 
 
 async def replay_missing(service: PushReplayService, call: Call) -> bytes:
     options = decode_replay_missing(call.body)
-    operation = await service.replay_missing(call.name, options, started_by=call.caller.member)
+    operation = await service.replay_missing(call.name, options, origin=origin_of(call))
     body = operation_json(operation)
     return encode_resource(validated(body) if options.validate_only else body)
 

@@ -22,7 +22,7 @@ from broker.features.dead_letters.recovery.push_replay import (
 )
 from broker.features.dead_letters.recovery.rows import find_expired
 from broker.features.dead_letters.redriving.service import ChosenDeadLetters, RedrivePlan, RedriveService
-from broker.features.operations.operation import Operation, check_rate
+from broker.features.operations.operation import Operation, Origin, check_rate
 from broker.features.operations.service import OperationService
 from broker.model.errors import FailedPrecondition, InvalidArgument
 from broker.model.names import leaf
@@ -43,7 +43,7 @@ class PushReplayService:
         self._redrives = redrives
 
     async def recover(
-        self, name: str, options: RecoverOptions, *, started_by: str, may_consume: AskPermission
+        self, name: str, options: RecoverOptions, *, origin: Origin, may_consume: AskPermission
     ) -> RedrivePlan:
         """The operation, as it has begun or (`validate_only`) would begin: what was dead-lettered since a time,
         that is dead-lettered since a push failed, or past the retention.
@@ -60,7 +60,7 @@ class PushReplayService:
         operation = await begin(
             Verb.RECOVER,
             name,
-            started_by=started_by,
+            origin=origin,
             request={**dead_letters.request, "meant": meant.to_json(), **_rate(options.max_rate)},
             total=dead_letters.total + expired,
             is_estimate=expired > 0,
@@ -72,7 +72,7 @@ class PushReplayService:
             left_alone=dead_letters.left_alone,
         )
 
-    async def replay_missing(self, name: str, options: MissingOptions, *, started_by: str) -> Operation:
+    async def replay_missing(self, name: str, options: MissingOptions, *, origin: Origin) -> Operation:
         """The same of what was published since a time and before the endpoint was set, and which it has not taken.
 
         Raises InvalidArgument (the times, the rate), NotFound, FailedPrecondition (detached, or not pushed),
@@ -96,7 +96,7 @@ class PushReplayService:
         return await begin(
             Verb.REPLAY_MISSING,
             name,
-            started_by=started_by,
+            origin=origin,
             request={"meant": meant.to_json(), **_rate(options.max_rate)},
             total=sum(end.count for end in ends.values()),
             is_estimate=True,

@@ -11,7 +11,7 @@ from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
 from broker.features.dead_letters.chosen import RedriveOptions
 from broker.features.dead_letters.redriving.service import RedrivePlan, RedriveService
-from broker.features.operations.rest import operation_json, validated
+from broker.features.operations.rest import operation_json, origin_of, validated
 
 
 async def redrive(service: RedriveService, call: Call) -> bytes:
@@ -22,7 +22,7 @@ async def redrive(service: RedriveService, call: Call) -> bytes:
     options = decode_redrive(call.body)
     if call.gate is not None and options.target:
         await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
-    plan = await service.redrive(call.name, options, started_by=call.caller.member, may_consume=may_consume)
+    plan = await service.redrive(call.name, options, origin=origin_of(call), may_consume=may_consume)
     return encode_resource(plan_json(plan))
 
 

@@ -13,7 +13,7 @@ from broker.core.resources.subscription_service import existing_subscription
 from broker.features.dead_letters.chosen import Chosen, RedriveOptions, check_redrive, chosen_by, to_json
 from broker.features.dead_letters.dead_letter_groups import DeadLetterCount, count_chosen
 from broker.features.dead_letters.redriving.rows import list_dead_letter_subscriptions
-from broker.features.operations.operation import Operation, check_rate
+from broker.features.operations.operation import Operation, Origin, check_rate
 from broker.features.operations.service import OperationService, open_target
 from broker.model.errors import FailedPrecondition
 from broker.model.message_id import FIRST_ID_SEQ
@@ -60,7 +60,7 @@ class RedriveService:
         self._operations = operations
 
     async def redrive(
-        self, name: str, request: RedriveOptions, *, started_by: str, may_consume: AskPermission
+        self, name: str, request: RedriveOptions, *, origin: Origin, may_consume: AskPermission
     ) -> RedrivePlan:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
 
@@ -74,7 +74,7 @@ class RedriveService:
         operation = await begin(
             Verb.REDRIVE,
             name,
-            started_by=started_by,
+            origin=origin,
             request=dead_letters.request,
             total=dead_letters.total,
             is_estimate=dead_letters.is_estimate,

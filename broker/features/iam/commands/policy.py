@@ -1,6 +1,6 @@
 """`broker auth policy`: who has which roles on a project, or on a resource of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -11,6 +11,7 @@ from broker.client.command_line import Group
 from broker.client.output import Shown
 from broker.client.stop import Stop
 from broker.features.iam.commands.names import guessing_accounts, member_of, resource_of, role_of
+from broker.model.names import project_within
 
 _ATTEMPTS = 5  # where others change the same policy
 _VERSION = 3  # with conditions, which are kept as they are
@@ -76,15 +77,54 @@ def remove(session: Session, *, member: str, role: str, resource: str) -> Shown:
     return _change(session.api, resource, edit)
 
 
-@calling("test", "broker auth policy test topics/orders pubsub.topics.publish")
+@calling(
+    "test",
+    "broker auth policy test topics/orders pubsub.topics.publish",
+    "broker auth policy test topics/orders pubsub.topics.get --also topics/other",
+)
+@click.option("--also", metavar="RESOURCE", multiple=True, help="Another resource of the project; may be repeated.")
 @click.argument("resource")
 @click.argument("permissions", metavar="PERMISSION...", nargs=-1, required=True)
-def test(session: Session, *, resource: str, permissions: tuple[str, ...]) -> Shown:
+def test(session: Session, *, resource: str, permissions: tuple[str, ...], also: tuple[str, ...]) -> Shown:
     """Say which permissions the caller has on a resource."""
-    path = f"{resource_of(session, resource)}:testIamPermissions"
-    held = session.api.call("POST", path, {"permissions": list(permissions)}).get("permissions", [])
-    rows = [[permission, "yes" if permission in held else "no"] for permission in permissions]
+    name = resource_of(session, resource)
+    if also:
+        return _test_several(session, [name, *(resource_of(session, other) for other in also)], permissions)
+    held = session.api.call("POST", f"{name}:testIamPermissions", {"permissions": list(permissions)})
+    held = held.get("permissions", [])
+    rows = [[permission, _yes_or_no(permission in held)] for permission in permissions]
     return Shown(data=held, columns=("permission", "held"), rows=rows, whole=("held",))
+
+
+def _test_several(session: Session, names: Sequence[str], permissions: Sequence[str]) -> Shown:
+    body = {"permissions": list(permissions), "resources": names}
+    project = project_within(names[0])
+    found = session.api.call("POST", f"{project}:testIamPermissions", body)["resources"]
+    rows = [
+        [permission, one["name"].removeprefix(f"{project}/"), _yes_or_no(permission in one["permissions"])]
+        for one in found
+        for permission in permissions
+    ]
+    return Shown(data=found, columns=("permission", "resource", "held"), rows=rows, whole=("resource", "held"))
+
+
+def _yes_or_no(held: bool) -> str:
+    return "yes" if held else "no"
+
+
+@calling(
+    "explain",
+    "broker auth policy explain topics/orders pubsub.topics.get --member billing",
+)
+@_member
+@click.argument("resource")
+@click.argument("permission")
+def explain(session: Session, *, resource: str, permission: str, member: str) -> Shown:
+    """Say by which role a member has a permission on a resource, or why it does not; needs this broker."""
+    name, principal = resource_of(session, resource), member_of(session, member)
+    body = {"principal": principal, "permission": permission, "resource": name}
+    found = session.api.call("POST", f"{project_within(name)}:explainAccess", body)
+    return Shown(data=found, fields={"access": found["access"], "explanation": found["explanation"]})
 
 
 def _named(session: Session, resource: str, role: str, member: str) -> tuple[str, str, str]:
@@ -132,5 +172,5 @@ def _shown(policy: Json) -> Shown:
 COMMANDS = Group(
     "policy",
     help="Who has which roles: on projects/P, topics/T, subscriptions/S and so on.",
-    commands=[get, add, remove, test],
+    commands=[get, add, remove, test, explain],
 )

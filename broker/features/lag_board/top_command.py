@@ -10,7 +10,7 @@ from broker.client.calling import Session, calling
 from broker.client.exit_codes import NOT_REACHED
 from broker.client.output import Shown
 from broker.client.words import seconds_of
-from broker.features.inspect.lag_command import COLUMNS, MINOR, lag_rows
+from broker.features.lag_board.command import COLUMNS, MINOR, lag_rows
 
 _ROWS = 18  # of a terminal of 24 lines, where verdicts may take two
 
@@ -31,7 +31,9 @@ def top(session: Session, *, every: str, most: int | None) -> int:
     read_at = time.monotonic()
     while True:
         try:
-            found = session.api.call("GET", path, params={"pageSize": _ROWS}).get("subscriptions", [])
+            found = session.api.call("GET", path, params={"pageSize": _ROWS, "fresh": "true"}).get(
+                "subscriptions", []
+            )
         except (NotReached, Refused) as error:
             if rounds == 0 or error.exit_code != NOT_REACHED:
                 raise

@@ -10,12 +10,10 @@ from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.filtering.jsonpath import to_jsonpath
 from broker.core.filtering.parser import parse_filter
 from broker.core.lag.lag import Lag, LagState
+from broker.core.lag.lags import read_lags
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database
 from broker.db.driver.replica_reads import ReplicaReads
-from broker.fairness.resource_turns import INSPECTIONS_AT_ONCE, ResourceTurns
-from broker.features.inspect.lag_service import LagService
-from broker.model.errors import InvalidArgument
 from broker.model.message_id import message_id
 from broker.model.push_config import PushConfig
 from broker.model.push_state import FailingMessage, FailureRun, PushState
@@ -38,23 +36,21 @@ class _Clock(DatabaseClock):
 
 
 class Looked:
-    """What the service tells of the log's project."""
+    """The lags of all subscriptions of the log's project."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.clock = _Clock(log.database, log.start)
-        self.service = LagService(
-            log.database, ReplicaReads(log.database), self.clock, ResourceTurns(at_once=INSPECTIONS_AT_ONCE)
-        )
 
-    async def all(self, later: timedelta = timedelta(0), *, used: bool = True, size: int = 100) -> list[Lag]:
+    async def all(self, later: timedelta = timedelta(0), *, used: bool = True) -> list[Lag]:
         """So much later; `used`: somebody pulls all the time."""
         self.clock.moment = self.log.start + later
         if used:
             await self.log.execute(f"UPDATE subscriptions SET last_active_at = '{self.clock.moment}'")
-        lags, self.total, when = await self.service.list_lag("projects/p", page_size=size)
-        assert when == self.clock.moment
-        return list(lags)
+        async with self.log.database.transaction() as connection:
+            some = await subscriptions.list_all_subscriptions(connection, after=0, limit=100)
+        database = self.log.database
+        return await read_lags(database, ReplicaReads(database), self.clock, some)
 
     async def only(self, later: timedelta = timedelta(0), **options: bool) -> Lag:
         [lag] = await self.all(later, **options)
@@ -258,47 +254,3 @@ async def test_a_message_that_is_pushed_again_just_now_does_not_make_the_endpoin
         LagState.RETRYING,
         "Messages that failed before are being redelivered, up to attempt 2; others succeed.",
     )
-
-
-async def test_the_oldest_comes_first_and_a_page_has_no_more_than_was_asked_for(checked: Looked, log: Log) -> None:
-    await log.publish("a")
-    late = await checked.add("aaa")
-    await log.publish("b", now=log.start + MINUTE)
-    await checked.add("bbb")
-    async with log.database.transaction() as connection:
-        await subscriptions.detach_subscription(
-            connection, subscription_id=(await checked.add("ccc")).subscription_id, now=log.start
-        )
-    names = [lag.subscription.name for lag in await checked.all(2 * MINUTE)]
-    assert names[:2] == [log.subscription.name, late.name]
-    assert {lag.subscription.name: lag.state for lag in await checked.all(2 * MINUTE)} == {
-        log.subscription.name: LagState.NO_CONSUMERS,
-        late.name: LagState.NO_CONSUMERS,
-        "projects/p/subscriptions/bbb": LagState.CAUGHT_UP,
-        "projects/p/subscriptions/ccc": LagState.DETACHED,
-    }
-    assert [lag.subscription.name for lag in await checked.all(2 * MINUTE, size=1)] == names[:1]
-    assert checked.total == 4
-
-
-async def test_a_page_has_those_with_a_backlog_and_then_those_at_rest_by_name(checked: Looked, log: Log) -> None:
-    names = [(await checked.add(name)).name for name in ("b", "a", "c")]
-    await log.publish("for the first one")
-    await log.execute(
-        "UPDATE cursors AS c SET next_seq = 2 FROM subscriptions AS s "
-        f"WHERE s.subscription_id = c.subscription_id AND s.name IN ('{names[0]}', '{names[1]}', '{names[2]}')"
-    )
-    lags = await checked.all(SECOND)
-    assert [lag.subscription.name for lag in lags] == [log.subscription.name, *sorted(names)]
-    assert [lag.undelivered for lag in lags] == [1, 0, 0, 0]
-    assert [lag.subscription.name for lag in await checked.all(SECOND, size=2)] == [
-        log.subscription.name,
-        names[1],
-    ]
-    assert checked.total == 4
-
-
-async def test_a_project_that_cannot_be_is_refused_and_one_without_subscriptions_has_none(checked: Looked) -> None:
-    with pytest.raises(InvalidArgument):
-        await checked.service.list_lag("projects/no spaces", page_size=10)
-    assert (await checked.service.list_lag("projects/empty", page_size=10))[:2] == ([], 0)

@@ -1,0 +1,47 @@
+"""Callers as they would be, by the names that policies have for them."""
+
+from dataclasses import dataclass
+
+from broker.access.credentials.authenticator import api_key_caller
+from broker.access.credentials.directory import Credentials
+from broker.access.principals.caller import ALL_AUTHENTICATED_USERS, ALL_USERS, ANONYMOUS, Caller
+from broker.access.principals.service_account import is_own_address
+from broker.access.principals.service_agent import is_service_agent
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPrincipal:
+    """`why_nobody`: why nobody can call as this principal; empty: somebody can, or it is not known here."""
+
+    caller: Caller
+    why_nobody: str = ""
+
+
+def find_principal(member: str, credentials: Credentials) -> NamedPrincipal:
+    """The caller that a member of policies is, without the groups that only its token names.
+
+    A group or a domain stands for a caller who is in it and has no other name.
+    """
+    kind, _, name = member.partition(":")
+    if member == ALL_USERS:
+        return NamedPrincipal(ANONYMOUS)
+    if kind == "apiKey":
+        key = next((key for key in credentials.api_keys.values() if key.name == name), None)
+        if key is not None:
+            return NamedPrincipal(api_key_caller(key))
+        return NamedPrincipal(Caller(member, frozenset(), credential=""), "there is no such API key")
+    members = {member, ALL_USERS, ALL_AUTHENTICATED_USERS}
+    if kind == "user":
+        members.add(f"domain:{name.rpartition('@')[2]}")
+    return NamedPrincipal(
+        Caller(member, frozenset(members), credential=""), _why_no_account(kind, name, credentials)
+    )
+
+
+def _why_no_account(kind: str, name: str, credentials: Credentials) -> str:
+    if kind != "serviceAccount" or not is_own_address(name) or is_service_agent(name):
+        return ""
+    account = credentials.accounts.get(name)
+    if account is None:
+        return "there is no such service account"
+    return "the service account is disabled" if account.disabled else ""

@@ -1,0 +1,229 @@
+"""Reads a page of the lag board."""
+
+import operator as op
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Float,
+    Select,
+    any_,
+    case,
+    cast,
+    func,
+    literal,
+    not_,
+    select,
+)
+
+from broker.db.driver.database import ResourceConnection
+from broker.db.driver.text_conditions import text_condition
+from broker.db.schema.tables import lag_orders, lag_passes, lag_samples, push_states, subscriptions
+from broker.features.lag_board.list_page import AGE, HELD_BY_NOTHING, NAME, LagPage, Place, age_of, number_of
+from broker.features.lag_board.sample import LagSample
+from broker.model.errors import InvalidArgument
+from broker.model.list_filter import TextComparison
+
+_SLACK = 20  # subscriptions of an order that may be gone, before it takes another statement to fill a page
+
+_COLUMNS = [
+    subscriptions.c.name.label("subscription_name"),
+    *(lag_samples.c[field.name] for field in fields(LagSample)),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LagRow:
+    """A subscription; `sample`: None if it has not been sampled.  The list goes on at `next_place` behind it."""
+
+    name: str
+    sample: LagSample | None
+    next_place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The lag board of a project: `total` subscriptions, all of which are as they were at `sampled_at`, or later
+    (None: there is no complete sample).  The newest order began to be sampled at `began_at` (None: there is none).
+    """
+
+    total: int
+    sampled_at: datetime | None
+    began_at: datetime | None
+
+
+async def read_board(connection: ResourceConnection, *, project: str, page: LagPage) -> Board:
+    newest = select(func.max(lag_orders.c.began_at)).where(*_is_order(project, page))
+    counted = select(func.count()).select_from(subscriptions).where(*_is_of(project))
+    asked = [each.scalar_subquery() for each in (counted, select(lag_passes.c.sampled_at), newest)]
+    return Board(*(await connection.execute(select(*asked))).one())
+
+
+async def read_rows(
+    connection: ResourceConnection, *, project: str, page: LagPage, board: Board
+) -> Sequence[LagRow]:
+    """Up to one row more than a page.  Raises InvalidArgument for a token of an order that is not kept any more."""
+    if page.order.field == NAME:
+        return await _by_name(connection, project, page, page.start or Place(after=""), most=page.size + 1)
+    place = page.start or Place(board.began_at)
+    found: list[LagRow] = []
+    if place.began_at is not None and place.after is None:
+        found += await _ordered(connection, project, page, place)
+    missing = page.size + 1 - len(found)
+    if missing:
+        rest = Place(place.began_at, place.passed, place.after or "")
+        found += await _by_name(connection, project, page, rest, most=missing)
+    return found
+
+
+async def _ordered(connection: ResourceConnection, project: str, page: LagPage, place: Place) -> Sequence[LagRow]:
+    """Those of an order from a place on, at most one more than a page."""
+    is_it = (*_is_order(project, page), lag_orders.c.began_at == place.began_at)
+    length = await connection.scalar(select(func.cardinality(lag_orders.c.subscription_ids)).where(*is_it))
+    if length is None:
+        raise InvalidArgument("The page token belongs to a sample that is gone: begin again with the first page.")
+    matching = await _matching(connection, project, page) if page.comparisons else None
+    found: list[LagRow] = []
+    passed, most = place.passed, page.size + 1
+    while len(found) < most and passed < length:
+        asked = most - len(found) + _SLACK
+        count = length - passed if matching is not None else min(length - passed, asked)
+        lower = passed + 1 if page.order.descends else length - passed - count + 1
+        part = select(lag_orders.c.subscription_ids[lower : lower + count - 1]).where(*is_it)
+        ids: list[int] = await connection.scalar(part) or []
+        in_turn = enumerate(ids if page.order.descends else reversed(ids), passed + 1)
+        places = {id_: number for number, id_ in in_turn if matching is None or id_ in matching}
+        some = dict(islice(places.items(), asked))
+        passed = passed + count if len(some) == len(places) else max(some.values())
+        of_these = subscriptions.c.subscription_id == any_(literal(list(some), ARRAY(BigInteger)))
+        query = _joined(select(*_COLUMNS).select_from(subscriptions), inner=True).where(of_these)
+        rows = {row.subscription_id: row for row in await connection.execute(query)}
+        found += [_lag_row(rows[id_], replace(place, passed=some[id_])) for id_ in some if id_ in rows]
+    return found[:most]
+
+
+async def _matching(connection: ResourceConnection, project: str, page: LagPage) -> Collection[int]:
+    """The ids of those that have been sampled and match the filter."""
+    ids = func.array_agg(subscriptions.c.subscription_id)
+    query = _joined(select(ids).select_from(subscriptions), inner=True).where(*_is_of(project))
+    return set(await connection.scalar(query.where(*_conditions(page))) or ())
+
+
+async def _by_name(
+    connection: ResourceConnection, project: str, page: LagPage, place: Place, *, most: int
+) -> Sequence[LagRow]:
+    """Those that the order of a place does not have, by name."""
+    descends = page.order.field == NAME and page.order.descends
+    query = _joined(select(*_COLUMNS).select_from(subscriptions), inner=False)
+    query = query.where(*_is_of(project), *_conditions(page))
+    name = subscriptions.c.name
+    if place.after:
+        query = query.where(name < place.after if descends else name > place.after)
+    if place.began_at is not None:
+        is_it = (*_is_order(project, page), lag_orders.c.began_at == place.began_at)
+        listed = func.unnest(select(lag_orders.c.subscription_ids).where(*is_it).scalar_subquery())
+        query = query.where(subscriptions.c.subscription_id.not_in(select(listed.column_valued("listed"))))
+    query = query.order_by(name.desc() if descends else name).limit(most)
+    rows = await connection.execute(query)
+    return [_lag_row(row, Place(place.began_at, place.passed, row.subscription_name)) for row in rows]
+
+
+def _conditions(page: LagPage) -> Sequence[ColumnElement[bool]]:
+    return [_condition(comparison) for comparison in page.comparisons]
+
+
+def _joined(query: Select[Any], *, inner: bool) -> Select[Any]:
+    """Beside subscriptions, their samples and what is known of their endpoints."""
+    of_it = lag_samples.c.subscription_id == subscriptions.c.subscription_id
+    query = query.join(lag_samples, of_it, isouter=not inner)
+    return query.outerjoin(push_states, push_states.c.subscription_id == subscriptions.c.subscription_id)
+
+
+def _lag_row(row: Any, next_place: Place) -> LagRow:
+    sample = None
+    if row.subscription_id is not None:
+        sample = LagSample(**{field.name: getattr(row, field.name) for field in fields(LagSample)})
+    return LagRow(row.subscription_name, sample, next_place)
+
+
+def _is_order(project: str, page: LagPage) -> tuple[ColumnElement[bool], ...]:
+    return lag_orders.c.project == project, lag_orders.c.order_by == page.order.field
+
+
+def _is_of(project: str) -> tuple[ColumnElement[bool], ...]:
+    name = subscriptions.c.name
+    return name > f"{project}/subscriptions/", name < f"{project}/subscriptions0"  # the 0 comes after the slash
+
+
+# --- Filters ------------------------------------------------------------------------------------------------
+
+_NUMBERS: Mapping[str, ColumnElement[Any]] = {
+    "blockedMessages": lag_samples.c.blocked_messages,
+    "deadLetters": lag_samples.c.dead_letters,
+    "incomingMessagesPerSecond": func.coalesce(lag_samples.c.incoming_rate, 0.0),
+    "outgoingMessagesPerSecond": func.coalesce(lag_samples.c.outgoing_rate, 0.0),
+    "outstandingMessages": lag_samples.c.outstanding_messages,
+    "undeliveredBytesEstimate": lag_samples.c.undelivered_bytes,
+    "undeliveredMessages": lag_samples.c.undelivered_messages,
+    AGE: func.coalesce(func.extract("epoch", lag_samples.c.sampled_at - lag_samples.c.oldest_unacked_at), 0),
+}
+_OPERATORS: Mapping[str, Callable[[Any, Any], ColumnElement[bool]]] = {
+    "=": op.eq,
+    "!=": op.ne,
+    "<": op.lt,
+    "<=": op.le,
+    ">": op.gt,
+    ">=": op.ge,
+}
+_HELD_BY = case((lag_samples.c.state.in_(sorted(HELD_BY_NOTHING)), ""), else_=lag_samples.c.state)
+_IS_PAUSED = func.coalesce(push_states.c.paused_reason, "") != ""
+_BREAKER = case(
+    (
+        subscriptions.c.settings["pushConfig"].has_key("pushEndpoint"),
+        func.coalesce(push_states.c.breaker, "closed"),
+    ),
+    else_="",
+)
+
+_WORDS: Mapping[str, ColumnElement[Any]] = {
+    "breaker": _BREAKER,
+    "deliveryState": lag_samples.c.state,
+    "heldBy": _HELD_BY,
+}
+
+
+def _condition(comparison: TextComparison) -> ColumnElement[bool]:
+    field, operator, value = comparison
+    if field in _NUMBERS:
+        number = age_of(value) if field == AGE else number_of(field, value)
+        return _OPERATORS[operator](cast(_NUMBERS[field], Float), number)
+    if field == "name":
+        return _name_condition(subscriptions.c.name, "subscriptions", operator, value)
+    if field == "topic":
+        return _name_condition(subscriptions.c.topic, "topics", operator, value)
+    if field == "label":
+        return _label_condition(operator, value)
+    if field == "paused":
+        return _IS_PAUSED if (operator == "=") == (value == "true") else not_(_IS_PAUSED)
+    return _OPERATORS[operator](_WORDS[field], value)
+
+
+def _name_condition(column: ColumnElement[Any], kind: str, operator: str, value: str) -> ColumnElement[bool]:
+    """A name is compared as a whole or, without slashes, by its last part."""
+    return text_condition(column, operator, value, before="" if "/" in value else f"%/{kind}/")
+
+
+def _label_condition(operator: str, value: str) -> ColumnElement[bool]:
+    """KEY=VALUE is compared with the value of a label; KEY alone, or behind `:`, asks whether there is one."""
+    key, is_pair, wanted = value.partition("=")
+    label: ColumnElement[Any] = subscriptions.c.settings["labels"][key].astext
+    if operator == ":" or not is_pair:
+        return label.is_(None) if operator == "!=" else label.is_not(None)
+    found = func.coalesce(text_condition(label, "=", wanted), False)
+    return not_(found) if operator == "!=" else found

@@ -1,0 +1,67 @@
+"""What is kept of a subscription's lag from one sample to the next."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from broker.core.lag.lag import KeyHolder, Lag
+from broker.core.pushing.endpoint_failure import endpoint_failure_fields
+from broker.model.timestamps import format_timestamp
+
+MAX_DEAD_LETTERS = 100_000  # that are counted of one subscription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagSample:
+    """A row of `lag_samples`.  Rates are messages a second since the sample before (None: there was none).
+
+    `details`: the fields of the API that lists are neither ordered nor filtered by.
+    """
+
+    subscription_id: int
+    sampled_at: datetime
+    undelivered_messages: int
+    is_estimated: bool
+    undelivered_bytes: int
+    oldest_unacked_at: datetime | None
+    outstanding_messages: int
+    blocked_messages: int
+    dead_letters: int
+    published_messages: int
+    state: str
+    details: dict[str, Any]
+    incoming_rate: float | None = None
+    outgoing_rate: float | None = None
+
+    @classmethod
+    def of(cls, lag: Lag, *, dead_letters: int, now: datetime) -> Self:
+        return cls(
+            subscription_id=lag.subscription.subscription_id,
+            sampled_at=now,
+            undelivered_messages=lag.undelivered,
+            is_estimated=lag.is_estimated,
+            undelivered_bytes=lag.undelivered_bytes,
+            oldest_unacked_at=lag.oldest,
+            outstanding_messages=lag.outstanding,
+            blocked_messages=lag.held,
+            dead_letters=dead_letters,
+            published_messages=lag.published,
+            state=lag.state,
+            details=_details(lag),
+        )
+
+
+def _details(lag: Lag) -> dict[str, Any]:
+    details: dict[str, Any] = {"verdict": lag.verdict}
+    if lag.endpoint is not None:
+        details["endpointFailure"] = endpoint_failure_fields(lag.endpoint)
+    return details | ({} if lag.holder is None else {"blockedKey": _holder(lag.holder)})
+
+
+def _holder(holder: KeyHolder) -> dict[str, Any]:
+    return {
+        "orderingKey": holder.ordering_key,
+        "messageId": holder.message_id,
+        "deliveryAttempt": holder.attempt_number,
+        "deliverTime": format_timestamp(holder.delivered_at),
+    }

@@ -1,0 +1,94 @@
+"""Samples every subscription, so that lists of lags cost little however many there are.
+
+Each process has a sampler, and one at a time works: it has the row of `lag_passes` locked.  A pass goes over all
+subscriptions by name.  It reads cheaply which of them have a backlog or news, and samples only these, a batch in a
+transaction.  After a project is sampled its orders are written.
+
+    interval         ├───────────────────────────┤├──────…
+    few subscriptions██                            ██
+    many that lag    ██────────██────────██────────██──…   at most SHARE of the time of one connection
+
+A pass that is interrupted goes on where it was, in any process.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from time import monotonic
+
+from broker.core.catalog.subscription_rows import read_subscriptions
+from broker.core.lag.lags import AT_A_TIME, read_lags
+from broker.core.process.database_clock import DatabaseClock
+from broker.db.driver.database import Database
+from broker.db.driver.replica_reads import ReplicaReads
+from broker.features.lag_board import sample_rows as store
+from broker.features.lag_board.sample import LagSample
+from broker.features.lag_board.sample_rows import SamplePass, Window
+from broker.model.names import project_of
+
+LOOK_SECONDS = 1.0  # how often a process looks whether there is something to sample
+SHARE = 0.2  # of the time of one connection, while there is more to sample than the interval has time for
+_TURN_SECONDS = 0.2  # of work, then others have theirs
+_WINDOW = 500  # subscriptions that are compared with what is new at once
+
+
+class LagSampler:
+    """`run_once` is a periodic worker's."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: DatabaseClock,
+        *,
+        interval_seconds: float,
+        ticks: Callable[[], float] = monotonic,
+    ) -> None:
+        """`interval_seconds`: from the beginning of a pass to the next one."""
+        self._database = database
+        self._reads = ReplicaReads(database)  # the primary: figures are compared with what is new there
+        self._clock = clock
+        self._interval = timedelta(seconds=interval_seconds)
+        self._ticks = ticks
+
+    async def run_once(self) -> bool:
+        """Go on with a pass for a turn, if it is time to.  Returns whether the pass is complete."""
+        began = self._ticks()
+        async with self._database.transaction() as connection:
+            sample_pass = await store.take_pass(connection, now=self._clock.now())
+            if sample_pass is None:
+                return False
+            is_complete = False
+            while not is_complete and self._ticks() - began < _TURN_SECONDS:
+                sample_pass, is_complete = await self._go_on(sample_pass)
+            rest = timedelta(seconds=(self._ticks() - began) * (1 / SHARE - 1))
+            next_at = self._clock.now() + rest
+            if is_complete:
+                next_at = max(next_at, sample_pass.began_at + self._interval)
+            await store.leave_pass(connection, sample_pass, is_complete=is_complete, next_at=next_at)
+        return is_complete
+
+    async def _go_on(self, sample_pass: SamplePass) -> tuple[SamplePass, bool]:
+        """Sample some more subscriptions.  Returns how far the pass has come, and whether it is complete."""
+        async with self._database.hot() as connection:
+            window = await store.next_to_sample(connection, after=sample_pass.after, max_rows=_WINDOW)
+        for first in range(0, len(window.due_ids), AT_A_TIME):
+            await self._sample(sample_pass, window, window.due_ids[first : first + AT_A_TIME])
+        after = f"{project_of(sample_pass.after)}/" if sample_pass.after else ""
+        before = None if window.is_last else f"{project_of(window.last_name)}/"
+        if before is None or after < before:
+            async with self._database.transaction() as connection:
+                began_at = sample_pass.began_at
+                await store.write_orders(connection, after=after, before=before, began_at=began_at)
+        return replace(sample_pass, after=window.last_name), window.is_last
+
+    async def _sample(self, sample_pass: SamplePass, window: Window, subscription_ids: Sequence[int]) -> None:
+        async with self._database.transaction() as connection:
+            some = await read_subscriptions(connection, subscription_ids=subscription_ids)
+        now = self._clock.now()
+        samples = [
+            LagSample.of(lag, dead_letters=window.dead_letters.get(lag.subscription.subscription_id, 0), now=now)
+            for lag in await read_lags(self._database, self._reads, self._clock, some)
+        ]
+        async with self._database.transaction() as connection:
+            confirmed_at = sample_pass.confirmed_at
+            await store.write_samples(connection, samples, sampled_at=now, confirmed_at=confirmed_at)

@@ -1,0 +1,178 @@
+"""How far behind the subscriptions of a project are, a page at a time."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from broker.core.catalog import push_state_rows as push_states
+from broker.core.catalog.subscription_rows import find_subscriptions
+from broker.core.lag.lag import delivery_warnings
+from broker.core.lag.lags import read_lags
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.publishing.publish_rights import CheckPublisher, allow_any_publisher
+from broker.db.driver.database import Database, ResourceConnection
+from broker.db.driver.replica_reads import ReplicaReads
+from broker.fairness.resource_turns import ResourceTurns
+from broker.features.lag_board import page_rows as store
+from broker.features.lag_board.list_page import AGE, FRESH_AT_ONCE, NAME, LagPage, Order, place_values
+from broker.features.lag_board.page_rows import Board, LagRow
+from broker.features.lag_board.sample import LagSample
+from broker.features.lag_board.sample_rows import count_dead_letters_of
+from broker.model.errors import PermissionDenied
+from broker.model.names import check_project, project_of
+from broker.model.page import page_token
+from broker.model.push_state import PushState
+from broker.model.subscription import Subscription
+
+HungUp = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagEntry:
+    """A subscription of the list.  `sample`: None until it is sampled.  `push_state`: that of its endpoint (None:
+    nothing is known, or it is not pushed).
+    """
+
+    subscription: Subscription
+    sample: LagSample | None
+    push_state: PushState | None
+    warnings: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagList:
+    """No figure is older than `sampled_at`; None: some subscriptions have not been sampled yet."""
+
+    entries: Sequence[LagEntry]
+    total: int
+    sampled_at: datetime | None
+    next_page_token: str
+
+
+class LagService:
+    """Only reads: nothing is changed, locked or delivered."""
+
+    def __init__(
+        self,
+        database: Database,
+        replica_reads: ReplicaReads,
+        clock: DatabaseClock,
+        turns: ResourceTurns,
+        check_publisher: CheckPublisher = allow_any_publisher,
+    ) -> None:
+        """`turns` are those of calls that read much: what is computed for a call takes one."""
+        self._database = database
+        self._replica_reads = replica_reads
+        self._clock = clock
+        self._turns = turns
+        self._check_publisher = check_publisher
+
+    async def list_lag(
+        self, project: str, page: LagPage, *, fresh: bool = False, hung_up: HungUp | None = None
+    ) -> LagList:
+        """A page of the subscriptions of a project, as they were sampled.
+
+        `fresh`: the figures of those on the page, FRESH_AT_ONCE at most, are computed now, and they are ordered by
+        these.  A call whose caller goes while it waits (`hung_up()` completes) is not begun.
+
+        Raises InvalidArgument for a token of an order that is not kept any more, and for a project that cannot be,
+        unless it has subscriptions; Unavailable (too many such calls).
+        """
+        if not fresh:
+            board, rows, entries = await self._read(project, page)
+        else:
+            async with self._turns.of(project, hung_up=hung_up):
+                page = replace(page, size=min(page.size, FRESH_AT_ONCE))
+                board, rows, entries = await self._read(project, page)
+                now = self._clock.now()
+                entries = in_order(await self._computed(entries), page.order)
+                board = replace(board, sampled_at=now)
+        if not board.total:
+            check_project(project)
+        is_end = len(rows) <= page.size
+        return LagList(
+            entries=[await self._with_denial(entry) for entry in entries],
+            total=board.total,
+            sampled_at=board.sampled_at,
+            next_page_token="" if is_end else page_token(*place_values(page, rows[page.size - 1].next_place)),
+        )
+
+    async def _read(self, project: str, page: LagPage) -> tuple[Board, Sequence[LagRow], list[LagEntry]]:
+        async with self._database.transaction() as connection:
+            board = await store.read_board(connection, project=project, page=page)
+            rows = await store.read_rows(connection, project=project, page=page, board=board)
+            return board, rows, await _entries(connection, rows[: page.size])
+
+    async def _computed(self, entries: Iterable[LagEntry]) -> list[LagEntry]:
+        """The same with figures of now; the rates remain those of the last sample."""
+        found = {entry.subscription.subscription_id: entry for entry in entries}
+        now = self._clock.now()
+        async with self._database.hot() as connection:
+            dead_letters = await count_dead_letters_of(connection, subscription_ids=list(found))
+        some = [entry.subscription for entry in found.values()]
+        computed = []
+        for lag in await read_lags(self._database, self._replica_reads, self._clock, some):
+            subscription_id = lag.subscription.subscription_id
+            entry = found[subscription_id]
+            sample = LagSample.of(lag, dead_letters=dead_letters.get(subscription_id, 0), now=now)
+            if entry.sample is not None:
+                rates = entry.sample.incoming_rate, entry.sample.outgoing_rate
+                sample = replace(sample, incoming_rate=rates[0], outgoing_rate=rates[1])
+            computed.append(replace(entry, sample=sample))
+        return computed
+
+    async def _with_denial(self, entry: LagEntry) -> LagEntry:
+        """Warns of a dead-letter topic on which the subscription's project may not publish.  Raises Unavailable."""
+        policy = entry.subscription.dead_letter_policy
+        if policy is None:
+            return entry
+        try:
+            await self._check_publisher(project_of(entry.subscription.name), policy.dead_letter_topic)
+        except PermissionDenied as error:
+            return replace(entry, warnings=[*entry.warnings, f"Its dead letters wait: {error.message}"])
+        return entry
+
+
+async def _entries(connection: ResourceConnection, rows: Sequence[LagRow]) -> list[LagEntry]:
+    """Those of the rows whose subscriptions have not been deleted in the meantime."""
+    some = await find_subscriptions(connection, names=[row.name for row in rows])
+    by_name = {subscription.name: subscription for subscription in some}
+    pushed = [subscription.subscription_id for subscription in some if subscription.is_push]
+    states = await push_states.read_push_states(connection, subscription_ids=pushed) if pushed else {}
+    return [
+        LagEntry(
+            subscription=subscription,
+            sample=row.sample,
+            push_state=states.get(subscription.subscription_id),
+            warnings=delivery_warnings(subscription),
+        )
+        for row in rows
+        if (subscription := by_name.get(row.name)) is not None
+    ]
+
+
+_FIGURES: dict[str, Callable[[LagSample], float]] = {
+    "blockedMessages": lambda sample: sample.blocked_messages,
+    "deadLetters": lambda sample: sample.dead_letters,
+    "incomingMessagesPerSecond": lambda sample: sample.incoming_rate or 0.0,
+    "outgoingMessagesPerSecond": lambda sample: sample.outgoing_rate or 0.0,
+    "outstandingMessages": lambda sample: sample.outstanding_messages,
+    "undeliveredBytesEstimate": lambda sample: sample.undelivered_bytes,
+    "undeliveredMessages": lambda sample: sample.undelivered_messages,
+}
+
+
+def in_order(entries: Iterable[LagEntry], order: Order) -> list[LagEntry]:
+    """By their samples, as `write_lag_orders.sql` orders them."""
+
+    def rank(entry: LagEntry) -> tuple[float, float, str]:
+        sample, name = entry.sample, entry.subscription.name
+        if sample is None or order.field == NAME:
+            return 0.0, 0.0, name
+        if order.field != AGE:
+            return -_FIGURES[order.field](sample), 0.0, name
+        oldest = sample.oldest_unacked_at
+        return float("inf") if oldest is None else oldest.timestamp(), -sample.undelivered_messages, name
+
+    ascends = order.descends if order.field != NAME else not order.descends  # what ranks first is the largest
+    return sorted(entries, key=rank, reverse=not ascends)

@@ -1,0 +1,1 @@
+"""Searches a project by names, labels, message ids and principals."""

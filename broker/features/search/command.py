@@ -1,0 +1,33 @@
+"""`broker search`."""
+
+import click
+
+from broker.client.calling import Session, calling
+from broker.client.output import Shown
+
+
+@calling("search", "broker search orders", "broker search team=billing --max 20")
+@click.option("--max", "most", metavar="N", type=click.IntRange(1), help="At most so many.")
+@click.argument("text")
+def search(session: Session, *, text: str, most: int | None) -> Shown:
+    """Find names, labels, operations, principals or a message id in a project; needs this broker."""
+    found = session.api.all_of(f"{session.project}:search", "results", {"q": text}, most)
+    return Shown(
+        data=found,
+        columns=("kind", "name", "matched", "value"),
+        rows=[
+            [
+                result["kind"].lower().replace("_", " "),
+                result["name"].removeprefix(f"{session.project}/"),
+                result["matchedField"],
+                result["matchedValue"],
+            ]
+            for result in found
+        ],
+        whole=("kind", "name"),
+        minor=("value",),
+        nothing=f"The caller may see nothing that has {text} in it.",
+    )
+
+
+COMMANDS = search

@@ -1,0 +1,103 @@
+"""What a search finds, and where it goes on."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from broker.model.errors import InvalidArgument
+from broker.model.page import check_page_size, invalid_page_token, parse_page_token
+
+MAX_TEXT = 256  # characters
+MAX_EXAMINED = 20_000  # rows that a call compares with the text; the next page goes on behind them
+
+
+class ResultKind(StrEnum):
+    """In the order of results."""
+
+    MESSAGE = "MESSAGE"
+    TOPIC = "TOPIC"
+    SUBSCRIPTION = "SUBSCRIPTION"
+    SNAPSHOT = "SNAPSHOT"
+    SCHEMA = "SCHEMA"
+    SCHEDULE = "SCHEDULE"
+    OPERATION = "OPERATION"
+    SERVICE_ACCOUNT = "SERVICE_ACCOUNT"
+    API_KEY = "API_KEY"
+    ROLE = "ROLE"
+    POLICY = "POLICY"
+
+
+class Result(NamedTuple):
+    """`name`: of the resource; of a policy: of the resource that has it.  `field`: which field has the text;
+    `value`: the value of that field.
+    """
+
+    kind: ResultKind
+    name: str
+    field: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The resources of a project that a caller may find.
+
+    `names`: by each kind that is searched, the full names that may be found (None: all).  `policies_of`: the
+    collections whose policies are searched; "": that of the project.
+    """
+
+    project: str
+    names: Mapping[ResultKind, Collection[str] | None]
+    policies_of: Collection[str]
+
+    @property
+    def kinds(self) -> Sequence[ResultKind]:
+        return [kind for kind in ResultKind if kind in self.names]
+
+
+class Step(NamedTuple):
+    """A part of a search.  `is_exact`: finds the resource with the text as its id or its name."""
+
+    kind: ResultKind
+    is_exact: bool
+
+
+STEPS = (
+    *(Step(kind, is_exact=True) for kind in ResultKind if kind is not ResultKind.POLICY),
+    *(Step(kind, is_exact=False) for kind in ResultKind if kind is not ResultKind.MESSAGE),
+)
+
+
+class SearchPage(NamedTuple):
+    """A page of a search: at most `size` results.
+
+    They are those of STEPS[step] with keys greater than `after`, and then those of the later steps.
+    """
+
+    size: int
+    step: int = 0
+    after: str = ""
+
+
+def parse_search_page(size: int, token: str) -> SearchPage:
+    """Raises InvalidArgument."""
+    size = check_page_size(size)
+    if not token:
+        return SearchPage(size)
+    step, after = parse_page_token(token, int, str)
+    if not 0 <= step < len(STEPS) or "\0" in after:
+        raise invalid_page_token(token)
+    return SearchPage(size, step, after)
+
+
+def parse_text(text: str) -> str:
+    """The text that is searched, without space around it.  Raises InvalidArgument."""
+    text = text.strip()
+    if not text:
+        raise InvalidArgument("q must be given: a part of a name, a label or a principal, or a message id (q=).")
+    if len(text) > MAX_TEXT:
+        raise InvalidArgument(f"q has {len(text)} characters; {MAX_TEXT} are the most.")
+    if "\0" in text:
+        raise InvalidArgument("q has the character U+0000.")
+    return text

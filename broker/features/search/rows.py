@@ -1,0 +1,187 @@
+"""The statements that search the names and other fields of a project's resources."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ARRAY, Text, TextClause, bindparam, text
+
+from broker.db.driver.database import ResourceConnection
+from broker.db.driver.text_conditions import escape_like
+from broker.features.search.result import Result, ResultKind, Scope
+
+_NAMED = "FROM {table} WHERE name > :within AND name < :end"
+_ID = "SELECT 'name', split_part(key, '/', 4)"
+_LABELS = """
+    UNION ALL SELECT 'labels', label.key || '=' || label.value FROM jsonb_each_text({labels}) AS label
+"""
+
+
+class _Source(NamedTuple):
+    """`rows`: the rows of a project with their keys; `fields`: the names and values of the fields of such a row.
+
+    `collection`: the names of the project's resources of this kind begin with it.  `prefix`: what a name has before
+    the key, where that is not empty.
+    """
+
+    collection: str
+    rows: str
+    fields: str
+    prefix: str = ""
+
+
+def _named(collection: str, table: str, *, more: str = "key", also: str = "", fields: str = "") -> _Source:
+    """Rows with the full name in `name`; `more`: other columns that `fields` reads; `also`: another condition."""
+    columns = "name AS key" if more == "key" else f"name AS key, {more}"
+    return _Source(collection, f"SELECT {columns} {_NAMED.format(table=table)} {also}", _ID + fields)
+
+
+_SOURCES: Mapping[ResultKind, _Source] = {
+    ResultKind.TOPIC: _named(
+        "topics", "topics", more="settings", fields=_LABELS.format(labels="settings -> 'labels'")
+    ),
+    ResultKind.SUBSCRIPTION: _named(
+        "subscriptions", "subscriptions", more="settings", fields=_LABELS.format(labels="settings -> 'labels'")
+    ),
+    ResultKind.SNAPSHOT: _named(
+        "snapshots",
+        "snapshots",
+        more="labels",
+        also="AND expire_time > :now",
+        fields=_LABELS.format(labels="labels"),
+    ),
+    ResultKind.SCHEMA: _named("schemas", "payload_schemas"),
+    ResultKind.SCHEDULE: _named("schedules", "schedules"),
+    ResultKind.OPERATION: _named(
+        "operations",
+        "operations",
+        more="target, started_by",
+        fields=" UNION ALL SELECT 'target', split_part(target, '/', 4) UNION ALL SELECT 'startedBy', started_by",
+    ),
+    ResultKind.SERVICE_ACCOUNT: _Source(
+        "serviceAccounts",
+        "SELECT email AS key, display_name FROM service_accounts WHERE project = :project",
+        "SELECT 'email', key UNION ALL SELECT 'displayName', display_name",
+        prefix="/serviceAccounts/",
+    ),
+    ResultKind.API_KEY: _named(
+        "apiKeys", "api_keys", more="display_name", fields=" UNION ALL SELECT 'displayName', display_name"
+    ),
+    ResultKind.ROLE: _named(
+        "roles", "custom_roles", more="title", also="AND NOT deleted", fields=" UNION ALL SELECT 'title', title"
+    ),
+    ResultKind.POLICY: _Source(
+        "",
+        """
+        SELECT resource AS key, bindings FROM policies WHERE resource = :project AND '' = ANY(:policies_of)
+        UNION ALL
+        SELECT resource, bindings FROM policies
+        WHERE resource > :within AND resource < :end AND split_part(resource, '/', 3) = ANY(:policies_of)
+        """,
+        """
+        SELECT 'members', member
+        FROM jsonb_array_elements(bindings) AS binding, jsonb_array_elements_text(binding -> 'members') AS member
+        """,
+    ),
+}
+_EXACT = """
+    SELECT key FROM ({rows}) AS source WHERE key = ANY(:exact) AND key > :after {only} ORDER BY key LIMIT :limit
+"""
+_EXAMINED = """
+    SELECT * FROM ({rows}) AS source WHERE key > :after AND key <> ALL(:exact) {only} ORDER BY key LIMIT :budget
+"""
+# How many rows were examined matters only if they have no more results than fit.
+_CONTAINING = f"""
+    WITH found AS MATERIALIZED (
+        SELECT key, field, value
+        FROM ({_EXAMINED}) AS examined, LATERAL (
+            SELECT * FROM ({{fields}}) AS fields (field, value) WHERE value ILIKE :pattern LIMIT 1
+        ) AS matched
+        ORDER BY key LIMIT :limit
+    )
+    SELECT key, field, value, 0 AS examined FROM found
+    UNION ALL
+    SELECT max(key), '', '', count(*) FROM ({_EXAMINED}) AS examined WHERE (SELECT count(*) FROM found) < :limit
+"""  # noqa: S608  (of this module's texts alone)
+_NAMES = ARRAY(Text)
+_TYPES = {"exact": _NAMES, "only": _NAMES, "policies_of": _NAMES}
+
+
+def _statements(template: str) -> Mapping[tuple[ResultKind, bool], TextClause]:
+    """Returns the statements by kind, and by whether `only` restricts what may be found."""
+    found = {}
+    for kind, source in _SOURCES.items():
+        for is_limited, only in ((False, ""), (True, "AND key = ANY(:only)")):
+            statement = template.format(rows=source.rows, fields=source.fields, only=only)
+            types = [bindparam(name, type_=type_) for name, type_ in _TYPES.items() if f":{name}" in statement]
+            found[kind, is_limited] = text(statement).bindparams(*types)
+    return found
+
+
+_FIND_EXACT, _FIND_CONTAINING = _statements(_EXACT), _statements(_CONTAINING)
+
+
+class Compared(NamedTuple):
+    """`examined` rows were compared; `last`: the key of the last of them."""
+
+    results: Sequence[tuple[str, Result]]
+    examined: int
+    last: str
+
+
+class Query(NamedTuple):
+    """A text, in what a caller may find."""
+
+    scope: Scope
+    text: str
+    now: datetime
+
+
+async def find_exact(
+    connection: ResourceConnection, query: Query, kind: ResultKind, *, after: str, limit: int
+) -> Sequence[tuple[str, Result]]:
+    """Up to `limit` resources of a kind whose id or full name is the text, with their keys, by key."""
+    values = _values(query, kind) | {"after": after, "limit": limit}
+    keys = (await connection.scalars(_FIND_EXACT[kind, values["only"] is not None], values)).all()
+    field = "email" if kind is ResultKind.SERVICE_ACCOUNT else "name"
+    return [(key, _result(query, kind, key, field, key.rpartition("/")[2])) for key in keys]
+
+
+async def find_containing(
+    connection: ResourceConnection, query: Query, kind: ResultKind, *, after: str, limit: int, budget: int
+) -> Compared:
+    """Up to `limit` resources of a kind that have the text in a field, among the next `budget` ones by key."""
+    pattern = f"%{escape_like(query.text)}%"
+    values = _values(query, kind) | {"after": after, "limit": limit, "budget": budget, "pattern": pattern}
+    *found, (last, _, _, count) = (
+        await connection.execute(_FIND_CONTAINING[kind, values["only"] is not None], values)
+    ).all()
+    results = [(key, _result(query, kind, key, field, value)) for key, field, value, _ in found]
+    return Compared(results, count, last or "")
+
+
+def _result(query: Query, kind: ResultKind, key: str, field: str, value: str) -> Result:
+    prefix = _SOURCES[kind].prefix
+    return Result(kind, f"{query.scope.project}{prefix}{key}" if prefix else key, field, value)
+
+
+def _values(query: Query, kind: ResultKind) -> dict[str, Any]:
+    scope, source = query.scope, _SOURCES[kind]
+    prefix = f"{scope.project}{source.prefix}" if source.prefix else ""
+    within = f"{scope.project}/{source.collection}"
+    only = scope.names.get(kind)
+    names = [] if kind is ResultKind.POLICY else _exact_names(query.text, within, scope.project)
+    return {
+        "project": scope.project,
+        "within": f"{within}/" if source.collection else within,
+        "end": f"{within}0" if source.collection else f"{scope.project}0",  # "0" comes after the slash
+        "exact": sorted(name.removeprefix(prefix) for name in names),
+        "only": None if only is None else sorted(name.removeprefix(prefix) for name in only),
+        "policies_of": sorted(scope.policies_of),
+        "now": query.now,
+    }
+
+
+def _exact_names(searched: str, within: str, project: str) -> Collection[str]:
+    """The full names that a text may be: an id, a name within the project, or a full name."""
+    return {searched, f"{project}/{searched}", f"{within}/{searched}"}

@@ -1,0 +1,34 @@
+"""What callers learn of projects and of themselves where nobody is asked who calls; extensions, over REST alone."""
+
+from tests.fixtures.broker import Rest
+
+
+async def test_projects_are_listed_page_by_page_each_once(rest: Rest) -> None:
+    projects = [f"{rest.project}{suffix}" for suffix in ("", "-x", "0", "x")]
+    for project in projects:
+        await rest.ok("PUT", f"{project}/topics/orders")
+    found, query = list[str](), {"pageSize": "2"}
+    while True:
+        answer = await rest.ok("GET", "projects", params=query)
+        found += [project["name"] for project in answer.get("projects", [])]
+        if "nextPageToken" not in answer:
+            break
+        query["pageToken"] = answer["nextPageToken"]
+    assert found == sorted(set(found))
+    assert [name for name in found if name.startswith(rest.project)] == sorted(projects)
+
+
+async def test_a_caller_who_is_not_asked_has_no_principal_and_may_do_anything(rest: Rest) -> None:
+    await rest.create_topic()
+    assert await rest.ok("GET", "whoami") == {"credential": {"kind": "NONE"}}
+    body = {"permissions": ["pubsub.topics.get"], "resources": [rest.topic()]}
+    assert await rest.ok("POST", f"{rest.project}:testIamPermissions", body) == {
+        "permissions": ["pubsub.topics.get"],
+        "resources": [{"name": rest.topic(), "permissions": ["pubsub.topics.get"]}],
+    }
+    asked = {"principal": "user:a@b.c", "permission": "pubsub.topics.get", "resource": rest.topic()}
+    assert await rest.ok("POST", f"{rest.project}:explainAccess", asked) == {
+        "access": "GRANTED",
+        "explanation": "Authentication is off: anybody may do anything.",
+    }
+    assert (await rest.error("POST", f"{rest.project}:explainAccess", {"principal": "a"}))[0] == "INVALID_ARGUMENT"
