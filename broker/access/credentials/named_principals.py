@@ -1,4 +1,4 @@
-"""Callers as they would be, by the names that policies have for them."""
+"""Resolves the members of policies to the callers that they stand for."""
 
 from dataclasses import dataclass
 

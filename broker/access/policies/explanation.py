@@ -1,4 +1,4 @@
-"""Why a principal has a permission on a resource, or lacks it."""
+"""Explains why a principal has a permission on a resource, or lacks it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
