@@ -15,7 +15,7 @@ from broker.api.google.call import Handler
 from broker.api.grpc.methods import Grpc, Method
 from broker.api.grpc.resource_handler import resource_handler as grpc_handler
 from broker.api.permissions import Needs
-from broker.api.rest.resource_handler import query_parameters
+from broker.api.rest.resource_handler import Safeguarded, query_parameters
 from broker.api.rest.resource_handler import resource_handler as rest_handler
 from broker.api.rest.routes import Rest, Route
 from broker.api.rpc import Audit, Kind, Rpc, Size
@@ -51,13 +51,18 @@ class Row(Rpc):
 
 
 class Http(NamedTuple):
-    """A method and a path of a call about a resource; `parameters`: of the query, beside fields of the request."""
+    """A method and a path of a call about a resource.
+
+    `parameters`: of the query, beside fields of the request.  `safeguarded`: where a destructive call has the
+    fields that ask for a preview and limit the action (previews.py).
+    """
 
     method: str
     path: str
     operation: str
     body: str | None = None
     parameters: Collection[str] = ()
+    safeguarded: Safeguarded = None
 
 
 def about_resource(
@@ -75,8 +80,9 @@ def about_resource(
     """A row of one of Google's calls about resources, which has one handler for REST and gRPC."""
 
     def rest(path: Http) -> Rest:
-        parameters = query_parameters(name, target=target, body=path.body)
-        called = rest_handler(name, handler, target=target, body=path.body)
+        where = path.safeguarded
+        parameters = query_parameters(name, target=target, body=path.body, safeguarded=where)
+        called = rest_handler(name, handler, target=target, body=path.body, safeguarded=where)
         return Rest(path.method, path.path, path.operation, called, {*parameters, *path.parameters}, path.body)
 
     return Row(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from broker.api.grpc.server import GrpcApi
@@ -19,12 +20,15 @@ from broker.api.rest.app import RestApi
 from broker.api.row import methods_of, routes_of
 from broker.app.broker import Broker
 from broker.app.config import AppConfig
+from broker.console.app import Console
+from broker.console.sign_in import SignIn
 from broker.core.context.readiness import WhileAway
 from broker.core.context.storage_alarm import StorageAlarm
 from broker.fairness.resource_turns import ResourceTurns
 from broker.fairness.turn_counts import TurnCounts
 from broker.net.first_bytes import HTTP1_API, HTTP2_API, METRICS, STATES, STOP_WAITING, WEB_PAGES
 from broker.observability.metrics.counters import Counters
+from broker.version import version
 
 StartFailed = Callable[[Exception], None]
 
@@ -71,9 +75,20 @@ def serve_broker(
         *openapi_routes(routes_of(broker.rpcs)),
         *(page for feature in broker.features.values() for page in feature.pages),
         *broker.well_known_routes(),
+        *_console_routes(broker),
         *(token_routes(broker.guard.access.exchange, broker.requests) if broker.guard.access is not None else ()),
     ]
     return CountedPages(Starlette(routes=routes, lifespan=lifespan), broker.answers, broker.address_turns)
+
+
+def _console_routes(broker: Broker) -> list[Route]:
+    config, access = broker.parts.config, broker.guard.access
+    if not config.has_console:
+        return []
+    sign_in = None
+    if access is not None:
+        sign_in = SignIn(access.exchange, secure=config.address.startswith("https:"))
+    return Console(version=version(), now=broker.core.clock.now, sign_in=sign_in).routes()
 
 
 def _metrics_app(broker: Broker) -> ASGIApp:

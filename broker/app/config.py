@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from broker.access.audit.audit_entry import AUDIT_DAYS, AUDIT_ENTRIES
@@ -20,6 +21,19 @@ def connections_of_a_process(pool_size: int) -> int:
     that listens for notifications, and one for changes of access.
     """
     return pool_size + 10
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of the same machine reach an address; False for a name other than "localhost"."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def serves_console(console: str, *, auth: str, host: str) -> bool:
+    """Whether the setting `console` has the console served: "auto" does where strangers cannot read it."""
+    return console == "on" or (console == "auto" and (auth == "required" or is_loopback(host)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +68,7 @@ class AppConfig:
     operation_days: int = 7
     delivery_record_hours: int = RECORD_HOURS
     allow_reset: bool = False
+    console: str = "off"
     quotas: str = ""
     principal_quotas: str = ""
     auth: str = "off"
@@ -95,6 +110,11 @@ class AppConfig:
     def address(self) -> str:
         """The URL at which the broker is reached, as far as it is known."""
         return self.token_issuer.rstrip("/")
+
+    @property
+    def has_console(self) -> bool:
+        """Whether the web console is served."""
+        return serves_console(self.console, auth=self.auth, host=self.host)
 
     @property
     def is_audited(self) -> bool:

@@ -20,6 +20,7 @@ from broker.features.events.rows import tell_event
 from broker.features.expiry import feature as expiry
 from broker.features.feature import Feature
 from broker.features.filters import feature as filters
+from broker.features.history import feature as history
 from broker.features.iam import feature as iam
 from broker.features.import_export import feature as import_export
 from broker.features.inspect import feature as inspect
@@ -201,6 +202,10 @@ def _metrics(parts: Parts) -> Feature:
     return metrics.register(parts.core, replica_reads=parts.replica_reads, gate=parts.gate)
 
 
+def _history(parts: Parts) -> Feature:
+    return history.register(parts.core)
+
+
 def _quotas(parts: Parts) -> Feature:
     return quotas.register(parts.core)
 
@@ -261,6 +266,7 @@ FEATURES: Mapping[str, Register] = {
     "journal": _journal,
     "events": _events,
     "metrics": _metrics,
+    "history": _history,
     # Projects and access.
     "quotas": _quotas,
     "projects": _projects,

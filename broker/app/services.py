@@ -11,6 +11,7 @@ from broker.app.messages import Messages
 from broker.core.acking import rpcs as acking
 from broker.core.acking.service import AcknowledgeService
 from broker.core.backlog.seeking import rpcs as seeking
+from broker.core.backlog.seeking.backlog_loss import measure_backlog
 from broker.core.backlog.seeking.seek_service import SeekService
 from broker.core.backlog.seeking.snapshot_service import SnapshotService
 from broker.core.context.core import Core
@@ -73,6 +74,7 @@ def make_services(
         subscriptions=SubscriptionService(
             core,
             secrets=guard.secrets,
+            measure_backlog=measure_backlog,
             min_delivery_attempts=config.min_delivery_attempts,
             only_own_accounts=guard.access is not None,
         ),

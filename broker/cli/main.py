@@ -143,6 +143,7 @@ CLIENTS = {
     "message": "broker.features.inspect.message_command",
     "lag": "broker.features.lag_board.command",
     "top": "broker.features.lag_board.top_command",
+    "history": "broker.features.history.command",
     "push": _ROW,
     "seek": "broker.cli.commands.seek",
     "purge": "broker.features.purge.command",
@@ -166,7 +167,7 @@ SECTIONS = {
     "Resources": ("projects", "topic", "sub", "snapshot", "schema", "events", "apply", "export", "reset"),
     "Messages": ("publish", "scheduled", "schedule", "pull", "tail", "seek", "purge", "transform"),
     "What failed": ("dlq", "push", "op"),
-    "Looking": ("search", "lag", "top", "peek", "message", "doctor"),
+    "Looking": ("search", "lag", "top", "history", "peek", "message", "doctor"),
     "This program": ("help", "docs", "bench", "context", "completion"),
 }
 

@@ -178,6 +178,21 @@ class Api:
                 ) from error
             raise self._not_reached(error) from error
 
+    def data(self, path: str, range_: str | None) -> bytes:
+        """The bytes that `/v1/{path}` answers with, or a range of them (RFC 9110)."""
+        target = f"/v1/{_quoted(path)}"
+        headers = self._headers() | ({"range": f"bytes={range_}"} if range_ else {})
+        try:
+            response = self._client.get(f"{self.url}{target}", headers=headers)
+        except httpx.HTTPError as error:
+            raise self._not_reached(error) from error
+        if response.status_code == 416:
+            size = response.headers.get("content-range", "").rpartition("/")[2]
+            raise Refused("OUT_OF_RANGE", f"the data has {size} bytes, and none of them is in the range {range_}")
+        if not response.is_success:
+            raise self._refusal("GET", target, response.status_code, _json_of(response))
+        return response.content
+
     def get(self, path: str) -> httpx.Response:
         """The answer of a path that is no call of the API.  Raises NotReached."""
         return self._send("GET", path)

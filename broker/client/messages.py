@@ -3,20 +3,38 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import click
+
 from broker.client.output import Shown
 from broker.client.words import body_text, pairs_text, short_time
+
+PREVIEW = click.option(
+    "--preview",
+    metavar="BYTES",
+    type=click.IntRange(0),
+    help="Only so much of the data of each; default: all.",
+)
 
 _COLUMNS = ("id", "published", "key", "attributes", "data")
 
 
-def message_row(message: Mapping[str, Any]) -> list[str]:
+def message_row(message: Mapping[str, Any], entry: Mapping[str, Any] | None = None) -> list[str]:
+    """`entry`: what a list has of the message, if that is more than the message itself."""
     return [
         str(message.get("messageId", "")),
         short_time(message.get("publishTime")),
         str(message.get("orderingKey", "")),
         pairs_text(message.get("attributes")),
-        body_text(message),
+        preview_text(message, entry),
     ]
+
+
+def preview_text(message: Mapping[str, Any], entry: Mapping[str, Any] | None = None) -> str:
+    """The data as text, and how long it is if that is not all of it."""
+    size = (entry or message).get("dataSize", 0)
+    shown = len(message.get("data", "")) * 3 // 4  # of base64
+    text = body_text(message, is_cut=size > shown)
+    return f"{text}… ({size:,} bytes)" if size > shown else text
 
 
 def shown_messages(

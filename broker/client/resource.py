@@ -17,6 +17,7 @@ from broker.client.command_line import Group
 from broker.client.confirming import YES, Loss, confirm, confirm_loss
 from broker.client.connection import full_name
 from broker.client.output import Shown
+from broker.client.safeguards import SAFEGUARDS, as_parameters, shown_preview, taken
 from broker.client.stop import Misuse
 from broker.client.updates import update_resource
 from broker.client.words import leaf
@@ -223,15 +224,23 @@ class Method(Verb):
     method: str = ""  # if it is not the command's name
     question: str = ""
     losses: Callable[[Api, str], Sequence[Loss]] | None = None
+    is_safeguarded: bool = False  # it has a dry run
 
     def params(self, resource: Resource) -> Sequence[click.Parameter]:
         asks = [YES] if self.question else []
-        return [*resource.argument_params(), *params(*self.options, *asks)]
+        safeguards = SAFEGUARDS if self.is_safeguarded else ()
+        return [*resource.argument_params(), *params(*self.options, *safeguards, *asks)]
 
     def run_on(self, resource: Resource, session: Session, words: Given, options: Given) -> Shown:
         name = resource.full_name(session, words)
+        yes = options.pop("yes", False)
+        if self.is_safeguarded:
+            options |= taken(session.api, options)
+        if options.get("validateOnly"):
+            with resource.guessing_names(session, words):
+                return shown_preview(name, self.send(session.api, name, options))
         if self.question:
-            question, yes = _filled(self.question, resource, name, words, {}), options.pop("yes")
+            question = _filled(self.question, resource, name, words, {})
             if self.losses is None:
                 confirm(question, yes=yes)
             else:
@@ -250,11 +259,12 @@ class Delete(Method):
 
     name: str = "delete"
     help: str = "Delete a {noun}."
+    is_safeguarded: bool = True
     question: str = "Delete the {noun} {name}?"
     done: str | Callable[[str, Json], str] = "Deleted the {noun} {name}."
 
     def send(self, api: Api, name: str, body: Json) -> Json:
-        return api.call("DELETE", name)
+        return api.call("DELETE", name, params=as_parameters(body))
 
 
 def _filled(

@@ -114,6 +114,15 @@ def columns() -> int:
         return 80
 
 
+def has_blocks() -> bool:
+    """Whether standard output can show block elements, of which charts are drawn."""
+    try:
+        "█".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def set_up_output() -> None:
     """Has characters that standard output cannot encode escaped, rather than raise."""
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -114,12 +114,17 @@ def leaf(name: str | None) -> str:
     return (name or "").rpartition("/")[2]
 
 
-def body_text(message: Mapping[str, Any]) -> str:
-    """The body of a message as people read it; what is no text is said to be so, in base64."""
+def body_text(message: Mapping[str, Any], *, is_cut: bool = False) -> str:
+    """The body of a message as people read it; what is no text is said to be so, in base64.
+
+    `is_cut`: it may end within a character, which is left out.
+    """
     try:
         data = base64.b64decode(message.get("data", ""))
         return data.decode()
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        if is_cut and error.reason == "unexpected end of data":
+            return data[: error.start].decode()
         return f"base64:{message['data']}"
     except binascii.Error:
         return str(message.get("data", ""))

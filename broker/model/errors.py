@@ -9,7 +9,8 @@ BrokerError
 ├── Unauthenticated      no credential, or one that proves nothing
 ├── PermissionDenied     the caller lacks a permission; this does not show whether the resource exists
 ├── Aborted              lost against a concurrent change; the caller may repeat the whole call
-│   └── Held             a topic accepts nothing at present; messages that were accepted before wait
+│   ├── Held             a topic accepts nothing at present; messages that were accepted before wait
+│   └── NotAsExpected    the effect of the call would differ from what its caller expects
 ├── ResourceExhausted    too many publishes wait in this process; nothing was stored, try later
 │   ├── QuotaExceeded    a project or a principal has reached its quota
 │   └── StorageLow       a storage limit of the installation pauses publishing
@@ -73,6 +74,10 @@ class Aborted(BrokerError):
 
 class Held(Aborted):
     """The messages wait: publishing on the topic is tried again later."""
+
+
+class NotAsExpected(Aborted):
+    """Nothing was changed.  The caller has to look again: the same call would be refused again."""
 
 
 class ResourceExhausted(BrokerError):

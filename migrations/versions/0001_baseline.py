@@ -420,6 +420,7 @@ _BATCH = """
 
 # A row for each message.  A query that starts at a sequence also has to bound `last_seq`, the column of the index.
 # `body` is what filters read: the data, unless it is a large message in a row of its own, which is not fetched.
+# `data_array` has the data as its one element, and `data_size` is its length: neither reads a large body.
 _EACH_MESSAGE = """
     SELECT b.shard_id, b.publish_time, b.last_seq - b.count + ordinal AS seq, b.last_seq, b.ordering_key,
            CASE
@@ -432,6 +433,11 @@ _EACH_MESSAGE = """
                ELSE octet_length(b.data[ordinal]) + coalesce(octet_length(b.attributes[ordinal]::text), 0)
            END AS size,
            CASE WHEN b.count > 1 OR b.size <= 2000000 THEN b.data[ordinal] END AS body,
+           CASE b.count WHEN 1 THEN b.data ELSE b.data[ordinal:ordinal] END AS data_array,
+           CASE b.count
+               WHEN 1 THEN b.size - coalesce(octet_length(b.attributes[1]::text), 0)
+               ELSE octet_length(b.data[ordinal])
+           END AS data_size,
            b.id_seqs[ordinal] AS id_seq, b.expires_at
     FROM {batches} AS b CROSS JOIN LATERAL generate_series(1, b.count) AS ordinal
 """
@@ -692,6 +698,29 @@ OUTBOX = """
     );
 """
 
+HISTORY = """
+    CREATE TABLE history_series (
+        series_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        resource text COLLATE "C" NOT NULL,
+        metric text NOT NULL,
+        label text NOT NULL,
+        used_at timestamptz NOT NULL,
+        CONSTRAINT history_series_resource_metric_label_key UNIQUE (resource, metric, label)
+    ) WITH (fillfactor = 80);
+    CREATE INDEX history_series_used_at_idx ON history_series (used_at);
+    CREATE TABLE history_points (
+        resolution integer NOT NULL,
+        chunk integer NOT NULL,
+        start_time timestamptz NOT NULL,
+        writer bigint NOT NULL,
+        is_gauge boolean NOT NULL,
+        series_ids integer[] NOT NULL,
+        amounts bigint[] NOT NULL,
+        PRIMARY KEY (resolution, chunk, start_time, writer, is_gauge)
+    );
+    CREATE INDEX history_points_start_time_idx ON history_points (resolution, start_time);
+"""
+
 TRIGGERS = """
     CREATE CONSTRAINT TRIGGER outbox_wakes AFTER INSERT ON outbox DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW WHEN (new.wakes) EXECUTE FUNCTION wake_outbox_relay();
@@ -699,7 +728,7 @@ TRIGGERS = """
 
 
 def upgrade() -> None:
-    tables = (RESOURCES, PUSH, PROCESSES, ACCESS, LOG, DELIVERY, CATALOG, OUTBOX)
+    tables = (RESOURCES, PUSH, PROCESSES, ACCESS, LOG, DELIVERY, CATALOG, OUTBOX, HISTORY)
     run_script(*tables, create_functions(*SQL_FUNCTIONS), TRIGGERS)
     key = text("INSERT INTO notification_keys (key) VALUES (:key)")  # a parameter, so that no log has it
     op.get_bind().execute(key, {"key": secrets.token_bytes(32)})

@@ -108,6 +108,7 @@ _VALUES: dict[str, tuple[Any, str]] = {
     "operations_at_once": (20, "0"),
     "operation_days": (30, "0"),
     "delivery_record_hours": (48, "-1"),
+    "console": ("off", "perhaps"),
     "allow_reset": (True, "perhaps"),
     "issuer": ("https://broker.example.com", "broker.example.com"),
     "quotas": ("publishMessages=1000,topics=100", "messages=1"),

@@ -48,6 +48,8 @@ def test_the_wheel_has_the_migrations_the_api_specification_and_the_licence(whee
     expected = {f"broker/_shipped/migrations/versions/{path.name}" for path in versions.glob("*.py")}
     expected |= {"broker/_shipped/migrations/env.py", "broker/__main__.py"}
     expected |= {str(path.relative_to(repository())) for path in (repository() / "broker").rglob("*.sql")}
+    pages = [path for path in (repository() / "broker" / "console").rglob("*") if path.is_file()]
+    expected |= {str(path.relative_to(repository())) for path in pages if path.suffix != ".pyc"}
     assert expected <= names
     assert not any("tests" in name.split("/") or name.endswith(".pyc") for name in names)
     (licence,) = (name for name in names if name.endswith(".dist-info/licenses/LICENSE"))

@@ -54,6 +54,7 @@ async def test_a_fresh_data_directory_is_all_it_takes(start_broker: StartBroker,
         f"broker {version()}, 1 process, on PostgreSQL 18 in {directory} (embedded), "
         f"schema broker at {head_revision()}",
         f"Ready: {broker.url}",
+        f"    Console: {broker.url}/console/",
         f"    export PUBSUB_EMULATOR_HOST={broker.url.removeprefix('http://')}",
         "Stopped.",
     ]

@@ -39,6 +39,11 @@ SHOWN: dict[str, list[str]] = {
     "open_telemetry.py": [r"\['ack worker', 'publish orders', 'receive worker'\]"],
     "own_transaction.py": [r"rows \[\(17, 'paid'\)\]", r"got \['order 17 is paid'\]", "the cart is acknowledged"],
     "priorities.py": [r"got \['an alarm', 'a receipt', 'a newsletter'\]"],
+    "purge_as_expected.py": [
+        r"would drop 2 messages",
+        r"refused: .*count=3, expectedCount=2",
+        r"left: \[\]",
+    ],
     "redrive.py": ["1 dead letter, because of reject", "redriven: {'redriven': '1'}", r"got \['order 1'\]"],
     "retraction.py": ["outcome: retracted", r"got \['12.40'\]"],
     "schedules.py": ["next: ", "next: ", r"got \['close the books of 20"],

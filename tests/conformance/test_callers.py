@@ -32,3 +32,26 @@ async def test_a_caller_who_is_not_asked_has_no_principal_and_may_do_anything(re
         "explanation": "Authentication is off: anybody may do anything.",
     }
     assert (await rest.error("POST", f"{rest.project}:explainAccess", {"principal": "a"}))[0] == "INVALID_ARGUMENT"
+
+
+async def test_a_search_says_why_it_has_found_what_it_has_found(rest: Rest) -> None:
+    await rest.create_topic("orders", labels={"team": "billing"})
+    await rest.create_subscription("billing", topic="orders")
+    [message_id] = await rest.publish("a", topic="orders")
+    topic, subscription = rest.topic("orders"), rest.subscription("billing")
+    expected = [
+        (
+            "billing",
+            [("SUBSCRIPTION", subscription, "name", "billing"), ("TOPIC", topic, "labels", "team=billing")],
+        ),
+        (message_id, [("MESSAGE", f"{topic}/messages/{message_id}", "messageId", message_id)]),
+        ("nothing", []),
+    ]
+    for text, results in expected:
+        answer = await rest.ok("GET", f"{rest.project}:search", params={"q": text})
+        assert "nextPageToken" not in answer
+        assert {"MESSAGE", "TOPIC", "POLICY"} <= set(answer["searchedKinds"])
+        found = answer.get("results", [])
+        assert [tuple(each[key] for key in ("kind", "name", "matchedField", "matchedValue")) for each in found] == (
+            results
+        )

@@ -190,6 +190,8 @@ async def test_a_field_of_a_field_is_named_by_its_path_in_the_query(rest: Rest) 
         ("GET", "topics", "pagesize"),
         ("GET", "topics/topic", "x"),
         ("DELETE", "topics/topic", "force"),
+        ("DELETE", "topics/topic", "validateonly"),
+        ("POST", "subscriptions/sub:detach", "validateOnly"),
         ("POST", "topics/topic:publish", "validateOnly"),
         ("POST", "subscriptions/sub:pull", "max"),
         ("POST", "subscriptions/sub:setFilter", "validateonly"),

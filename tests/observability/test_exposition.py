@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from broker.app.broker import Broker
 from broker.observability.metrics.book import OTHER, REUSE_SECONDS, CounterBook
 from broker.observability.metrics.counters import Counters
+from broker.observability.metrics.exposition import BookCollector, expose
 from broker.observability.metrics.families import LAYOUTS, MESSAGE_SIZES, PUBLISHED_MESSAGES, SENT
+from broker.observability.metrics.gauges import GaugeValues
 from tests.fixtures.access import guarded
 from tests.fixtures.broker import Rest
-from tests.fixtures.metrics import scrape
+from tests.fixtures.metrics import Scraped, scrape
 
 Running = tuple[Broker, httpx.AsyncClient]
 
@@ -89,6 +91,23 @@ def test_past_the_capacity_resources_are_counted_together_as_other() -> None:
         "projects/p/topics/t1": 1,
         OTHER: 3,
     }
+
+
+def test_what_has_no_series_of_its_own_is_shown_together_and_never_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.observability.metrics.book.REUSE_SECONDS", -1.0)
+    counters = Counters(CounterBook(LAYOUTS, capacity=5, series=2))
+    names = [f"projects/p/topics/t{number}" for number in range(8)]
+    for name in names:
+        counters.topic(name)[PUBLISHED_MESSAGES] += 1
+    book = counters.book
+    assert book.totals("topic", book.entry("topic", names[4]))[PUBLISHED_MESSAGES] == 1
+    for kept in (names[:5], names[:3], names[:2]):
+        for _ in range(2):  # seen to be gone, and gone for a while
+            book.keep_only("topic", kept)
+        shown = Scraped(expose(BookCollector(book, lambda _: True, GaugeValues()), "")[0].decode())
+        assert shown.get("pubsub_topic_published_messages_total", topic="t0") == 1
+        assert shown.get("pubsub_topic_published_messages_total", topic="t2") == 0
+        assert shown.get("pubsub_topic_published_messages_total", topic="other") == 6
 
 
 def test_the_place_of_a_deleted_subscription_is_anothers_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

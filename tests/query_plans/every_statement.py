@@ -229,7 +229,8 @@ async def run_every_statement(log: Log, session: Any) -> None:
             shard_ids=[log.shard_id],
             filter_path='$.a == "b"',
             retained_since=log.start - timedelta(hours=1),
-            page=TopicPage(10, order, ordering_key="k"),
+            now=later,
+            page=TopicPage(10, order, ordering_key="k", contains="x", preview_bytes=10),
         )
         await topic_messages.list_topic_messages(session, asked)
     await lag_samples.next_to_sample(session, after="", max_rows=500)

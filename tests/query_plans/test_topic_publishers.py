@@ -1,5 +1,7 @@
 """Listing what publishes on a topic, and watching dead-letter policies, reads no more than what could be shown."""
 
+from datetime import UTC, datetime
+
 from broker.db.driver import statements
 from tests.fixtures.log import Log
 from tests.query_plans.test_dead_letters import plan_of
@@ -33,8 +35,13 @@ async def test_the_publishers_of_a_topic_are_found_by_index(log: Log) -> None:
     async with log.database.connection() as connection:
         plan = await plan_of(connection, statements.load("list_topic_publishers"), parameters)
         watching = await plan_of(connection, statements.load("list_dead_letter_policies"), {})
+        parameters |= {"topic_id": 7, "now": datetime.now(UTC), "most": 100}
+        referring = await plan_of(connection, statements.load("list_topic_references"), parameters)
     assert "schedules_topic_idx" in plan, plan
     assert "subscriptions_dead_letter_idx" in plan, plan
     assert "Seq Scan on schedules" not in plan, plan
     assert "Seq Scan on subscriptions" not in plan, plan
     assert "Seq Scan on subscriptions" not in watching, watching
+    assert "schedules_topic_idx" in referring, referring
+    assert "Seq Scan on schedules" not in referring, referring
+    assert "Seq Scan on subscriptions" not in referring, referring

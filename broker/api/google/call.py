@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from broker.access.policies.authorizer import Required
 from broker.access.principals.caller import ANONYMOUS, Caller
 from broker.api.generated import messages
+from broker.model.preview import UNGUARDED, Preview, Safeguards
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,14 @@ class ResourceCall:
     fields cannot be sent: a new resource has defaults for them, and a change leaves them alone.
     `or_update`: a resource that exists already is to be changed at these paths instead (None: it is an error).
     `allowed`: the permissions that the caller was found to have (None: anybody may do anything).
+    `safeguards`: what a caller over REST asks of a destructive call besides the action.
     """
 
     caller: Caller = ANONYMOUS
     extension_fields: Mapping[str, Any] | None = None
     or_update: Sequence[str] | None = None
     allowed: Sequence[Required] | None = None
+    safeguards: Safeguards = UNGUARDED
 
 
 class Answer(NamedTuple):
@@ -30,12 +33,14 @@ class Answer(NamedTuple):
 
     `shown`: the value in it, or the list of values.  `extension_fields(value)`: the fields of a value's JSON that
     Google's message lacks, which REST adds to the response.  `trailers`: metadata after the response over gRPC.
+    `preview`: REST answers with this instead, because nothing was to be changed.
     """
 
     message: Any
     shown: Any = None
     extension_fields: Callable[[Any], Mapping[str, Any]] | None = None
     trailers: Sequence[tuple[bytes, bytes]] = ()
+    preview: Preview | None = None
 
 
 Handler = Callable[[ResourceCall, Any], Awaitable[Answer]]

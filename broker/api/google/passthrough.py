@@ -12,6 +12,7 @@ import msgspec
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from broker.model.errors import InvalidArgument
+from broker.model.preview import SAFEGUARDS
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ EXTENSION_FIELDS: Mapping[str, tuple[str, ...]] = {
     "google.pubsub.v1.Subscription": ("extensions", "pause"),
     "google.pubsub.v1.Schema": ("compatibility",),
     "google.pubsub.v1.PublishResponse": ("repeats",),
-    "google.pubsub.v1.SeekRequest": ("undoable",),
+    "google.pubsub.v1.SeekRequest": ("undoable", *SAFEGUARDS),
     "google.iam.v1.TestIamPermissionsRequest": ("resources",),
     "google.iam.v1.TestIamPermissionsResponse": ("resources",),
     "google.pubsub.v1.SeekResponse": (

@@ -5,7 +5,7 @@ The mapping is that of Google's APIs (google/api/http.proto).
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from broker.api.generated.messages import request_of
 from broker.api.google.call import Answer, Handler, ResourceCall
@@ -13,20 +13,30 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.protobuf_json import fill, fill_from_query, to_json
 from broker.api.rest.codec.requests import decode_json, lone_surrogate
 from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.previews import (
+    preview_answer,
+    safeguards_of_body,
+    safeguards_of_query,
+    without_safeguards,
+)
 from broker.model.errors import InvalidArgument
 from broker.model.field_mask import parse_field_mask
+from broker.model.preview import SAFEGUARDS, UNGUARDED, Safeguards
 
 WHOLE = "*"
 
+Safeguarded = Literal["query", "body"] | None
+
 
 def resource_handler(
-    method: str, handler: Handler, *, target: str, body: str | None
+    method: str, handler: Handler, *, target: str, body: str | None, safeguarded: Safeguarded = None
 ) -> Callable[[Call], Awaitable[bytes]]:
     """The handler over REST of one of Google's methods about resources ("Publisher.CreateTopic").
 
     `target`: the path within the request to the name that the call's path has ("topic.name").  `body`: the field of
     the request that the JSON is, or WHOLE: the request itself; None: there is no body, and one that is sent is
-    ignored.  Fields that are in neither may be in the query.
+    ignored.  Fields that are in neither may be in the query.  `safeguarded`: where a destructive call has the
+    fields that ask for a preview and limit the action.
     """
     request_class = request_of(method)
 
@@ -36,6 +46,9 @@ def resource_handler(
         fill_from_query(request, call.query)
         if body is not None:
             extension_fields = _read_body(request if body == WHOLE else getattr(request, body), call)
+        safeguards = UNGUARDED
+        if safeguarded is not None:
+            extension_fields, safeguards = _read_safeguards(call, extension_fields, safeguarded, body)
         if "update_mask" in request.DESCRIPTOR.fields_by_name and not request.update_mask.paths:
             request.update_mask.paths.extend(parse_field_mask(call.update_mask or ""))
         _set_name(request, target, call.name)
@@ -45,19 +58,36 @@ def resource_handler(
             allowed = await call.gate.allow_request(
                 call.caller, call.needs, request, or_update=or_update is not None
             )
-        resource_call = ResourceCall(call.caller, extension_fields, or_update, allowed)
-        return answer_json(await handler(resource_call, request))
+        resource_call = ResourceCall(call.caller, extension_fields, or_update, allowed, safeguards)
+        answer = await handler(resource_call, request)
+        if answer.preview is not None:
+            return await preview_answer(call, answer.preview)
+        return answer_json(answer)
 
     return handle
 
 
-def query_parameters(method: str, *, target: str, body: str | None) -> Collection[str]:
+def query_parameters(
+    method: str, *, target: str, body: str | None, safeguarded: Safeguarded = None
+) -> Collection[str]:
     """The parameters that the query of a method may have: fields of the request that are not in path or body.
 
     Where the body is the whole request, its fields may be in either.
     """
     fields = {field.name: field.json_name for field in request_of(method).DESCRIPTOR.fields}
-    return {json_name for name, json_name in fields.items() if name not in (target, body)}
+    safeguards = SAFEGUARDS if safeguarded == "query" else ()
+    return {*safeguards, *(json_name for name, json_name in fields.items() if name not in (target, body))}
+
+
+def _read_safeguards(
+    call: Call, extension_fields: Mapping[str, Any], safeguarded: Safeguarded, body: str | None
+) -> tuple[Mapping[str, Any], Safeguards]:
+    """The other extension fields, and the safeguards.  Raises InvalidArgument."""
+    if safeguarded == "query":
+        return extension_fields, safeguards_of_query(call)
+    if body is None:  # Google's request is the path alone
+        return extension_fields, safeguards_of_body(call.body)
+    return without_safeguards(extension_fields)
 
 
 def _read_body(message: Any, call: Call) -> Mapping[str, Any]:

@@ -193,6 +193,11 @@ class Settings:
         "0: nothing is.",
         Whole(0, 744),
     )
+    console: str = _setting(
+        AUTO,
+        "Whether the web console is served at /console/; auto: with --auth required, or on a loopback address.",
+        OneOf((AUTO, "on", "off")),
+    )
     allow_reset: bool = _setting(
         False, "Whether POST /v1/projects/{project}:reset deletes all that a project has, for tests.", Switch()
     )

@@ -1,5 +1,7 @@
 """`broker seek`."""
 
+from typing import Any
+
 import click
 
 from broker.client.api import Json
@@ -7,6 +9,7 @@ from broker.client.calling import Session, calling
 from broker.client.clock import machine_time
 from broker.client.confirming import YES, Loss, confirm_loss, counted
 from broker.client.output import Shown
+from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
 from broker.client.words import size, time_text
 
@@ -14,6 +17,7 @@ from broker.client.words import size, time_text
 @calling(
     "seek",
     "broker seek billing --time 1h --preview",
+    "broker seek billing --time 1h --dry-run",
     "broker seek billing --time 1h",
     "broker seek billing --snapshot before-release --undoable",
     "broker seek billing --undo",
@@ -25,6 +29,7 @@ from broker.client.words import size, time_text
 @click.option("--snapshot", metavar="SNAPSHOT", help="What was not acknowledged when it was made comes again.")
 @click.option("--undoable", is_flag=True, help="Keep for an hour where it was; needs this broker.")
 @click.option("--preview", is_flag=True, help="Say what it would bring about; needs this broker.")
+@safeguarded
 @YES
 @click.option("--undo", is_flag=True, help="Back to where it was before the last seek or purge that was undoable.")
 def seek(
@@ -37,12 +42,15 @@ def seek(
     preview: bool,
     yes: bool,
     undo: bool,
+    **safeguards: Any,
 ) -> Shown:
     """Move a subscription back or forward; TIME is a time, `now`, or how long ago (1h)."""
     if bool(moment) + bool(snapshot) + undo != 1:
         raise Misuse("give one of --time, --snapshot and --undo")
     name = session.subscription(subscription)
     if undo:
+        if any(safeguards.values()):
+            raise Misuse("--dry-run, --expected-count and --tolerance-percent are for --time and --snapshot")
         answer = session.api.call("POST", f"{name}:undoSeek", {})
         return Shown(data=answer, line=f"{subscription} is back where it was{_replayed(answer)}.")
     body: Json = {"time": time_text(moment, "--time", machine_time())} if moment else {}
@@ -50,6 +58,9 @@ def seek(
     if preview:
         answer = session.api.call("POST", f"{name}:previewSeek", body)
         return Shown(data=answer, line=_said_of_preview(answer))
+    body |= taken(session.api, safeguards)
+    if "validateOnly" in body:
+        return shown_preview(name, session.api.call("POST", f"{name}:seek", body))
     if not undoable:
         confirm_loss(f"Seek {name}?", [Loss("what it skips", lambda: _loss(session, name, body))], yes=yes)
     body |= {"undoable": True} if undoable else {}

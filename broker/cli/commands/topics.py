@@ -12,12 +12,12 @@ from broker.client.clock import machine_time
 from broker.client.exit_codes import DONE
 from broker.client.fields import LABEL, SET, assign, given
 from broker.client.filter_test import FILTER_OPTIONS, show_filter_test
-from broker.client.messages import message_row, shown_messages
+from broker.client.messages import PREVIEW, message_row, shown_messages
 from broker.client.operations import finished, wait_for
 from broker.client.output import Shown
 from broker.client.priorities import priorities_of, priorities_options
 from broker.client.stop import Misuse
-from broker.client.words import duration_text, leaf, pairs, time_text
+from broker.client.words import duration_text, leaf, pairs, short_time, size, time_text
 
 OPTIONS = (  # of `create` and `update`
     click.option("--retention", metavar="DURATION", help="Keep messages so long, acknowledged or not: 7d."),
@@ -28,6 +28,7 @@ OPTIONS = (  # of `create` and `update`
     LABEL,
     SET,
 )
+_BAR = 30  # characters of the longest bar of a histogram
 _topic = click.argument("topic")
 
 
@@ -57,15 +58,22 @@ def read_with_subscriptions(session: Session, name: str) -> Json:
     return found | {"subscriptions": session.api.all_of(f"{name}/subscriptions", "subscriptions")}
 
 
-@calling("browse", "broker topic browse orders", "broker topic browse orders --since 1h --oldest --max 5")
+@calling(
+    "browse",
+    "broker topic browse orders",
+    "broker topic browse orders --since 1h --oldest --max 5",
+    "broker topic browse orders --contains order --preview 3",
+)
 @_topic
 @click.option(
     "--filter", "filter_text", metavar="FILTER", help='Only what it matches, such as attributes.env="prod".'
 )
 @click.option("--ordering-key", metavar="KEY", help="Only those of this key.")
+@click.option("--contains", metavar="TEXT", help="Only bodies that contain it.")
 @click.option("--since", metavar="TIME", help="Published from then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Published before then.")
 @click.option("--oldest", is_flag=True, help="The oldest first; default: the newest.")
+@PREVIEW
 @click.option("--max", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True)
 def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most: int, **chosen: Any) -> Shown:
     """List the messages that a topic retains, whoever has got them; needs this broker."""
@@ -76,9 +84,40 @@ def browse(session: Session, *, topic: str, filter_text: str, oldest: bool, most
         "startTime": time_text(chosen["since"], "--since", now) if chosen["since"] else None,
         "endTime": time_text(chosen["until"], "--until", now) if chosen["until"] else None,
         "order": "oldest" if oldest else None,
+        "contains": chosen["contains"],
+        "previewBytes": chosen["preview"],
     }
     found = session.api.all_of(f"{session.topic(topic)}/messages", "messages", params, most)
     return shown_messages(found, [message_row(one) for one in found], nothing="No such message is retained.")
+
+
+@calling(
+    "histogram", "broker topic histogram orders --buckets 3", "broker topic histogram orders --since 1h --buckets 2"
+)
+@_topic
+@click.option("--buckets", metavar="N", type=click.IntRange(1, 500), default=20, show_default=True)
+@click.option("--since", metavar="TIME", help="Published from then on: a time, or how long ago (1h).")
+@click.option("--until", metavar="TIME", help="Published before then.")
+def histogram(session: Session, *, topic: str, buckets: int, since: str | None, until: str | None) -> Shown:
+    """Show how many messages were published when, of those that a topic retains; needs this broker."""
+    now = machine_time()
+    params = {
+        "buckets": buckets,
+        "startTime": time_text(since, "--since", now) if since else None,
+        "endTime": time_text(until, "--until", now) if until else None,
+    }
+    found = session.api.call("GET", f"{session.topic(topic)}:histogram", params=params)
+    most = max(one["messageCount"] for one in found["buckets"]) or 1
+    rows = [
+        [
+            short_time(one["startTime"]),
+            f"{one['messageCount']:,}",
+            size(one["byteCount"]),
+            "#" * -(-one["messageCount"] * _BAR // most),
+        ]
+        for one in found["buckets"]
+    ]
+    return Shown(data=found, columns=("from", "messages", "size", ""), rows=rows, whole=("messages", "size", ""))
 
 
 @calling("publishers", "broker topic publishers jobs")

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from broker.app.config import serves_console
 from broker.app.settings.fields import Settings
 from broker.cli.server.ports import Ports
 from broker.client import terminal
@@ -34,6 +35,8 @@ def say_what_runs(settings: Settings, *, postgres: int, schema: str, revision: s
 def say_ready(settings: Settings, ports: Ports) -> None:
     """Prints where the broker listens, and how to configure Google's clients."""
     say(f"Ready: {listening.url(ports.main, secure=ports.is_secure)}")
+    if serves_console(settings.console, auth=settings.auth, host=settings.host):
+        say(f"    Console: {listening.url(ports.main, secure=ports.is_secure)}/console/")
     if ports.tls:
         address = listening.emulator_host(ports.main)
         say(f"    Google's libraries: api_endpoint {address}; PUBSUB_EMULATOR_HOST is for cleartext")

@@ -262,6 +262,7 @@ def _config(settings: Settings, ports: Ports, url: str, replica_url: str, schema
         min_delivery_attempts=settings.min_delivery_attempts,
         operations_at_once=settings.operations_at_once,
         allow_reset=settings.allow_reset,
+        console=settings.console,
         base_url=base_url(ports.main, secure=ports.is_secure),
         issuer=settings.issuer,
         quotas=settings.quotas,

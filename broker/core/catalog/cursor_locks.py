@@ -1,4 +1,4 @@
-"""Locks the cursors of several shards in the order that all callers use (docs/decisions/0031-operations.md)."""
+"""Locks cursors and heads of several shards in the one lock order (docs/decisions/0031-operations.md)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from sqlalchemy import select
 from broker.core.catalog.shard_levels import shards_of
 from broker.db.driver.database import ResourceConnection, driver_of
 from broker.db.driver.held_shards import hold_shards
-from broker.db.schema.tables import cursors
+from broker.db.schema.tables import cursors, shards
 
 
 async def lock_cursors(
@@ -31,3 +31,12 @@ async def lock_cursors_of(connection: ResourceConnection, *subscription_ids: int
     """Locks all cursors of subscriptions whose rows still exist."""
     shard_ids = await shards_of(connection, subscription_ids)
     await lock_cursors(connection, shard_ids=shard_ids, subscription_ids=subscription_ids)
+
+
+async def lock_heads(connection: ResourceConnection, *, shard_ids: Iterable[int]) -> None:
+    """Keeps everybody from publishing in some shards until the transaction ends; after whatever else is locked."""
+    shard_ids = sorted(shard_ids)
+    await hold_shards(await driver_of(connection), shard_ids)
+    for shard_id in shard_ids:
+        head = select(shards.c.head).where(shards.c.shard_id == shard_id)
+        await connection.execute(head.with_for_update(key_share=True))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, Row, Select, Text, any_, delete, literal, select, update
+from sqlalchemy import ARRAY, ColumnElement, Row, Select, Text, any_, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,7 +14,15 @@ from broker.core.catalog.page_bytes import bytes_of, cut_to_bytes
 from broker.core.catalog.shard_levels import insert_shards, made_shards, read_shards, shards_with_levels
 from broker.db.driver.database import driver_of
 from broker.db.driver.in_doubt import wait_until_heard
-from broker.db.schema.tables import known_shards, payload_schemas, shards, snapshots, subscriptions, topics
+from broker.db.schema.tables import (
+    known_shards,
+    payload_schemas,
+    scheduled_messages,
+    shards,
+    snapshots,
+    subscriptions,
+    topics,
+)
 from broker.model.freeze import Freeze
 from broker.model.page import Page
 from broker.model.schema_settings import DELETED_SCHEMA, SchemaSettings
@@ -90,6 +98,24 @@ async def find_topic(connection: AsyncConnection, *, name: str) -> Topic | None:
     """The topic of this name."""
     row = (await connection.execute(_TOPIC.where(topics.c.name == name))).one_or_none()
     return None if row is None else _topic(row)
+
+
+async def read_creation_time(connection: AsyncConnection, *, topic_id: int) -> datetime:
+    """Returns when a topic was created."""
+    created = select(topics.c.created_at).where(topics.c.topic_id == topic_id)
+    created_at: datetime = (await connection.execute(created)).scalar_one()
+    return created_at
+
+
+async def read_newest_message(connection: AsyncConnection, *, shard_ids: Sequence[int]) -> datetime | None:
+    """Returns when the newest message of some shards was published, or accepted for later; None: none ever was."""
+    of_these = shards.c.shard_id.in_(shard_ids)
+    published = await connection.scalar(
+        select(func.max(shards.c.last_publish_time)).where(of_these, shards.c.head > 0)
+    )
+    waiting = scheduled_messages.c.shard_id.in_(shard_ids)
+    accepted = await connection.scalar(select(func.max(scheduled_messages.c.accepted_at)).where(waiting))
+    return max((time for time in (published, accepted) if time is not None), default=None)
 
 
 async def find_topics(connection: AsyncConnection, *, names: Sequence[str]) -> list[Topic]:

@@ -9,6 +9,7 @@ from broker.core.log.copying import Meant
 from broker.core.log.log_page import LogPosition, MatchedMessage
 from broker.db.driver import statements
 from broker.db.driver.hot_connection import HotConnection
+from broker.model.message_preview import WHOLE
 
 _SCAN_OLDEST = statements.hot("scan_oldest")
 _READ_ENDS = statements.hot("read_ends")
@@ -47,9 +48,11 @@ async def read_copied(
         "filter_path": meant.filter_path,
         "body_path": meant.body_path,
         "ordering_key": "",
+        "contains": b"",
         "max_scanned": most,
         "max_matched": max_messages,
         "max_bytes": MAX_BYTES,
+        "preview_bytes": WHOLE,
     }
     [rows] = await connection.run((_SCAN_OLDEST, asked))
     end = meant.ends[after.shard_id]

@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.core.log.log_page import LogPosition
 from broker.model.errors import InvalidArgument
+from broker.model.preview import UNGUARDED, Safeguards
 
 
 class CopyOutcome(StrEnum):
@@ -26,7 +27,7 @@ class CopyOptions:
     start_time: datetime | None = None
     end_time: datetime | None = None
     max_rate: float | None = None
-    validate_only: bool = False
+    safeguards: Safeguards = UNGUARDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

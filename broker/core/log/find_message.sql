@@ -1,10 +1,10 @@
--- Returns a message by its sequence.
+-- Returns a message by its sequence.  Of its data, `max_bytes` after the first `offset` are returned.
 --
 -- Publish times increase with sequences, so the batch is found by bisecting the interval of time that can contain
 -- it: about thirty index lookups, whatever the size of the log.  A message that has outlived its partition is found
 -- among the stragglers.
--- parameters: shard_id int8, seq int8
--- columns: publish_time, ordering_key, attributes, data, id_seq, expires_at
+-- parameters: shard_id int8, seq int8, offset int8, max_bytes int8
+-- columns: publish_time, ordering_key, attributes, data, id_seq, expires_at, data_size
 WITH RECURSIVE search (low, high, steps) AS (
     SELECT oldest.publish_time, s.last_publish_time, 0
     FROM shards AS s
@@ -31,9 +31,10 @@ WITH RECURSIVE search (low, high, steps) AS (
 SELECT b.publish_time, b.ordering_key,
        (coalesce(b.attributes[%(seq)s - (b.last_seq - b.count)], '{}') || coalesce(b.shared_attributes, '{}'))::text
            AS attributes,
-       b.data[%(seq)s - (b.last_seq - b.count)] AS data,
+       substr(b.data[%(seq)s - (b.last_seq - b.count)], %(offset)s::int4 + 1, %(max_bytes)s::int4) AS data,
        b.id_seqs[%(seq)s - (b.last_seq - b.count)] AS id_seq,
-       b.expires_at
+       b.expires_at,
+       octet_length(b.data[%(seq)s - (b.last_seq - b.count)]) AS data_size
 FROM (
     (
         SELECT l.*

@@ -32,8 +32,8 @@ class LogPage:
 
 @dataclass(frozen=True, slots=True)
 class MatchedMessage:
-    """A message of the log; `attributes` is JSON text, `data` None if it was not wanted.  `id_seq`: what its id is
-    made of (None: `seq`).
+    """A message of the log; `attributes` is JSON text, `data` as much of the data as was wanted (None: nothing),
+    and `data_size` the length of all of it.  `id_seq`: what its id is made of (None: `seq`).
     """
 
     shard_id: int
@@ -43,6 +43,7 @@ class MatchedMessage:
     attributes: str
     data: bytes | None = None
     id_seq: int | None = None
+    data_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,24 @@ from broker.model.message_id import id_of
 from broker.model.timestamps import format_timestamp
 
 
+class ListedMessage(PubsubMessage, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """A message in a list, which may have the beginning of its data alone; `data_size`: the length of all of it."""
+
+    data_size: int
+
+
+def listed_message(message: MatchedMessage) -> ListedMessage:
+    """The message with as much of its data as was read."""
+    return ListedMessage(
+        data=message.data or b"",
+        attributes=None if message.attributes == "{}" else msgspec.Raw(message.attributes.encode()),
+        message_id=id_of(message.shard_id, message),
+        publish_time=format_timestamp(message.publish_time),
+        ordering_key=message.ordering_key or "",
+        data_size=message.data_size,
+    )
+
+
 def matched_message(message: MatchedMessage) -> PubsubMessage:
     """google.pubsub.v1.PubsubMessage, without its data unless that was asked for: no filter sees it."""
     return PubsubMessage(

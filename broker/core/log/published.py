@@ -6,6 +6,7 @@ from broker.core.filtering.comparing import most_compared
 from broker.core.log.log_page import LogPosition, MatchedMessage
 from broker.db.driver import statements
 from broker.db.driver.hot_connection import HotConnection
+from broker.model.message_preview import WHOLE
 
 _READ_SHARD_ENDS = statements.hot("read_shard_ends")
 _LIST_PUBLISHED = statements.hot("list_published")
@@ -26,8 +27,12 @@ async def list_published(
     after: LogPosition,
     filter_path: str | None,
     body_path: str | None = None,
+    preview_bytes: int = WHOLE,
 ) -> tuple[list[MatchedMessage], LogPosition]:
-    """The next messages of a shard that a filter matches (None: all), and the position that they were read to."""
+    """The next messages of a shard that a filter matches (None: all), and the position that they were read to.
+
+    `preview_bytes`: how much of the data of each is wanted.
+    """
     asked = {
         "shard_id": after.shard_id,
         "publish_time": after.publish_time,
@@ -36,6 +41,7 @@ async def list_published(
         "body_path": body_path,
         "max_scanned": most_compared(MAX_SCANNED, body_path),
         "max_bytes": MAX_BYTES,
+        "preview_bytes": preview_bytes,
     }
     [rows] = await connection.run((_LIST_PUBLISHED, asked))
     found: list[MatchedMessage] = []
@@ -53,6 +59,7 @@ async def list_published(
                     row.attributes,
                     row.data,
                     row.id_seq,
+                    row.data_size,
                 )
             )
     return found, after

@@ -69,7 +69,7 @@ def make_rpcs(
             name="Publisher.DeleteTopic", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("pubsub.topics.delete", "topic")),
             handler=partial(topic_calls.delete_topic, topics), target="topic",
-            http=[Http("DELETE", TOPIC, "DeleteTopic")],
+            http=[Http("DELETE", TOPIC, "DeleteTopic", safeguarded="query")],
         ),
         Row(
             name="FreezeTopic", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
@@ -137,14 +137,14 @@ def make_rpcs(
             kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("pubsub.subscriptions.delete", "subscription")),
             handler=partial(subscription_calls.delete_subscription, subscriptions), target="subscription",
-            http=[Http("DELETE", SUBSCRIPTION, "DeleteSubscription")],
+            http=[Http("DELETE", SUBSCRIPTION, "DeleteSubscription", safeguarded="query")],
         ),
         about_resource(
             name="Publisher.DetachSubscription",
             kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("pubsub.topics.detachSubscription", "subscription", On.TOPIC)),
             handler=partial(subscription_calls.detach_subscription, subscriptions), target="subscription",
-            http=[Http("POST", f"{SUBSCRIPTION}:detach", "DetachSubscription")],
+            http=[Http("POST", f"{SUBSCRIPTION}:detach", "DetachSubscription", safeguarded="body")],
         ),
         Row(
             name="PauseSubscription", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,

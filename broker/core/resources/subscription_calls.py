@@ -127,14 +127,12 @@ async def update_subscription(service: SubscriptionService, call: ResourceCall, 
 
 async def delete_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await service.delete_subscription(name)
-    return EMPTY
+    return Answer(messages.Empty(), preview=await service.delete_subscription(name, call.safeguards))
 
 
 async def detach_subscription(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:
     name = resource_name(request.subscription, "subscriptions")
-    await service.detach_subscription(name)
-    return EMPTY
+    return Answer(messages.Empty(), preview=await service.detach_subscription(name, call.safeguards))
 
 
 async def modify_push_config(service: SubscriptionService, call: ResourceCall, request: Any) -> Answer:

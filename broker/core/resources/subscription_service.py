@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
 
 from broker.access.credentials.account_rows import find_service_account
 from broker.access.policies.policy_rows import forget_policy
@@ -19,6 +21,7 @@ from broker.model.field_mask import Update, check_field_mask
 from broker.model.kept import check_kept
 from broker.model.names import check_project, check_shape, leaf, not_found, project_of, random_name
 from broker.model.page import Page, cut_page
+from broker.model.preview import UNGUARDED, Preview, Safeguards
 from broker.model.push_config import PushConfig
 from broker.model.subscription import (
     IMMUTABLE_FIELDS,
@@ -61,6 +64,18 @@ async def locked_subscription(connection: ResourceConnection, name: str) -> Subs
     return subscription
 
 
+class MeasureBacklog(Protocol):
+    """Counts what is lost with a subscription that the caller has locked (core/backlog/seeking/backlog_loss.py)."""
+
+    async def __call__(
+        self, connection: ResourceConnection, subscription: Subscription, *, now: datetime, safeguards: Safeguards
+    ) -> Preview:
+        """Nobody claims or acks until the transaction ends, nor publishes if `safeguards` limit the action.
+
+        Raises Aborted (messages came after `asOf`).
+        """
+
+
 class SubscriptionService:
     """The subscriptions of Google's Subscriber service.  Every change is announced to all processes."""
 
@@ -69,12 +84,14 @@ class SubscriptionService:
         core: Core,
         *,
         secrets: Secrets,
+        measure_backlog: MeasureBacklog,
         min_delivery_attempts: int = MIN_DELIVERY_ATTEMPTS,
         only_own_accounts: bool = False,
     ) -> None:
         """`secrets` encrypt those of webhooks.  `only_own_accounts`: pushes carry tokens of this broker's service
         accounts alone.
         """
+        self._measure_backlog = measure_backlog
         self._database = core.database
         self._clock = core.clock
         self._wake_ups = core.wake_ups
@@ -198,22 +215,50 @@ class SubscriptionService:
             await self._push_anew(connection, subscription, instead_of=current.push_config)
         await self._wake_ups.announce(name)
 
-    async def delete_subscription(self, name: str) -> None:
-        """Delete a subscription and its backlog; its waiting pulls end with NOT_FOUND.  Raises NotFound."""
+    async def delete_subscription(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Delete a subscription and its backlog; its waiting pulls end with NOT_FOUND.
+
+        Returns what would be lost if that is all that was asked for.  Raises NotFound, Aborted, FailedPrecondition.
+        """
         async with self._database.transaction() as connection:
             subscription = await locked_subscription(connection, name)
+            if preview := await self._measure(connection, subscription, safeguards):
+                return preview
             await subscriptions.delete_subscription(connection, subscription_id=subscription.subscription_id)
             await forget_policy(connection, schema=self._database.schema, resource=name)
         await self._wake_ups.announce(name)
+        return None
 
-    async def detach_subscription(self, name: str) -> None:
-        """Detach a subscription from its topic: its backlog is dropped, pulls are refused.  Raises NotFound."""
+    async def detach_subscription(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Detach a subscription from its topic: its backlog is dropped, pulls are refused.
+
+        Returns what would be lost if that is all that was asked for.  Raises NotFound, Aborted, FailedPrecondition.
+        """
         async with self._database.transaction() as connection:
             subscription = await locked_subscription(connection, name)
+            if preview := await self._measure(connection, subscription, safeguards):
+                return preview
             await subscriptions.detach_subscription(
                 connection, subscription_id=subscription.subscription_id, now=self._clock.now()
             )
         await self._wake_ups.announce(name)
+        return None
+
+    async def _measure(
+        self, connection: ResourceConnection, subscription: Subscription, safeguards: Safeguards
+    ) -> Preview | None:
+        """Returns what goes with a subscription that is locked, if that is all that was asked for.
+
+        Nobody changes it until the transaction ends.  Raises Aborted, FailedPrecondition.
+        """
+        if not safeguards.asked:
+            return None
+        assert subscription.created_at is not None
+        safeguards.check_existed(subscription.created_at, subscription.name)
+        preview = await self._measure_backlog(
+            connection, subscription, now=self._clock.now(), safeguards=safeguards
+        )
+        return safeguards.previewed(preview)
 
     async def list_subscriptions(self, project: str, page: Page) -> tuple[Sequence[Subscription], str]:
         """A page of a project's subscriptions by name, and the token of the next page.

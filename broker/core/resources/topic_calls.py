@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.api.generated import messages
-from broker.api.google.call import EMPTY, Answer, ResourceCall
+from broker.api.google.call import Answer, ResourceCall
 from broker.api.google.fields import put_resource, read_resource
 from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.schema_settings import settings_from, settings_message
@@ -78,8 +78,8 @@ def _with_extensions(update: Update[Topic], given: Any) -> Update[Topic]:
 
 
 async def delete_topic(service: TopicService, call: ResourceCall, request: Any) -> Answer:
-    await service.delete_topic(resource_name(request.topic, "topics"))
-    return EMPTY
+    name = resource_name(request.topic, "topics")
+    return Answer(messages.Empty(), preview=await service.delete_topic(name, call.safeguards))
 
 
 async def list_topics(service: TopicService, call: ResourceCall, request: Any) -> Answer:

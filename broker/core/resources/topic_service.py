@@ -7,12 +7,14 @@ from broker.core.catalog import topic_logs
 from broker.core.catalog import topic_rows as topics
 from broker.core.context.core import Core
 from broker.core.resources.resource_field import ResourceField, not_supported, resolved
+from broker.core.resources.topic_loss import begin_topic_loss, measure_topic
 from broker.db.driver.database import ResourceConnection
 from broker.model.errors import AlreadyExists, BrokerError, FailedPrecondition
 from broker.model.field_mask import Update, check_field_mask
 from broker.model.kept import check_kept
 from broker.model.names import check_name, check_project, leaf, not_found, project_of
 from broker.model.page import Page, cut_page
+from broker.model.preview import UNGUARDED, Preview, Safeguards, Undone
 from broker.model.priorities import Priorities
 from broker.model.publish_property import PublishProperty
 from broker.model.topic import IMMUTABLE_FIELDS, MUTABLE_FIELDS, Topic, check_topic
@@ -151,15 +153,26 @@ class TopicService:
         current = await topics.find_topic(connection, name=topic.name) or topic
         return await topic_logs.add_levels(connection, topic=current, levels=sorted(levels), now=self._clock.now())
 
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic; its subscriptions stay, with their backlog.  Raises NotFound."""
-        async with self._database.transaction() as connection:
-            topic = await topics.lock_topic(connection, name=name)
-            if topic is None:
-                raise topic_not_found(name)
-            orphaned = await topics.delete_topic(connection, topic=topic)
-            await forget_policy(connection, schema=self._database.schema, resource=name)
+    async def delete_topic(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Delete a topic; its subscriptions stay, with their backlog.
+
+        Returns what would be lost if that is all that was asked for: what the topic itself retains, and what waits
+        there for its time.  Raises NotFound, Aborted, FailedPrecondition.
+        """
+        try:
+            async with self._database.transaction() as connection:
+                topic = await topics.lock_topic(connection, name=name)
+                if topic is None:
+                    raise topic_not_found(name)
+                loss = await begin_topic_loss(connection, topic, safeguards, now=self._clock.now())
+                orphaned = await topics.delete_topic(connection, topic=topic)
+                if loss is not None:
+                    safeguards.settle(await measure_topic(connection, loss, retention=topic.message_retention))
+                await forget_policy(connection, schema=self._database.schema, resource=name)
+        except Undone as undone:
+            return undone.preview
         await self._wake_ups.announce(name, *orphaned)
+        return None
 
     async def list_topics(self, project: str, page: Page) -> tuple[Sequence[Topic], str]:
         """A page of a project's topics by name, and the token of the next page.

@@ -1,13 +1,14 @@
 """Transactions of several hot statements, which a service begins and ends."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from broker.db.driver.database import Database
 from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.statements import BEGIN, COMMIT
-from broker.model.errors import Aborted
+from broker.model.errors import Aborted, NotAsExpected
+from broker.model.preview import Undone
 
 _TRIES = 5  # of a call that conflicts with another one
 
@@ -26,6 +27,9 @@ async def hot_transaction(database: Database) -> AsyncIterator[HotConnection]:
             await connection.run((BEGIN, {}))
             yield connection
             await connection.run((COMMIT, {}))
+        except (Undone, NotAsExpected):
+            await connection.undo()
+            raise
         except BaseException:
             await connection.close()  # its transaction is open
             raise
@@ -42,6 +46,10 @@ async def in_hot_transaction(database: Database, act: Callable[[HotConnection], 
             return await act(connection)
 
     for _ in range(_TRIES - 1):
-        with suppress(Aborted):
+        try:
             return await once()
+        except NotAsExpected:
+            raise
+        except Aborted:
+            continue
     return await once()

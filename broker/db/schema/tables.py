@@ -980,3 +980,39 @@ application_grants = Table(
     Column("project", Text(collation="C"), primary_key=True),
     Column("granted_at", DateTime(timezone=True), nullable=False),
 )
+
+# --- History ---------------------------------------------------------------------------------------------
+
+# A metric of a topic, a subscription or a project (`resource`: its full name) that had something to record
+# (features/history).  `label`: the value of the metric's label; "": it has none.  `used_at`: some time on the last
+# two days on which a point of it was written.
+history_series = Table(
+    "history_series",
+    metadata,
+    Column("series_id", Integer, Identity(always=True), primary_key=True),
+    Column("resource", Text(collation="C"), nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("used_at", DateTime(timezone=True), nullable=False),
+    UniqueConstraint("resource", "metric", "label", name="history_series_resource_metric_label_key"),
+    Index("history_series_used_at_idx", "used_at"),
+    postgresql_with={"fillfactor": "80"},
+)
+
+# What a broker process has recorded of the series of a chunk (128 ids) from `start_time` on, for `resolution`
+# seconds; only series with an amount other than 0 are in it.  `writer`: a random number of the process; 0: of all
+# processes.  `is_gauge`: amounts are values, else they are what was added to counters.  Rows are inserted and
+# deleted, never updated, and fit a page.
+history_points = Table(
+    "history_points",
+    metadata,
+    Column("resolution", Integer, nullable=False),
+    Column("chunk", Integer, nullable=False),
+    Column("start_time", DateTime(timezone=True), nullable=False),
+    Column("writer", BigInteger, nullable=False),
+    Column("is_gauge", Boolean, nullable=False),
+    Column("series_ids", ARRAY(Integer), nullable=False),
+    Column("amounts", ARRAY(BigInteger), nullable=False),
+    PrimaryKeyConstraint("resolution", "chunk", "start_time", "writer", "is_gauge"),
+    Index("history_points_start_time_idx", "resolution", "start_time"),
+)

@@ -9,6 +9,7 @@ from broker.core.backlog.outcome import Outcome
 from broker.model.dead_letter import REASON, SOURCE_MESSAGE_ID
 from broker.model.errors import InvalidArgument
 from broker.model.message_id import SEQUENCES_PER_SHARD, message_id, parse_message_ids
+from broker.model.preview import UNGUARDED, Safeguards
 from broker.model.timestamps import EVER
 
 ADDED = (  # attributes of a dead letter that its message had not
@@ -59,7 +60,11 @@ class RedriveOptions:
     end_time: datetime | None = None
     reasons: Sequence[str] = ()
     max_rate: float | None = None
-    validate_only: bool = False
+    safeguards: Safeguards = UNGUARDED
+
+    def until(self, now: datetime) -> datetime:
+        """The end of what is meant: dead letters that are made later are not, or one could redrive for ever."""
+        return min(now, self.end_time or now, self.safeguards.as_of or now)
 
 
 def check_redrive(request: RedriveOptions) -> None:
@@ -82,15 +87,14 @@ def check_redrive(request: RedriveOptions) -> None:
 def chosen_by(
     request: RedriveOptions, *, subscription_id: int, paths: tuple[str | None, str | None], now: datetime
 ) -> Chosen:
-    """What the request means now: dead letters that are made later are not meant, or one could redrive for ever.
+    """What the request means now.
 
     `paths`: its filter, of attributes and of bodies.
     """
-    until = now if request.end_time is None else min(request.end_time, now)
     return Chosen(
         subscription_id=subscription_id,
         since=max(request.start_time or EVER, EVER),
-        until=until,
+        until=request.until(now),
         reasons=tuple(request.reasons),
         ids=tuple(parse_message_ids(request.message_ids)),
         filter_path=paths[0],

@@ -3,7 +3,7 @@
 import base64
 from collections import Counter
 from collections.abc import Mapping
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -13,9 +13,10 @@ from broker.client.clock import machine_time
 from broker.client.command_line import Group
 from broker.client.confirming import YES, confirm, counted
 from broker.client.exit_codes import DONE
-from broker.client.messages import message_fields, message_row
+from broker.client.messages import PREVIEW, message_fields, message_row
 from broker.client.operations import finished, wait_for
 from broker.client.output import Shown
+from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
 from broker.client.words import as_typed, leaf, pairs, short_time, time_text
 
@@ -44,16 +45,26 @@ def summary(session: Session, *, subscription: str, by: str, filter_text: str | 
     return Shown(data=found, columns=columns, rows=rows, whole=columns[1:], nothing=_nothing(filter_text))
 
 
-@calling("list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5")
+@calling("list", "broker dlq list fragile", "broker dlq list fragile --reason reject --max 5 --preview 8")
 @_subscription
 @_reason
 @_filter
+@PREVIEW
 @click.option("--max", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True)
-def list_(session: Session, *, subscription: str, reason: str | None, filter_text: str | None, most: int) -> Shown:
+def list_(
+    session: Session,
+    *,
+    subscription: str,
+    reason: str | None,
+    filter_text: str | None,
+    preview: int | None,
+    most: int,
+) -> Shown:
     """List dead letters, by the ids that the messages had."""
     path = f"{session.subscription(subscription)}/deadLetters"
-    found = session.api.all_of(path, "deadLetters", {"reason": reason, "filter": filter_text}, most)
-    rows = [[one["sourceMessageId"], one["reason"], *message_row(_as_it_was(one))[2:]] for one in found]
+    params = {"reason": reason, "filter": filter_text, "previewBytes": preview}
+    found = session.api.all_of(path, "deadLetters", params, most)
+    rows = [[one["sourceMessageId"], one["reason"], *message_row(_as_it_was(one), one)[2:]] for one in found]
     columns = ("id", "reason", "key", "attributes", "data")
     return Shown(
         data=found,
@@ -96,18 +107,16 @@ def show(session: Session, *, subscription: str, message_id: str) -> Shown:
 @click.option("--until", metavar="TIME", help="Dead-lettered before then.")
 @click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many messages a second at the most.")
 @click.option("--target", metavar="TOPIC", help="Publish them there, as new messages, instead.")
-@click.option("--dry-run", is_flag=True, help="Say how many it would be.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for its end.")
-def redrive(
-    session: Session, *, subscription: str, target: str | None, dry_run: bool, no_wait: bool, **chosen: object
-) -> int:
+@safeguarded
+def redrive(session: Session, *, subscription: str, target: str | None, no_wait: bool, **chosen: Any) -> int:
     """Bring dead letters back to the subscription, to it alone, under their first ids. Without a choice, all."""
     name = session.subscription(subscription)
-    body = _chosen(**chosen) | ({"validateOnly": True} if dry_run else {})
+    body = taken(session.api, chosen) | _chosen(**chosen)
     if target:
         body["target"] = session.topic(target)
     started = session.api.call("POST", f"{name}:redrive", body)
-    if dry_run:
+    if "validateOnly" in body:
         what = f"be sent to {target}" if target else f"come back to {leaf(name)}"
         session.out.show(Shown(data=started, line=_planned(started["metadata"], what)))
         return DONE
@@ -118,6 +127,7 @@ def redrive(
 
 @calling(
     "discard",
+    "broker dlq discard fragile --id $LETTER --dry-run",
     "broker dlq discard fragile --id $LETTER --yes",
     'broker dlq discard fragile --reason "push 410" --yes',
 )
@@ -127,22 +137,27 @@ def redrive(
 @_filter
 @click.option("--since", metavar="TIME", help="Dead-lettered from then on: a time, or how long ago (1h).")
 @click.option("--until", metavar="TIME", help="Dead-lettered before then.")
+@safeguarded
 @YES
-def discard(session: Session, *, subscription: str, yes: bool, **chosen: object) -> Shown:
+def discard(session: Session, *, subscription: str, yes: bool, **chosen: Any) -> Shown:
     """Settle messages for good: dead letters, or by their ids what is out. Nothing delivers them again."""
     name = session.subscription(subscription)
+    safeguards = taken(session.api, chosen)
     body = _chosen(**chosen)
     if bool(body.get("messageIds")) == bool(body.keys() - {"messageIds"}):
         raise Misuse(
             "say which: --id, or a choice of dead letters by --reason, --filter, --since, --until; not both"
         )
+    if "validateOnly" in safeguards:
+        return shown_preview(name, session.api.call("POST", f"{name}:discard", body | safeguards))
     which = counted(len(ids), "message") if (ids := body.get("messageIds")) else "the chosen dead letters"
     confirm(f"Discard {which} of {leaf(name)}, for good?", yes=yes)
     results: list[Json] = []
     left_alone: set[str] = set()
     token = ""
     while True:
-        page = session.api.call("POST", f"{name}:discard", body | ({"pageToken": token} if token else {}))
+        begun = {"pageToken": token} if token else safeguards  # the count of the first call is that of all
+        page = session.api.call("POST", f"{name}:discard", body | begun)
         results += page["results"]
         left_alone |= set(page.get("leftAlone", ()))
         token = page.get("nextPageToken", "")

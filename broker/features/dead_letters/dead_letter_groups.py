@@ -268,18 +268,23 @@ async def count_chosen(
     shard_ids: Sequence[int],
     consumable: Collection[int],
     now: datetime,
+    start: tuple[int, int] = (0, 0),
+    max_counted: int | None = None,
 ) -> DeadLetterCount:
-    """Counts the chosen messages that can be acted on."""
+    """Counts the chosen messages that can be acted on, from a shard and sequence on.
+
+    `max_counted`: how many dead letters are read; None: MAX_DEAD_LETTERS.
+    """
+    most = max_counted or MAX_DEAD_LETTERS
+    shard_ids = sorted(shard_id for shard_id in shard_ids if shard_id >= start[0])
     messages = outstanding = scanned = 0
     read = partial(read_chosen, connection, chosen, now=now, consumable=consumable)
-    for number, shard_id in enumerate(sorted(shard_ids)):
-        next_seq: int | None = 0
+    for number, shard_id in enumerate(shard_ids):
+        next_seq: int | None = start[1] if shard_id == start[0] else 0
         while next_seq is not None:
-            if scanned >= MAX_DEAD_LETTERS:
+            if scanned >= most:
                 rest = await count_dead_letters(connection, chosen=chosen, shard_ids=[shard_id], from_seq=next_seq)
-                later = await count_dead_letters(
-                    connection, chosen=chosen, shard_ids=sorted(shard_ids)[number + 1 :]
-                )
+                later = await count_dead_letters(connection, chosen=chosen, shard_ids=shard_ids[number + 1 :])
                 more = sum(rest.values()) + sum(later.values())
                 return DeadLetterCount(messages + more, outstanding, is_at_most=more > 0)
             found = await read(shard_id=shard_id, from_seq=next_seq)

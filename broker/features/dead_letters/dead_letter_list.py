@@ -8,6 +8,7 @@ from typing import Literal
 from broker.model.dead_letter import SOURCE_MESSAGE_ID
 from broker.model.errors import InvalidArgument
 from broker.model.message_id import message_id
+from broker.model.message_preview import WHOLE
 from broker.model.page import check_page_size, parse_page_token
 from broker.model.refusals import refuse_nul
 
@@ -22,7 +23,8 @@ By = Literal["reason", "status", "hour", "attribute"]
 class DeadLetter:
     """A message (`shard_id`, `seq`) that was dead-lettered, and where it lies in its dead-letter topic.
 
-    `subscriptions` have it there: they have neither acked it nor let it expire.  `data` None: it was not read.
+    `subscriptions` have it there: they have neither acked it nor let it expire.  `data`: as much of it as was
+    read (None: nothing); `data_size`: the length of all of it.
     """
 
     shard_id: int
@@ -37,6 +39,7 @@ class DeadLetter:
     attributes: Mapping[str, str]
     attributes_text: str = "{}"
     data: bytes | None = None
+    data_size: int = 0
     topic: str = ""
     subscriptions: Sequence[str] = ()
 
@@ -86,12 +89,16 @@ class DeadLetterPosition:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """At most `size` dead letters that have all these traits, and match a filter ("": any)."""
+    """At most `size` dead letters that have all these traits, and match a filter ("": any).
+
+    `preview_bytes`: how much of the data of each is shown.
+    """
 
     size: int
     chosen: Mapping[Trait, str] = field(default_factory=dict)
     filter: str = ""
     start: DeadLetterPosition | None = None
+    preview_bytes: int = WHOLE
 
     def takes(self, dead_letter: DeadLetter) -> bool:
         return all(trait.of(dead_letter) == value for trait, value in self.chosen.items())
@@ -144,9 +151,9 @@ def parse_trait(text: str) -> Trait:
 
 
 def parse_dead_letter_page(
-    size: int, token: str, *, chosen: Mapping[Trait, str], filter_text: str
+    size: int, token: str, *, chosen: Mapping[Trait, str], filter_text: str, preview_bytes: int = WHOLE
 ) -> DeadLetterPage:
     """Raises InvalidArgument for a negative size, or a token of another list."""
     size = check_page_size(size)
     start = DeadLetterPosition(*parse_page_token(token, int, int)) if token else None
-    return DeadLetterPage(size, chosen, filter_text, start)
+    return DeadLetterPage(size, chosen, filter_text, start, preview_bytes)

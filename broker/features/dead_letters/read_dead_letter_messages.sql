@@ -1,18 +1,26 @@
 -- Dead letters as they lie in the topic that they went to, those that do still.  One beyond the byte budget comes
--- without its data.
--- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[], max_bytes int8
--- columns: shard_id, seq, ordering_key, attributes, data
+-- without its data, which is cut after `preview_bytes`; what is read and cut off counts a tenth.
+-- parameters: shard_ids int8[], publish_times timestamptz[], seqs int8[], max_bytes int8, preview_bytes int8
+-- columns: shard_id, seq, ordering_key, attributes, data, data_size
 SELECT shard_id, seq, ordering_key, attributes::text AS attributes,
-       CASE WHEN coalesce(preceding_bytes, 0) < %(max_bytes)s THEN data END AS data
+       CASE
+           WHEN coalesce(preceding_bytes, 0) >= %(max_bytes)s THEN NULL
+           WHEN %(preview_bytes)s = 0 THEN ''
+           ELSE substr(data_array[1], 1, %(preview_bytes)s::int4)
+       END AS data,
+       data_size
 FROM (
-    SELECT w.shard_id, w.seq, m.ordering_key, m.attributes, m.data,
-           sum(m.size) OVER (
+    SELECT w.shard_id, w.seq, m.ordering_key, m.attributes, m.data_array, m.data_size,
+           sum(m.size - m.data_size + least(m.data_size, %(preview_bytes)s) + CASE
+               WHEN %(preview_bytes)s = 0 THEN 0
+               ELSE greatest(m.data_size - %(preview_bytes)s, 0) / 10
+           END) OVER (
                ORDER BY w.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS preceding_bytes
     FROM unnest(%(shard_ids)s::int8[], %(publish_times)s::timestamptz[], %(seqs)s::int8[])
         WITH ORDINALITY AS w (shard_id, publish_time, seq, ordinal)
     CROSS JOIN LATERAL (
-        SELECT l.ordering_key, l.attributes, l.data, l.size
+        SELECT l.ordering_key, l.attributes, l.data_array, l.data_size, l.size
         FROM (
             (
                 SELECT * FROM messages AS f

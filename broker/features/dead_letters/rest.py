@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from broker.api.rest.call import Call
-from broker.api.rest.codec.lists import decode_page_parameters
+from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
 from broker.features.dead_letters.dead_letter_list import (
     MAX_GROUPS,
@@ -46,7 +46,10 @@ def decode_dead_letters(query: Mapping[str, str]) -> tuple[DeadLetterPage, Trait
     chosen = {parse_trait(name): query[name] for name in ("reason", "status", "hour") if name in query}
     chosen |= {parse_trait(name): value for name, value in query.items() if name.startswith(_ATTRIBUTE)}
     page = parse_dead_letter_page(
-        *decode_page_parameters(query), chosen=chosen, filter_text=query.get("filter", "")
+        *decode_page_parameters(query),
+        chosen=chosen,
+        filter_text=query.get("filter", ""),
+        preview_bytes=decode_preview_bytes(query),
     )
     by = query.get("groupBy", query.get("group_by", ""))
     return page, parse_trait(by) if by else None
@@ -92,6 +95,7 @@ def _dead_letter(dead_letter: DeadLetter) -> dict[str, Any]:
             publish_time=format_timestamp(dead_letter.publish_time),
             ordering_key=dead_letter.ordering_key or "",
         ),
+        "dataSize": dead_letter.data_size,
         "deadLetterTopic": dead_letter.topic,
         "subscriptions": list(dead_letter.subscriptions),
         "sourceMessageId": dead_letter.source_message_id,

@@ -21,6 +21,7 @@ from broker.features.dead_letters.dead_letter_list import (
     Trait,
 )
 from broker.model.delivery import MAX_RESPONSE_BYTES
+from broker.model.message_preview import preview_cost
 from broker.model.timestamps import END_OF_TIME, EVER
 from broker.model.topic import DELETED_TOPIC
 
@@ -126,6 +127,7 @@ class _Walk:
             "publish_times": [dead_letter.publish_time for dead_letter in dead_letters],
             "seqs": [dead_letter.seq for dead_letter in dead_letters],
             "max_bytes": MAX_RESPONSE_BYTES if self.asked.bodies else 0,
+            "preview_bytes": self.asked.page.preview_bytes,
         }
         return {
             (row.shard_id, row.seq): row
@@ -140,7 +142,8 @@ class _Walk:
         holding = [backlog.name for backlog in backlogs if backlog.has(row, self.asked.now)]
         name = DELETED_TOPIC if topic is None else topic.topic
         self.found.append(replace(dead_letter, topic=name, subscriptions=sorted(holding)))
-        self.bytes_left -= len(dead_letter.data or b"") + len(dead_letter.attributes_text)
+        data_size = dead_letter.data_size if self.asked.bodies else 0
+        self.bytes_left -= preview_cost(data_size, self.asked.page.preview_bytes) + len(dead_letter.attributes_text)
 
 
 def _shown(group: Group, found: ChosenGroups, now: datetime) -> Any:
@@ -175,4 +178,5 @@ def _dead_letter(row: Any, message: Any, shard_id: int) -> DeadLetter:
         attributes=attributes,
         attributes_text=text,
         data=None if message is None else message.data,
+        data_size=0 if message is None else message.data_size,
     )

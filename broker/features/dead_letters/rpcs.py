@@ -37,7 +37,7 @@ def make_rpcs(
                 Rest(
                     "GET", f"{SUBSCRIPTION}/deadLetters", "ListDeadLetters",
                     partial(list_dead_letters, dead_letters),
-                    (*PAGE, "attribute:*", "filter", "groupBy", "hour", "reason", "status"),
+                    (*PAGE, "attribute:*", "filter", "groupBy", "hour", "previewBytes", "reason", "status"),
                 ),
             ],
             grpc=[],

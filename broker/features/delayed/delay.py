@@ -15,7 +15,9 @@ MAX_DELAY = timedelta(days=31)  # as long as a topic retains messages at most
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMessage:
-    """A message that waits until `due_at`.  `attributes`: JSON text, None if it has none; `data` None: not read."""
+    """A message that waits until `due_at`.  `attributes`: JSON text, None if it has none.  `data`: as much of
+    it as was read (None: nothing); `data_size`: the length of all of it.
+    """
 
     shard_id: int
     id_seq: int
@@ -24,6 +26,7 @@ class ScheduledMessage:
     ordering_key: str | None
     attributes: str | None
     data: bytes | None
+    data_size: int
 
 
 def due_times(messages: Sequence[NewMessage | None], now: datetime) -> list[datetime | None] | None:

@@ -16,13 +16,14 @@ _COUNT_SCHEDULED = statements.hot("count_scheduled")
 async def list_scheduled(
     connection: HotConnection, *, shard_ids: Sequence[int], page: SchedulePage
 ) -> list[ScheduledMessage]:
-    """Lists a page of messages and one more, the first due first, without data."""
+    """Lists a page of messages and one more, the first due first, with as much data as the page says."""
     asked = {
         "shard_ids": list(shard_ids),
         "after": page.after,
         "after_id_seq": page.id_seq,
         "after_shard_id": page.shard_id,
         "max_messages": page.size + 1,
+        "preview_bytes": page.preview_bytes,
     }
     [rows] = await connection.run((_LIST_SCHEDULED, asked))
     return [ScheduledMessage(*row) for row in rows]

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from broker.api.rest.call import Call
-from broker.api.rest.codec.lists import decode_page_parameters, encode_list
+from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes, encode_list
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.previews import done_or_preview, safeguards_of_query
 from broker.features.delayed.delay import ScheduledMessage
 from broker.features.delayed.page import SchedulePage, parse_schedule_page
 from broker.features.delayed.service import ScheduleService
@@ -39,8 +40,11 @@ async def update_scheduled(service: ScheduleService, call: Call) -> bytes:
 
 async def cancel_scheduled(service: ScheduleService, call: Call) -> bytes:
     topic, _, message_id = call.name.rpartition("/scheduled/")
-    await service.cancel_scheduled(topic, message_id, by=call.caller.member)
-    return encode_resource({})
+    safeguards = safeguards_of_query(call)
+    cancel = service.cancel_scheduled
+    return await done_or_preview(
+        call, await cancel(topic, message_id, by=call.caller.member, safeguards=safeguards)
+    )
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
@@ -55,7 +59,7 @@ _body = msgspec.json.Decoder(UpdateScheduledRequest)
 
 def decode_schedule_page(query: Mapping[str, str]) -> SchedulePage:
     """Raises InvalidArgument."""
-    return parse_schedule_page(*decode_page_parameters(query))
+    return parse_schedule_page(*decode_page_parameters(query), preview_bytes=decode_preview_bytes(query, default=0))
 
 
 def decode_deliver_time(body: bytes, update_mask: str | None) -> datetime:
@@ -75,6 +79,7 @@ def scheduled_json(message: ScheduledMessage) -> dict[str, Any]:
         "messageId": message_id(message.shard_id, message.id_seq),
         "deliverTime": format_timestamp(message.due_at),
         "createTime": format_timestamp(message.accepted_at),
+        "dataSize": message.data_size,
     }
     if message.ordering_key:
         body["orderingKey"] = message.ordering_key

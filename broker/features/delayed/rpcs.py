@@ -9,6 +9,7 @@ from broker.api.row import PAGE, TOPIC, Row
 from broker.api.rpc import Audit, Kind, Size
 from broker.features.delayed import rest
 from broker.features.delayed.service import ScheduleService
+from broker.model.preview import SAFEGUARDS
 
 
 def make_rpcs(service: ScheduleService) -> Sequence[Row]:
@@ -17,7 +18,12 @@ def make_rpcs(service: ScheduleService) -> Sequence[Row]:
         Row(
             name="ListScheduled", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=ATTACH,  # shows message bodies, as a subscription does
-            rest=[Rest("GET", f"{TOPIC}/scheduled", "ListScheduled", partial(rest.list_scheduled, service), PAGE)],
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}/scheduled", "ListScheduled",
+                    partial(rest.list_scheduled, service), (*PAGE, "previewBytes"),
+                ),
+            ],
             grpc=[],
         ),
         Row(
@@ -43,7 +49,7 @@ def make_rpcs(service: ScheduleService) -> Sequence[Row]:
             rest=[
                 Rest(
                     "DELETE", f"{TOPIC}/scheduled/*", "CancelScheduled",
-                    partial(rest.cancel_scheduled, service), (),
+                    partial(rest.cancel_scheduled, service), SAFEGUARDS,
                 ),
             ],
             grpc=[],

@@ -16,6 +16,7 @@ from broker.features.delayed.rows import cancel_scheduled, move_scheduled
 from broker.model.errors import FailedPrecondition, NotFound
 from broker.model.message_id import FIRST_ID_SEQ, parse_message_id
 from broker.model.page import cut_page
+from broker.model.preview import UNGUARDED, Preview, Safeguards
 from broker.model.timestamps import format_timestamp
 from broker.model.topic import Topic
 
@@ -29,7 +30,7 @@ class ScheduleService:
         self._next_due = next_due
 
     async def list_scheduled(self, topic_name: str, page: SchedulePage) -> tuple[Sequence[ScheduledMessage], str]:
-        """A page, the first due first, without data, and the token of the next page.  Raises NotFound."""
+        """A page, the first due first, and the token of the next page.  Raises NotFound."""
         topic = await self._topic(topic_name)
         async with self._database.hot() as hot:
             found = await list_scheduled(hot, shard_ids=topic.shard_ids, page=page)
@@ -59,17 +60,28 @@ class ScheduleService:
         self._next_due.notify(due_at)
         return found
 
-    async def cancel_scheduled(self, topic_name: str, message_id: str, *, by: str = "") -> None:
+    async def cancel_scheduled(
+        self, topic_name: str, message_id: str, *, by: str = "", safeguards: Safeguards = UNGUARDED
+    ) -> Preview | None:
         """Cancels a scheduled message, so that it is never delivered after the answer.  `by`: who cancels it.
 
-        Raises InvalidArgument, NotFound, FailedPrecondition (it was published).
+        Returns what would be lost if that is all that was asked for.  Raises InvalidArgument, NotFound,
+        FailedPrecondition (it was published), NotAsExpected.
         """
+        if safeguards.asked:  # one that was accepted is there until it comes or is cancelled
+            message = await self.get_scheduled(topic_name, message_id)
+            safeguards.check_existed(message.accepted_at, f"The message {message_id}")
+            losses = {"scheduledMessages": 1}
+            counted = Preview(count=1, unit="message", time=self._clock.now(), losses=losses)
+            if preview := safeguards.previewed(counted):
+                return preview
         shard_id, id_seq = await self._located(topic_name, message_id)
         async with self._database.hot() as hot:
             now = self._clock.now()
             cancelled = await cancel_scheduled(hot, shard_id=shard_id, id_seq=id_seq, now=now, by=by)
         if not cancelled:
             raise await self._not_waiting(topic_name, message_id)
+        return None
 
     async def _topic(self, name: str) -> Topic:
         async with self._database.transaction() as connection:

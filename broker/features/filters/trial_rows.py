@@ -8,6 +8,7 @@ from broker.core.log.log_page import FilterTest, LogPage, LogPosition, MatchedMe
 from broker.db.driver import statements
 from broker.db.driver.hot_connection import HotConnection
 from broker.model.delivery import MAX_RESPONSE_BYTES
+from broker.model.message_preview import WHOLE
 
 _SCAN_NEWEST = statements.hot("scan_newest")
 
@@ -37,8 +38,9 @@ async def test_filter(
             return FilterTest(matched, scanned, position)
         begin = {"before_publish_time": position.publish_time, "before_seq": position.seq}
         bounds = {"max_scanned": max_scanned, "max_matched": max_matched, "max_bytes": bytes_left}
-        asked = {"shard_id": position.shard_id, "retained_since": retained_since, "with_data": page.with_data}
-        chosen = {"filter_path": filter_path, "body_path": body_path, "ordering_key": ""}
+        preview_bytes = WHOLE if page.with_data else 0
+        asked = {"shard_id": position.shard_id, "retained_since": retained_since, "preview_bytes": preview_bytes}
+        chosen = {"filter_path": filter_path, "body_path": body_path, "ordering_key": "", "contains": b""}
         [rows] = await connection.run((_SCAN_NEWEST, asked | chosen | begin | bounds))
         if not rows:
             continue

@@ -14,6 +14,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.previews import done_or_preview, safeguards_of_query
 from broker.features.iam.account_service import ServiceAccountService
 from broker.model.errors import InvalidArgument
 from broker.model.names import leaf
@@ -54,8 +55,7 @@ async def enable_service_account(service: ServiceAccountService, call: Call) -> 
 
 
 async def delete_service_account(service: ServiceAccountService, call: Call) -> bytes:
-    await service.delete_service_account(call.name)
-    return encode_resource({})
+    return await done_or_preview(call, await service.delete_service_account(call.name, safeguards_of_query(call)))
 
 
 async def create_key(service: ServiceAccountService, call: Call) -> bytes:
@@ -75,8 +75,7 @@ async def list_keys(service: ServiceAccountService, call: Call) -> bytes:
 
 
 async def delete_key(service: ServiceAccountService, call: Call) -> bytes:
-    await service.delete_key(call.name)
-    return encode_resource({})
+    return await done_or_preview(call, await service.delete_key(call.name, safeguards_of_query(call)))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

@@ -20,9 +20,11 @@ from broker.access.principals.service_account import (
 from broker.access.versions.version_rows import raise_access_version
 from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database, ResourceConnection
+from broker.features.iam.reference_rows import references_to_account
 from broker.model.errors import AlreadyExists, FailedPrecondition, NotFound, ResourceExhausted
 from broker.model.names import check_project, leaf
 from broker.model.page import Page, cut_page
+from broker.model.preview import UNGUARDED, Preview, Safeguards, preview_of_references
 
 KEYS_AT_ONCE = 1  # that are made: each takes a processor for up to a second
 
@@ -85,14 +87,23 @@ class ServiceAccountService:
             await self._raise_version(connection, {account.project})
         await self._changed()
 
-    async def delete_service_account(self, name: str) -> None:
-        """With its keys, and the roles that it was given.  Raises NotFound."""
+    async def delete_service_account(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """With its keys, and the roles that it was given.
+
+        Returns what would be affected if that is all that was asked for.  Raises NotFound, NotAsExpected.
+        """
         async with self._database.transaction() as connection:
             account = await _existing(connection, name, lock=True)
+            if safeguards.asked:
+                safeguards.check_existed(account.created_at, account.name)
+                references = await references_to_account(connection, account)
+                if preview := safeguards.previewed(preview_of_references(references, time=self._clock.now())):
+                    return preview
             await store.delete_service_account(connection, email=account.email)
             bound_in = await self._forget(connection, account)
             await self._raise_version(connection, {account.project, *bound_in})
         await self._changed()
+        return None
 
     async def create_key(self, name: str) -> tuple[ServiceAccount, ServiceAccountKey, Mapping[str, Any]]:
         """A new key of an account, and the file for its holder, which nobody can get again.
@@ -134,14 +145,26 @@ class ServiceAccountService:
                 return account, key
         raise _no_key(name)
 
-    async def delete_key(self, name: str) -> None:
-        """Tokens that it signed, or was exchanged for, are worth nothing from now on.  Raises NotFound."""
+    async def delete_key(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Tokens that it signed, or was exchanged for, are worth nothing from now on.
+
+        Returns what would be affected if that is all that was asked for.  Raises NotFound, NotAsExpected.
+        """
         async with self._database.transaction() as connection:
             account = await _existing(connection, name.partition("/keys/")[0])
+            if safeguards.asked:
+                keys = await store.list_keys(connection, email=account.email)
+                key = next((key for key in keys if key.key_id == leaf(name)), None)
+                if key is None:
+                    raise _no_key(name)
+                safeguards.check_existed(key.created_at, name)
+                if preview := safeguards.previewed(preview_of_references((), time=self._clock.now())):
+                    return preview
             if not await store.delete_key(connection, email=account.email, key_id=leaf(name)):
                 raise _no_key(name)
             await self._raise_version(connection, {account.project})
         await self._changed()
+        return None
 
     async def _forget(self, connection: ResourceConnection, account: ServiceAccount) -> set[str]:
         """Remove what was granted to, or on, another account of this name.

@@ -9,6 +9,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.previews import done_or_preview, safeguards_of_query
 from broker.features.iam.api_key_service import ApiKeyService
 from broker.model.names import leaf
 from broker.model.page import parse_page
@@ -34,8 +35,7 @@ async def list_api_keys(service: ApiKeyService, call: Call) -> bytes:
 
 
 async def delete_api_key(service: ApiKeyService, call: Call) -> bytes:
-    await service.delete_api_key(call.name)
-    return encode_resource({})
+    return await done_or_preview(call, await service.delete_api_key(call.name, safeguards_of_query(call)))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------

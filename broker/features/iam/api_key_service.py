@@ -12,6 +12,7 @@ from broker.features.iam.role_service import check_roles
 from broker.model.errors import NotFound, ResourceExhausted
 from broker.model.names import check_project, leaf
 from broker.model.page import Page, cut_page
+from broker.model.preview import UNGUARDED, Preview, Safeguards, preview_of_references
 
 _PREFIX = "brk-"  # so that tools that look for secrets in texts can know one
 
@@ -63,13 +64,21 @@ class ApiKeyService:
             found = await store.list_api_keys(connection, project=project, page=page)
         return cut_page(found, page.size, lambda key: key.name)
 
-    async def delete_api_key(self, name: str) -> None:
-        """Raises NotFound."""
+    async def delete_api_key(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Returns what would be affected if that is all that was asked for.  Raises NotFound, NotAsExpected."""
         async with self._database.transaction() as connection:
+            if safeguards.asked:
+                key = await store.find_api_key(connection, name=name)
+                if key is None:
+                    raise _missing(name)
+                safeguards.check_existed(key.created_at, name)
+                if preview := safeguards.previewed(preview_of_references((), time=self._clock.now())):
+                    return preview
             if not await store.delete_api_key(connection, name=name):
                 raise _missing(name)
             await self._raise_version(connection, name.partition("/apiKeys/")[0])
         await self._changed()
+        return None
 
     async def _raise_version(self, connection: ResourceConnection, project: str) -> None:
         schema = self._database.schema

@@ -36,7 +36,7 @@ def register(
                 service_accounts=accounts,
             ),
             accounts=accounts,
-            roles=RoleService(database, changed=changed),
+            roles=RoleService(database, core.clock, changed=changed),
             api_keys=ApiKeyService(database, core.clock, changed=changed),
         )
     )

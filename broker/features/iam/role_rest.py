@@ -14,10 +14,12 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.previews import preview_answer, safeguards_of_query
 from broker.features.iam.role_service import RoleService
 from broker.model.errors import InvalidArgument
 from broker.model.field_mask import check_field_mask, parse_field_mask
 from broker.model.page import parse_page
+from broker.model.preview import Undone
 
 _VIEWS = ("", "BASIC", "FULL")  # of a list: without the permissions, or with them
 
@@ -64,7 +66,11 @@ async def update_role(service: RoleService, call: Call) -> bytes:
 
 async def delete_role(service: RoleService, call: Call) -> bytes:
     etag = etag_from(call.query.get("etag", ""))
-    return encode_resource(role_json(await service.delete_role(call.name, etag=etag)))
+    safeguards = safeguards_of_query(call)
+    try:
+        return encode_resource(role_json(await service.delete_role(call.name, etag=etag, safeguards=safeguards)))
+    except Undone as undone:
+        return await preview_answer(call, undone.preview)
 
 
 async def undelete_role(service: RoleService, call: Call) -> bytes:

@@ -9,7 +9,9 @@ from broker.access.policies.predefined_roles import LISTED_ROLES, predefined_on
 from broker.access.principals.permissions import PREDEFINED_ROLES
 from broker.access.principals.role import MAX_ROLES, Role, check_role, role_name
 from broker.access.versions.version_rows import raise_access_version
+from broker.core.process.database_clock import DatabaseClock
 from broker.db.driver.database import Database, ResourceConnection
+from broker.features.iam.reference_rows import references_to_role
 from broker.model.errors import (
     Aborted,
     AlreadyExists,
@@ -20,6 +22,7 @@ from broker.model.errors import (
 )
 from broker.model.names import check_project, project_within
 from broker.model.page import Page, cut_page
+from broker.model.preview import UNGUARDED, Safeguards, preview_of_references
 
 Change = Callable[[Role], Role]
 
@@ -29,8 +32,9 @@ _CONFLICT = "There were concurrent changes of the role. Read it again, and chang
 class RoleService:
     """`changed` is awaited after each change that was committed: it holds in this process then."""
 
-    def __init__(self, database: Database, *, changed: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, database: Database, clock: DatabaseClock, *, changed: Callable[[], Awaitable[None]]) -> None:
         self._database = database
+        self._clock = clock
         self._changed = changed
 
     async def create_role(self, project: str, role_id: str, role: Role) -> Role:
@@ -77,15 +81,27 @@ class RoleService:
         """
         return await self._write(name, change, etag=etag)
 
-    async def delete_role(self, name: str, *, etag: bytes) -> Role:
-        """Who has it has nothing of it any more; bindings stay.  Raises as `update_role`."""
-        return await self._write(name, lambda role: replace(role, deleted=True), etag=etag)
+    async def delete_role(self, name: str, *, etag: bytes, safeguards: Safeguards = UNGUARDED) -> Role:
+        """Who has it has nothing of it any more; bindings stay.
+
+        Raises as `update_role`, NotAsExpected; and Undone (what would be affected, if that is all that was asked
+        for).
+        """
+        return await self._write(name, lambda role: replace(role, deleted=True), etag=etag, safeguards=safeguards)
 
     async def undelete_role(self, name: str, *, etag: bytes) -> Role:
         """Its bindings count again.  Raises NotFound, FailedPrecondition (it is not deleted), Aborted."""
         return await self._write(name, lambda role: replace(role, deleted=False), etag=etag, of_deleted=True)
 
-    async def _write(self, name: str, change: Change, *, etag: bytes, of_deleted: bool = False) -> Role:
+    async def _write(
+        self,
+        name: str,
+        change: Change,
+        *,
+        etag: bytes,
+        of_deleted: bool = False,
+        safeguards: Safeguards = UNGUARDED,
+    ) -> Role:
         async with self._database.transaction() as connection:
             role = await _existing(connection, name, lock=True)
             if role.deleted != of_deleted:
@@ -93,6 +109,9 @@ class RoleService:
                 raise FailedPrecondition(f"The role is {state} (name={name}).")
             if etag and etag != role.etag:
                 raise Aborted(_CONFLICT)
+            if safeguards.asked:
+                references = await references_to_role(connection, name)
+                safeguards.settle(preview_of_references(references, time=self._clock.now()))
             role = replace(change(role), etag=_new_etag())
             check_role(role)
             await store.write_role(connection, role=role)

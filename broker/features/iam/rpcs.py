@@ -26,6 +26,7 @@ from broker.features.iam.account_service import ServiceAccountService
 from broker.features.iam.api_key_service import ApiKeyService
 from broker.features.iam.policy_service import PolicyService
 from broker.features.iam.role_service import RoleService
+from broker.model.preview import SAFEGUARDS
 
 
 def make_rpcs(
@@ -129,7 +130,7 @@ def make_rpcs(
             rest=[
                 Rest(
                     "DELETE", SERVICE_ACCOUNT, "DeleteServiceAccount",
-                    partial(account_rest.delete_service_account, accounts), (),
+                    partial(account_rest.delete_service_account, accounts), SAFEGUARDS,
                 ),
             ],
             grpc=[],
@@ -197,7 +198,7 @@ def make_rpcs(
             rest=[
                 Rest(
                     "DELETE", f"{SERVICE_ACCOUNT}/keys/*", "DeleteServiceAccountKey",
-                    partial(account_rest.delete_key, accounts), (),
+                    partial(account_rest.delete_key, accounts), SAFEGUARDS,
                 ),
             ],
             grpc=[],
@@ -234,7 +235,9 @@ def make_rpcs(
         Row(
             name="IAM.DeleteRole", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("iam.roles.delete")),
-            rest=[Rest("DELETE", ROLE, "DeleteRole", partial(role_rest.delete_role, roles), ("etag",))],
+            rest=[
+                Rest("DELETE", ROLE, "DeleteRole", partial(role_rest.delete_role, roles), ("etag", *SAFEGUARDS)),
+            ],
             grpc=[],
         ),
         Row(
@@ -303,7 +306,12 @@ def make_rpcs(
         Row(
             name="ApiKeys.DeleteApiKey", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("apikeys.keys.delete", on=On.PROJECT)),
-            rest=[Rest("DELETE", API_KEY, "DeleteApiKey", partial(api_key_rest.delete_api_key, api_keys), ())],
+            rest=[
+                Rest(
+                    "DELETE", API_KEY, "DeleteApiKey",
+                    partial(api_key_rest.delete_api_key, api_keys), SAFEGUARDS,
+                ),
+            ],
             grpc=[],
         ),
     ]

@@ -9,6 +9,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
+from broker.api.rest.previews import SafeguardFields
 from broker.core.log.copying import CopyOptions
 from broker.features.import_export.copy_service import CopyService
 from broker.features.operations.operation import Operation
@@ -20,19 +21,18 @@ async def copy_topic(service: CopyService, call: Call) -> bytes:
     if call.gate is not None and options.target:
         await call.gate.allow(call.caller, permissions.PUBLISH, options.target)
     operation = await service.copy(call.name, options, origin=origin_of(call))
-    return encode_resource(copy_json(operation, validate_only=options.validate_only))
+    return encode_resource(copy_json(operation, validate_only=options.safeguards.validate_only))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
-class CopyTopicRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class CopyTopicRequest(SafeguardFields, rename="camel", forbid_unknown_fields=True):
     target_topic: str = ""
     filter: str = ""
     start_time: str = ""
     end_time: str = ""
     max_messages_per_second: float | None = None
-    validate_only: bool = False
     topic: object = None  # in the path
 
 
@@ -48,7 +48,7 @@ def decode_copy(body: bytes) -> CopyOptions:
         start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
         end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
         max_rate=request.max_messages_per_second,
-        validate_only=request.validate_only,
+        safeguards=request.safeguards(),
     )
 
 

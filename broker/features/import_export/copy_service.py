@@ -33,14 +33,14 @@ class CopyService:
         check_rate(options.max_rate)
         meant, total = await self._mean(name, options)
         rate = {} if options.max_rate is None else {"maxMessagesPerSecond": options.max_rate}
-        begin = self._operations.plan if options.validate_only else self._operations.start
-        return await begin(
+        return await self._operations.begin(
             Verb.COPY,
             name,
             origin=origin,
             request={"meant": meant_json(meant), "targetTopic": meant.target} | rate,
             total=total,
             is_estimate=bool(options.filter),
+            safeguards=options.safeguards,
         )
 
     async def _mean(self, name: str, options: CopyOptions) -> tuple[Meant, int]:
@@ -52,7 +52,7 @@ class CopyService:
             longest = await subscriptions.longest_retention(connection, topic_id=source.topic_id)
         kept_since = self._clock.now() - max(longest or timedelta(0), source.message_retention or timedelta(0))
         since = max(kept_since, options.start_time or kept_since)
-        until = min(options.end_time or END_OF_TIME, END_OF_TIME)
+        until = min(options.end_time or END_OF_TIME, options.safeguards.before or END_OF_TIME, END_OF_TIME)
         async with self._database.hot() as hot:
             ends = await read_ends(hot, shard_ids=source.shard_ids, since=since, until=until)
         meant = Meant(

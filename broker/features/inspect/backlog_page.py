@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from broker.core.backlog.delivery_state import BACKLOG, LISTED, DeliveryState
+from broker.features.inspect.topic_page import check_contains
 from broker.model.errors import InvalidArgument
+from broker.model.message_preview import WHOLE
 from broker.model.page import check_page_size, parse_page_token
-from broker.model.refusals import refuse_nul
 
 MAX_SCANNED = 10_000  # messages that one call looks at
-MAX_CONTAINS = 1_000  # characters
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,7 +33,8 @@ class BacklogPosition:
 @dataclass(frozen=True, slots=True)
 class BacklogPage:
     """At most `size` messages in one of the `states` that a filter matches, and whose data has `contains` (as
-    UTF-8), from a position on (None: from the first shard on).
+    UTF-8), from a position on (None: from the first shard on).  `preview_bytes`: how much of the data of each is
+    shown.
     """
 
     size: int
@@ -41,6 +42,7 @@ class BacklogPage:
     filter: str = ""
     contains: str = ""
     start: BacklogPosition | None = None
+    preview_bytes: int = WHOLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class BacklogMessage:
     `at`: its ack deadline (OUTSTANDING), or when it is redelivered (RETRYING).
     `attempt_number`: so often it was handed out (0: never), last at `delivered_at` (None: that is not known).
     `held_by`: the number in the id of the message that it waits for (BLOCKED).  `id_seq`: the number in its own id
-    (None: `seq`).
+    (None: `seq`).  `data`: as much of it as is shown; `data_size`: the length of all of it.
     """
 
     shard_id: int
@@ -59,6 +61,7 @@ class BacklogMessage:
     ordering_key: str | None = None
     attributes: str = "{}"
     data: bytes = b""
+    data_size: int = 0
     state: DeliveryState
     attempt_number: int = 0
     delivered_at: datetime | None = None
@@ -76,19 +79,19 @@ class BacklogList:
     rest: BacklogPosition | None
 
 
-def parse_backlog_page(size: int, token: str, *, states: str, filter_text: str, contains: str) -> BacklogPage:
+def parse_backlog_page(
+    size: int, token: str, *, states: str, filter_text: str, contains: str, preview_bytes: int = WHOLE
+) -> BacklogPage:
     """`states`: names of states, in either case, with commas between them; "": all.
 
     Raises InvalidArgument for another name, a negative size, a token of another list, or a text that
     cannot be searched for.
     """
     size = check_page_size(size)
-    refuse_nul(contains, "contains")
-    if len(contains) > MAX_CONTAINS:
-        raise InvalidArgument(f"contains has {len(contains)} characters, the maximum is {MAX_CONTAINS}.")
+    check_contains(contains)
     wanted = frozenset(map(_state, states.split(","))) if states else BACKLOG
     start = BacklogPosition(*parse_page_token(token, int, bool, int, int, int, datetime)) if token else None
-    return BacklogPage(size, wanted, filter_text, contains, start)
+    return BacklogPage(size, wanted, filter_text, contains, start, preview_bytes)
 
 
 def _state(name: str) -> DeliveryState:

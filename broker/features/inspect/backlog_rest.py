@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from broker.api.rest.call import Call
-from broker.api.rest.codec.lists import decode_page_parameters
+from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.backlog.delivery_state import DeliveryState
 from broker.features.inspect.backlog_page import BacklogList, BacklogMessage, BacklogPage, parse_backlog_page
@@ -38,6 +38,7 @@ def decode_backlog_page(query: Mapping[str, str]) -> BacklogPage:
         states=texts["state"],
         filter_text=texts["filter"],
         contains=texts["contains"],
+        preview_bytes=decode_preview_bytes(query),
     )
 
 
@@ -59,6 +60,7 @@ def _message_json(message: BacklogMessage) -> dict[str, Any]:
             publish_time=format_timestamp(message.publish_time),
             ordering_key=message.ordering_key or "",
         ),
+        "dataSize": message.data_size,
         "state": message.state,
         "deliveryAttempt": message.attempt_number,
     }

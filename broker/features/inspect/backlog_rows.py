@@ -24,12 +24,13 @@ from broker.features.inspect.backlog_page import (
     BacklogPosition,
 )
 from broker.model.delivery import MAX_RESPONSE_BYTES
+from broker.model.message_preview import READ_SHARE, preview_cost
 from broker.model.sequences import to_multirange
 
 _LIST_ATTEMPTS = statements.hot("list_attempts")
 _LIST_HELD = statements.hot("list_held")
 _LIST_WAITING = statements.hot("list_waiting")
-_READ_DUE_MESSAGES = statements.hot("read_due_messages")
+_READ_BACKLOG_MESSAGES = statements.hot("read_backlog_messages")
 
 _ROWS = 100  # that are read at a time
 _CHUNK = 200  # messages that are read with their data at a time
@@ -180,29 +181,37 @@ class _Walk:
         """
         asked = {
             "shard_id": position.shard_id,
-            "first_publish_times": [row.first_publish_time],
-            "last_publish_times": [max([row.last_publish_time, *(m.publish_time for m in wanted)])],
-            "seqs": [to_multirange([m.seq for m in wanted])],
-            "retained_since": _EVER,
+            "first_publish_time": row.first_publish_time,
+            "last_publish_time": max([row.last_publish_time, *(m.publish_time for m in wanted)]),
+            "seqs": to_multirange([m.seq for m in wanted]),
             "filter_path": self.asked.log_path if are_passed else self.asked.filter_path,
             "body_path": self.asked.log_body_path if are_passed else self.asked.body_path,
-            "max_bytes": MAX_RESPONSE_BYTES,
+            **self._shown,
         }
-        [rows] = await self.connection.run((_READ_DUE_MESSAGES, asked))
-        bodies = {seq: rest for seq, *rest in rows}
+        [rows] = await self.connection.run((_READ_BACKLOG_MESSAGES, asked))
+        bodies = {body.seq: body for body in rows}
         for message in wanted:
             body = bodies.get(message.seq)
-            if self.is_full or (body is not None and body[3] is None):
+            if self.is_full or (body is not None and not body.fits):
                 return position
             self.scanned += 1
-            time = message.publish_time if body is None else body[0]
+            time = message.publish_time if body is None else body.publish_time
             position = replace(position, seq=message.seq, publish_time=max(position.publish_time, time))
-            if body is not None:
-                publish_time, key, attributes, data, id_seq, expires_at = body
-                known = {"ordering_key": key, "attributes": attributes, "data": data, "id_seq": id_seq}
-                if message.state in TAKEN or row.redriven or not self._is_past(publish_time, expires_at):
-                    self._match(replace(message, publish_time=publish_time, **known))
+            if body is not None and (
+                message.state in TAKEN or row.redriven or not self._is_past(body.publish_time, body.expires_at)
+            ):
+                self._match(replace(message, publish_time=body.publish_time), body)
         return position
+
+    @property
+    def _shown(self) -> dict[str, Any]:
+        """Parameters that say which part of each body a statement searches and returns."""
+        page = self.asked.page
+        return {
+            "contains": page.contains.encode(),
+            "preview_bytes": page.preview_bytes,
+            "max_bytes": MAX_RESPONSE_BYTES,
+        }
 
     async def log(self, position: BacklogPosition) -> BacklogPosition | None:
         """What was never handed out, from there on; where to go on in this shard, None: there is no more."""
@@ -219,26 +228,30 @@ class _Walk:
                 "ordered": self.asked.ordered,
                 "now": self.asked.now,
                 "max_scanned": chunk,
-                "max_bytes": MAX_RESPONSE_BYTES,
+                **self._shown,
             }
             [rows] = await self.connection.run((_LIST_WAITING, asked))
             before = self.scanned
             for row in rows:
-                if self.is_full or (row.matches and row.data is None):
+                if self.is_full or (row.matches and not row.fits):
                     break
                 self.scanned = before + row.scanned
                 position = replace(position, seq=row.seq, publish_time=row.publish_time)
                 if row.matches:
-                    self._match(_waiting(row, position.shard_id))
+                    self._match(_waiting(row, position.shard_id), row)
             else:
                 if not rows or rows[-1].scanned < chunk:
                     return None
         return position
 
-    def _match(self, message: BacklogMessage) -> None:
-        if message.state in self.asked.page.states and self.asked.page.contains.encode() in message.data:
-            self.found.append(message)
-            self.bytes_left -= len(message.data) + len(message.attributes)
+    def _match(self, message: BacklogMessage, body: Any) -> None:
+        """`body`: the row of a statement that has read the message."""
+        page = self.asked.page
+        if page.contains:
+            self.bytes_left -= body.data_size // READ_SHARE
+        if message.state in page.states and body.has_text:
+            self.found.append(_with_body(message, body))
+            self.bytes_left -= preview_cost(body.data_size, page.preview_bytes) + len(body.attributes)
 
 
 def messages_of_row(row: Any, shard_id: int, now: datetime) -> Iterator[BacklogMessage]:
@@ -264,15 +277,22 @@ def backlog_message(row: Any, parsed: DeliveryRow, ordinal: int, shard_id: int, 
     )
 
 
+def _with_body(message: BacklogMessage, body: Any) -> BacklogMessage:
+    return replace(
+        message,
+        ordering_key=body.ordering_key,
+        attributes=body.attributes,
+        data=body.data,
+        data_size=body.data_size,
+        id_seq=body.id_seq,
+    )
+
+
 def _waiting(row: Any, shard_id: int) -> BacklogMessage:
     return BacklogMessage(
         shard_id=shard_id,
         seq=row.seq,
         publish_time=row.publish_time,
-        ordering_key=row.ordering_key,
-        attributes=row.attributes,
-        data=row.data,
-        id_seq=row.id_seq,
         state=DeliveryState.WAITING if row.held_by is None else DeliveryState.BLOCKED,
         held_by=row.held_by,
     )

@@ -9,7 +9,9 @@ from broker.fairness.resource_turns import ResourceTurns
 from broker.features.feature import Feature
 from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
+from broker.features.inspect.data_service import MessageDataService
 from broker.features.inspect.deliveries.service import DeliveryReportService
+from broker.features.inspect.histogram_service import HistogramService
 from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.rpcs import make_rpcs
 from broker.features.inspect.tail_service import TailService
@@ -34,6 +36,8 @@ def register(
             delivery_reports=DeliveryReportService(database, clock, turns, records),
             backlog_messages=BacklogMessageService(database, replica_reads, clock, turns),
             topic_messages=TopicMessageService(database, replica_reads, clock, turns),
-            tails=TailService(database, turns, tails),
+            message_data=MessageDataService(database, turns),
+            histograms=HistogramService(database, replica_reads, clock, turns),
+            tails=TailService(database, clock=clock, tasks=core.tasks, turns=turns, tails=tails),
         )
     )

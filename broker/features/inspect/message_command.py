@@ -1,18 +1,25 @@
 """`broker message`."""
 
 import base64
+import re
+from typing import Any
 
 import click
 
+from broker.client import terminal
 from broker.client.api import Json
 from broker.client.calling import Session, calling
 from broker.client.command_line import Group
 from broker.client.confirming import YES, confirm, counted
 from broker.client.delays import AT, DELAY, attributes_of, check_delayed
+from broker.client.exit_codes import DONE
 from broker.client.messages import message_fields
 from broker.client.output import Shown
+from broker.client.safeguards import safeguarded, shown_preview, taken
+from broker.client.stop import Misuse
 from broker.client.words import as_typed, leaf, pairs, short_time
 
+_RANGE = re.compile(r"[0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18}")
 _LATE = {"outstanding": "out just now", "returned": "came back", "settled": "done with"}
 
 
@@ -33,15 +40,46 @@ def show(session: Session, *, message_id: str, topic: str | None, subscription: 
     return Shown(data=found, fields=fields | {f"for {name}": report for name, report in reports.items()})
 
 
-@calling("retract", "broker message retract reminders $WAITING --yes")
+@calling(
+    "data",
+    "broker message data $ID > order.bin",
+    "broker message data $ID --topic orders --range 0-2 > begin.bin",
+)
+@click.argument("message_id", metavar="ID")
+@click.option("--topic", metavar="TOPIC", help="Where it is; without, it is looked for in the project.")
+@click.option("--range", "range_", metavar="FIRST-LAST", help="Only these bytes, from 0 on; 100-: the rest.")
+def data(session: Session, *, message_id: str, topic: str | None, range_: str | None) -> int:
+    """Write the data of a message, as it is, to a file; needs this broker."""
+    if terminal.is_terminal():
+        raise Misuse("the data of a message may be binary, which no terminal can show: redirect it, as in `> FILE`")
+    if range_ is not None and not _RANGE.fullmatch(range_):
+        raise Misuse(f"--range must be FIRST-LAST, FIRST- or -COUNT, not {range_[:100]!r}")
+    if topic:
+        name = session.topic(topic)
+    else:
+        found = session.api.call("GET", f"{session.project}/messages/{message_id}", params={"previewBytes": 0})
+        name = found["topic"]
+    terminal.write_bytes(session.api.data(f"{name}/messages/{message_id}:data", range_))
+    return DONE
+
+
+@calling(
+    "retract",
+    "broker message retract reminders $WAITING --dry-run",
+    "broker message retract reminders $WAITING --yes",
+)
 @click.argument("topic")
 @click.argument("message_ids", metavar="ID...", nargs=-1, required=True)
+@safeguarded
 @YES
-def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: bool) -> Shown:
+def retract(session: Session, *, topic: str, message_ids: tuple[str, ...], yes: bool, **safeguards: Any) -> Shown:
     """Withdraw messages of a topic: nobody is handed them any more; needs this broker."""
     name = session.topic(topic)
+    body = taken(session.api, safeguards) | {"messageIds": list(message_ids)}
+    if "validateOnly" in body:
+        return shown_preview(name, session.api.call("POST", f"{name}:retract", body))
     confirm(f"Retract {counted(len(message_ids), 'message')} of {leaf(name)}, for good?", yes=yes)
-    done = session.api.call("POST", f"{name}:retract", {"messageIds": list(message_ids)})
+    done = session.api.call("POST", f"{name}:retract", body)
     summary = ", ".join(f"{count} {outcome}" for outcome, count in done["counts"].items())
     return Shown(data=done, line=f"Of {leaf(name)}: {summary}.{_states_text(done)}")
 
@@ -118,5 +156,5 @@ def _who(event: Json) -> str:
 COMMANDS = Group(
     "message",
     help="One message, and what became of it.",
-    commands=[show, retract, replace],
+    commands=[show, data, retract, replace],
 )

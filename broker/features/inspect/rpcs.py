@@ -7,11 +7,21 @@ from broker.api.permissions import ATTACH, CONSUME, GET_SUBSCRIPTION, Need, Need
 from broker.api.rest.routes import Rest
 from broker.api.row import PAGE, PROJECT, SUBSCRIPTION, TOPIC, Row
 from broker.api.rpc import Audit, Kind, Size
-from broker.features.inspect import backlog_rest, consumer_rest, publisher_rest, tail_rest, topic_rest
+from broker.features.inspect import (
+    backlog_rest,
+    consumer_rest,
+    data_rest,
+    histogram_rest,
+    publisher_rest,
+    tail_rest,
+    topic_rest,
+)
 from broker.features.inspect.backlog_service import BacklogMessageService
 from broker.features.inspect.consumer_service import ConsumerService
+from broker.features.inspect.data_service import MessageDataService
 from broker.features.inspect.deliveries import rest
 from broker.features.inspect.deliveries.service import DeliveryReportService
+from broker.features.inspect.histogram_service import HistogramService
 from broker.features.inspect.publisher_service import TopicPublisherService
 from broker.features.inspect.tail_service import TailService
 from broker.features.inspect.topic_service import TopicMessageService
@@ -24,6 +34,8 @@ def make_rpcs(
     delivery_reports: DeliveryReportService,
     backlog_messages: BacklogMessageService,
     topic_messages: TopicMessageService,
+    message_data: MessageDataService,
+    histograms: HistogramService,
     tails: TailService,
 ) -> Sequence[Row]:
     # fmt: off
@@ -55,7 +67,21 @@ def make_rpcs(
             # Lists only the subscriptions that the caller may get.
             needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),
             rest=[
-                Rest("GET", f"{TOPIC}/messages/*", "GetMessage", partial(rest.get_message, delivery_reports), PAGE),
+                Rest(
+                    "GET", f"{TOPIC}/messages/*", "GetMessage",
+                    partial(rest.get_message, delivery_reports), (*PAGE, "previewBytes"),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="GetMessageData", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=Needs(Need("pubsub.topics.attachSubscription", on=On.ABOVE)),  # shows a message body
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}/messages/*:data", "GetMessageData",
+                    partial(data_rest.get_data, message_data), (),
+                ),
             ],
             grpc=[],
         ),
@@ -65,7 +91,7 @@ def make_rpcs(
             rest=[
                 Rest(
                     "GET", f"{PROJECT}/messages/*", "FindMessage",
-                    partial(rest.find_message, delivery_reports), PAGE,
+                    partial(rest.find_message, delivery_reports), (*PAGE, "previewBytes"),
                 ),
             ],
             grpc=[],
@@ -87,7 +113,8 @@ def make_rpcs(
             rest=[
                 Rest(
                     "GET", f"{SUBSCRIPTION}/messages", "ListSubscriptionMessages",
-                    partial(backlog_rest.list_messages, backlog_messages), (*PAGE, "contains", "filter", "state"),
+                    partial(backlog_rest.list_messages, backlog_messages),
+                    (*PAGE, "contains", "filter", "previewBytes", "state"),
                 ),
             ],
             grpc=[],
@@ -99,7 +126,20 @@ def make_rpcs(
                 Rest(
                     "GET", f"{TOPIC}/messages", "ListTopicMessages",
                     partial(topic_rest.list_messages, topic_messages),
-                    (*PAGE, "endTime", "filter", "order", "orderingKey", "startTime"),
+                    (
+                        *PAGE, "contains", "endTime", "filter", "order", "orderingKey", "previewBytes", "startTime",
+                    ),
+                ),
+            ],
+            grpc=[],
+        ),
+        Row(
+            name="GetTopicHistogram", kind=Kind.SCAN, size=Size.REQUEST, audit=Audit.USE, starts=None,
+            needs=Needs(Need("pubsub.topics.get")),  # shows no message
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}:histogram", "GetTopicHistogram",
+                    partial(histogram_rest.get_histogram, histograms), ("buckets", "endTime", "startTime"),
                 ),
             ],
             grpc=[],
@@ -107,7 +147,12 @@ def make_rpcs(
         Row(
             name="TailTopic", kind=Kind.WAITING, size=Size.REQUEST, audit=Audit.USE, starts=None,
             needs=ATTACH,  # shows message bodies, as a subscription does
-            rest=[Rest("GET", f"{TOPIC}:tail", "TailTopic", partial(tail_rest.tail_topic, tails), ("filter",))],
+            rest=[
+                Rest(
+                    "GET", f"{TOPIC}:tail", "TailTopic",
+                    partial(tail_rest.tail_topic, tails), ("filter", "previewBytes", "startTime"),
+                ),
+            ],
             grpc=[],
         ),
     ]

@@ -1,15 +1,21 @@
 """Following a topic as Server-Sent Events; an extension."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from broker.api.rest.call import Call
+from broker.api.rest.codec.lists import decode_preview_bytes
+from broker.api.rest.codec.scalars import parse_timestamp
 from broker.api.rest.event_stream import ALIVE, stream_events
-from broker.core.log.matched_message import matched_message
-from broker.features.inspect.tail_service import NewMessages, TailService
+from broker.core.log.matched_message import listed_message
+from broker.features.inspect.tail_position import parse_position_token
+from broker.features.inspect.tail_service import NewMessages, TailOptions, TailService
 
 
 async def tail_topic(service: TailService, call: Call) -> bytes:
-    async with service.tail(call.name, call.query.get("filter", "")) as new_messages:
+    options = decode_tail(call.query, call.exchange.head.header(b"last-event-id"))
+    async with service.tail(call.name, options) as new_messages:
         return await stream_events(call, new_messages, encode_new_messages)
 
 
@@ -19,10 +25,23 @@ async def tail_topic(service: TailService, call: Call) -> bytes:
 _encode = msgspec.json.Encoder().encode
 
 
+def decode_tail(query: Mapping[str, str], last_event_id: bytes) -> TailOptions:
+    """Raises InvalidArgument."""
+    since = query.get("startTime", query.get("start_time", ""))
+    return TailOptions(
+        filter=query.get("filter", ""),
+        preview_bytes=decode_preview_bytes(query),
+        since=parse_timestamp(since, "startTime") if since else None,
+        after=parse_position_token(last_event_id.decode("latin-1")) if last_event_id else None,
+    )
+
+
 def encode_new_messages(new_messages: NewMessages) -> bytes:
     """`message` events with their ids, and `skipped` events; a comment if there are none."""
-    events = [b'event: skipped\ndata: {"messages": %d}\n\n' % new_messages.skipped] if new_messages.skipped else []
-    for message in new_messages.messages:
-        body = matched_message(message)
-        events.append(b"event: message\nid: %b\ndata: %b\n\n" % (body.message_id.encode(), _encode(body)))
+    events = []
+    if new_messages.skipped:
+        skipped = new_messages.skipped_id.encode(), new_messages.skipped
+        events.append(b'event: skipped\nid: %b\ndata: {"messages": %d}\n\n' % skipped)
+    for id_, message in new_messages.messages:
+        events.append(b"event: message\nid: %b\ndata: %b\n\n" % (id_.encode(), _encode(listed_message(message))))
     return b"".join(events) or ALIVE

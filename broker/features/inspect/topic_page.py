@@ -7,10 +7,13 @@ from typing import Literal
 
 from broker.core.log.log_page import LogPosition, MatchedMessage, parse_log_page
 from broker.model.errors import InvalidArgument
+from broker.model.message_preview import WHOLE
 from broker.model.refusals import refuse_nul
 
 Order = Literal["newest", "oldest"]
 ORDERS: tuple[Order, ...] = ("newest", "oldest")
+
+MAX_CONTAINS = 1_000  # characters
 
 _STEP = timedelta(microseconds=1)  # the finest that publish times have
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -19,7 +22,8 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 @dataclass(frozen=True, slots=True)
 class TopicPage:
     """At most `size` messages that a filter matches, of an ordering key (None: of any), published from `since` on
-    and before `until` (None: no bound), behind a position (None: from the first on).
+    and before `until` (None: no bound), behind a position (None: from the first on), whose data has `contains` (as
+    UTF-8).  `preview_bytes`: how much of the data of each is shown.
     """
 
     size: int
@@ -29,6 +33,8 @@ class TopicPage:
     since: datetime | None = None
     until: datetime | None = None
     start: LogPosition | None = None
+    contains: str = ""
+    preview_bytes: int = WHOLE
 
     def rank(self, message: "MatchedMessage | LogPosition") -> tuple[datetime, int, int]:
         """Which of two comes first: by time, then by shard, then by place; `newest` has it the other way round."""
@@ -73,12 +79,22 @@ class ShardScan:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a list has got: to messages of a time, and past about `searched` of about `total` messages."""
+
+    time: datetime
+    searched: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicMessages:
     """A page, among so many messages (`scanned`); `rest`: where to go on, if anywhere."""
 
     found: Sequence[MatchedMessage]
     scanned: int
     rest: LogPosition | None
+    progress: Progress | None = None
 
 
 def merged(page: TopicPage, scans: Iterable[ShardScan]) -> TopicMessages:
@@ -98,6 +114,13 @@ def merged(page: TopicPage, scans: Iterable[ShardScan]) -> TopicMessages:
     return TopicMessages(found, sum(scan.scanned for scan in scans), rest)
 
 
+def check_contains(text: str) -> None:
+    """Raises InvalidArgument for a text that cannot be searched for."""
+    refuse_nul(text, "contains")
+    if len(text) > MAX_CONTAINS:
+        raise InvalidArgument(f"contains has {len(text)} characters, the maximum is {MAX_CONTAINS}.")
+
+
 def parse_topic_page(
     size: int,
     token: str,
@@ -107,15 +130,20 @@ def parse_topic_page(
     ordering_key: str | None,
     since: datetime | None,
     until: datetime | None,
+    contains: str,
+    preview_bytes: int = WHOLE,
 ) -> TopicPage:
     """Raises InvalidArgument for another order, a negative size, a token that is not of a LogPosition, an empty
-    span of time, or a key that no message can have.
+    span of time, a key that no message can have, or a text that is too long to be searched for.
     """
     page = parse_log_page(size, token)
     if order not in ("", *ORDERS):
         raise InvalidArgument(f"order must be one of {', '.join(ORDERS)} (order={order[:100]}).")
     refuse_nul(ordering_key or "", "orderingKey")
+    check_contains(contains)
     if since is not None and until is not None and since >= until:
         raise InvalidArgument(f"startTime must be before endTime (startTime={since}, endTime={until}).")
     chosen: Order = "oldest" if order == "oldest" else "newest"
-    return TopicPage(page.size, chosen, filter_text, ordering_key, since, until, page.before)
+    return TopicPage(
+        page.size, chosen, filter_text, ordering_key, since, until, page.before, contains, preview_bytes
+    )

@@ -5,13 +5,14 @@ from dataclasses import astuple
 from typing import Any
 
 from broker.api.rest.call import Call
-from broker.api.rest.codec.lists import decode_page_parameters
+from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
-from broker.core.log.matched_message import matched_message
+from broker.core.log.matched_message import listed_message
 from broker.features.inspect.topic_page import TopicMessages, TopicPage, parse_topic_page
 from broker.features.inspect.topic_service import TopicMessageService
 from broker.model.page import page_token
+from broker.model.timestamps import format_timestamp
 
 
 async def list_messages(service: TopicMessageService, call: Call) -> bytes:
@@ -37,13 +38,21 @@ def decode_topic_page(query: Mapping[str, str]) -> TopicPage:
         ordering_key=given["orderingKey"] or None,
         since=times.get("startTime"),
         until=times.get("endTime"),
+        contains=query.get("contains", ""),
+        preview_bytes=decode_preview_bytes(query),
     )
 
 
 def topic_messages_json(page: TopicMessages) -> dict[str, Any]:
     """A page; the counts of all pages add up."""
     body: dict[str, Any] = {
-        "messages": [matched_message(m) for m in page.found],
+        "messages": [listed_message(m) for m in page.found],
         "scannedMessageCount": page.scanned,
     }
+    if page.progress is not None:
+        body["progress"] = {
+            "searchedTime": format_timestamp(page.progress.time),
+            "searchedMessagesEstimate": page.progress.searched,
+            "totalMessagesEstimate": page.progress.total,
+        }
     return body | ({} if page.rest is None else {"nextPageToken": page_token(*astuple(page.rest))})

@@ -1,15 +1,16 @@
 """The messages that a topic retains (F3)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from broker.core.filtering.comparing import most_compared
+from broker.core.log.copied_messages import read_ends
 from broker.core.log.log_page import LogPosition, MatchedMessage
 from broker.db.driver import statements
 from broker.db.driver.hot_connection import Bound, HotConnection
-from broker.features.inspect.topic_page import ShardScan, TopicMessages, TopicPage, merged
+from broker.features.inspect.topic_page import Progress, ShardScan, TopicMessages, TopicPage, merged
 from broker.model.delivery import MAX_RESPONSE_BYTES
 
 _SCAN_NEWEST = statements.hot("scan_newest")
@@ -21,13 +22,20 @@ MAX_SCANNED = 10_000  # messages that one call looks at, in all shards
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """`filter_path`: None matches everything.  Nothing from before `retained_since` is shown."""
+    """`filter_path`: None matches everything.  Nothing from before `retained_since` is shown.  `searches`: not all
+    messages of the topic are listed, so that a page says how far it has got.
+    """
 
     shard_ids: Sequence[int]
     filter_path: str | None
     body_path: str | None = None
     retained_since: datetime
+    now: datetime
     page: TopicPage
+
+    @property
+    def searches(self) -> bool:
+        return bool(self.page.filter or self.page.ordering_key or self.page.contains)
 
 
 async def list_topic_messages(connection: HotConnection, asked: Asked) -> TopicMessages:
@@ -36,7 +44,28 @@ async def list_topic_messages(connection: HotConnection, asked: Asked) -> TopicM
     part = max(most_compared(MAX_SCANNED, asked.body_path) // len(begins), 1)
     answers = await connection.run(*[_scan(asked, begin, part, len(begins)) for begin in begins])
     scans = [_read(begin, rows, part) for begin, rows in zip(begins, answers, strict=True)]
-    return merged(asked.page, scans)
+    found = merged(asked.page, scans)
+    return replace(found, progress=await _progress(connection, asked, found.rest)) if asked.searches else found
+
+
+async def _progress(connection: HotConnection, asked: Asked, rest: LogPosition | None) -> Progress:
+    """How far all pages up to this one have searched, by the sequences at both ends and at the place between."""
+    page = asked.page
+    since = max(asked.retained_since, page.since or asked.retained_since)
+    until = _END_OF_TIME if page.until is None else page.until
+    newest = page.order == "newest"
+    total = await _count(connection, asked, since, until)
+    if rest is None:
+        return Progress(since if newest else min(until, asked.now), total, total)
+    searched = await _count(
+        connection, asked, *((rest.publish_time, until) if newest else (since, rest.publish_time))
+    )
+    return Progress(rest.publish_time, min(searched, total), total)
+
+
+async def _count(connection: HotConnection, asked: Asked, since: datetime, until: datetime) -> int:
+    ends = await read_ends(connection, shard_ids=asked.shard_ids, since=since, until=until)
+    return sum(end.count for end in ends.values())
 
 
 def _scan(asked: Asked, begin: LogPosition, part: int, shards: int) -> Bound:
@@ -46,6 +75,8 @@ def _scan(asked: Asked, begin: LogPosition, part: int, shards: int) -> Bound:
         "filter_path": asked.filter_path,
         "body_path": asked.body_path,
         "ordering_key": page.ordering_key or "",
+        "contains": page.contains.encode(),
+        "preview_bytes": page.preview_bytes,
         "max_scanned": part,
         "max_matched": page.size,
         "max_bytes": MAX_RESPONSE_BYTES // shards,
@@ -57,7 +88,6 @@ def _scan(asked: Asked, begin: LogPosition, part: int, shards: int) -> Bound:
         "before_publish_time": begin.publish_time,
         "before_seq": begin.seq,
         "retained_since": max(asked.retained_since, page.since or asked.retained_since),
-        "with_data": True,
     }
 
 

@@ -51,11 +51,13 @@ class TopicMessageService:
             if page.start is not None and page.start.shard_id not in topic.shard_ids:
                 raise invalid_page_token(page_token(*astuple(page.start)))
             retained = max(retention or timedelta(0), topic.message_retention or timedelta(0))
+            now = self._clock.now()
             asked = Asked(
                 shard_ids=sorted(topic.shard_ids),
                 filter_path=paths.filter_path,
                 body_path=paths.body_path,
-                retained_since=self._clock.now() - retained,
+                retained_since=now - retained,
+                now=now,
                 page=page,
             )
             return await self._replica_reads.read(partial(list_topic_messages, asked=asked))

@@ -39,7 +39,7 @@ class Figures:
         self._database = database
         self._replica_reads = replica_reads
         self._clock = clock
-        self._capacity = book.capacity
+        self._capacity = book.series
         self._kept = GaugeValues(complete=False)
         self._until = 0.0
         self._reading = asyncio.Lock()

@@ -14,6 +14,7 @@ from broker.api.rest.codec.lists import decode_page_parameters, encode_list
 from broker.api.rest.codec.requests import decode_json, decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_duration
+from broker.api.rest.previews import done_or_preview, safeguards_of_query
 from broker.features.operations.operation import Operation, OperationState, Origin
 from broker.features.operations.service import OperationService, operation_not_found
 from broker.model.errors import FailedPrecondition, PermissionDenied
@@ -59,8 +60,8 @@ class OperationCalls:
 
     async def delete_operation(self, call: Call) -> bytes:
         await self._owned(call)
-        await self._service.delete_operation(call.name)
-        return encode_resource({})
+        safeguards = safeguards_of_query(call)
+        return await done_or_preview(call, await self._service.delete_operation(call.name, safeguards))
 
     async def _seen(self, call: Call) -> Operation:
         """The operation, for callers who may list those of the project or may start it.  Raises NotFound."""
@@ -154,8 +155,13 @@ def origin_of(call: Call) -> Origin:
 
 
 def validated(body: dict[str, Any]) -> dict[str, Any]:
-    """An operation that would only be started: without a name, and done."""
+    """An operation that would only be started: without a name, and done.
+
+    Its metadata has the fields of a preview besides its own.
+    """
     metadata = body["metadata"] | {"state": "VALIDATED", "validateOnly": True}
+    metadata |= {"asOf": metadata["createTime"], "count": int(metadata["total"]), "unit": "message"}
+    metadata |= {"estimated": True} if metadata.get("totalIsEstimate") else {}
     response = {"@type": _response_type(metadata["verb"]), "chosen": metadata["total"]}
     return {"metadata": metadata, "done": True, "response": response}
 

@@ -7,6 +7,7 @@ from broker.api.rest.routes import Rest
 from broker.api.row import OPERATION, PAGE, PROJECT, Row
 from broker.api.rpc import Audit, Kind, Size
 from broker.features.operations.rest import OperationCalls
+from broker.model.preview import SAFEGUARDS
 
 
 def make_rpcs(calls: OperationCalls) -> Sequence[Row]:
@@ -44,7 +45,7 @@ def make_rpcs(calls: OperationCalls) -> Sequence[Row]:
         Row(
             name="Operations.DeleteOperation", kind=Kind.CHANGE, size=Size.SMALL, audit=Audit.CHANGE, starts=None,
             needs=NOTHING,  # as CancelOperation
-            rest=[Rest("DELETE", OPERATION, "DeleteOperation", calls.delete_operation, ())],
+            rest=[Rest("DELETE", OPERATION, "DeleteOperation", calls.delete_operation, SAFEGUARDS)],
             grpc=[],
         ),
     ]

@@ -25,6 +25,7 @@ from broker.model.errors import FailedPrecondition, InvalidArgument, NotFound, Q
 from broker.model.names import check_project, leaf, project_of
 from broker.model.operation_verb import Verb
 from broker.model.page import cut_page
+from broker.model.preview import UNGUARDED, Preview, Safeguards, preview_of_references
 from broker.model.topic import Topic
 from broker.observability.metrics.families import OPERATIONS_ENDED
 
@@ -44,6 +45,26 @@ class OperationService:
         self._notifications = notifications
         self._counts = core.counters.process
         self._at_once = at_once
+
+    async def begin(
+        self,
+        verb: Verb,
+        target: str,
+        *,
+        origin: Origin,
+        request: Mapping[str, Any],
+        total: int,
+        is_estimate: bool = False,
+        safeguards: Safeguards,
+    ) -> Operation:
+        """Starts an operation, or only plans it, as its caller has asked.
+
+        The count is compared with the expected one before it starts, and its steps leave alone what has changed
+        since then.  Raises QuotaExceeded, Aborted, FailedPrecondition (`total` is not the count that was expected).
+        """
+        counted = Preview(count=total, unit="message", is_estimated=is_estimate, time=self._clock.now())
+        act = self.start if safeguards.previewed(counted) is None else self.plan
+        return await act(verb, target, origin=origin, request=request, total=total, is_estimate=is_estimate)
 
     async def start(
         self,
@@ -150,17 +171,33 @@ class OperationService:
             self._counts[OPERATIONS_ENDED["cancelled"]] += 1
             await self._wake_ups.announce(name)
 
-    async def delete_operation(self, name: str) -> None:
-        """Forget one that has ended.  Raises NotFound, FailedPrecondition (it is under way)."""
+    async def delete_operation(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Forget one that has ended.
+
+        Returns what would be lost if that is all that was asked for.  Raises NotFound, FailedPrecondition (it is
+        under way), NotAsExpected.
+        """
+        if safeguards.asked:  # one that has ended stays as it is
+            operation = await self.get_operation(name)
+            if operation.ended_at is None:
+                raise _under_way(name)
+            safeguards.check_existed(operation.created_at, name)
+            if preview := safeguards.previewed(preview_of_references((), time=self._clock.now())):
+                return preview
         async with self._database.transaction() as connection:
             deleted = await store.delete_operation(connection, name=name)
         if not deleted:
             await self.get_operation(name)
-            raise FailedPrecondition(f"The operation is under way: cancel it first (resource={leaf(name)}).")
+            raise _under_way(name)
+        return None
 
 
 def operation_not_found(name: str) -> NotFound:
     return NotFound(f"There is no such operation, or it is not kept any more (resource={leaf(name)}).")
+
+
+def _under_way(name: str) -> FailedPrecondition:
+    return FailedPrecondition(f"The operation is under way: cancel it first (resource={leaf(name)}).")
 
 
 def _too_many(project: str, running: int) -> QuotaExceeded:

@@ -1,5 +1,7 @@
 """`broker purge`."""
 
+from typing import Any
+
 import click
 
 from broker.client.api import Json
@@ -9,6 +11,7 @@ from broker.client.confirming import YES, Loss, backlog_text, confirm_loss, coun
 from broker.client.exit_codes import DONE
 from broker.client.operations import finished, wait_for
 from broker.client.output import Shown
+from broker.client.safeguards import safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
 from broker.client.words import leaf, time_text
 
@@ -18,6 +21,8 @@ from broker.client.words import leaf, time_text
     "broker purge billing --filter 'attributes.env = \"test\"' --dry-run",
     "broker purge billing --filter 'attributes.env = \"test\"' --yes",
     "broker purge billing --before 1h --undoable --yes",
+    "broker purge billing --expected-count 7 --tolerance-percent 1 --yes",
+    "broker purge --topic orders --dry-run",
     "broker purge --topic orders --yes",
 )
 @click.argument("subscription", required=False)
@@ -26,8 +31,8 @@ from broker.client.words import leaf, time_text
 @click.option("--undoable", is_flag=True, help="For an hour `broker seek SUB --undo` brings it back.")
 @click.option("--filter", "filter_text", metavar="FILTER", help="Only messages that it matches: an operation.")
 @click.option("--rate", metavar="N", type=click.FloatRange(0.001), help="So many a second at the most (--filter).")
-@click.option("--dry-run", is_flag=True, help="Say how many it would drop (--filter).")
 @click.option("--no-wait", is_flag=True, help="Do not wait for its end (--filter).")
+@safeguarded
 @YES
 def purge(
     session: Session,
@@ -38,21 +43,25 @@ def purge(
     undoable: bool,
     filter_text: str | None,
     rate: float | None,
-    dry_run: bool,
     no_wait: bool,
     yes: bool,
+    **safeguards: Any,
 ) -> Shown | int:
     """Drop the backlog of a subscription, or all messages of a topic; needs this broker."""
-    _check(subscription, topic, before or undoable or filter_text, filter_text, rate or dry_run or no_wait)
+    _check(subscription, topic, before or undoable or filter_text, filter_text, rate or no_wait)
+    body: Json = taken(session.api, safeguards)
+    dry_run = "validateOnly" in body
     name = session.topic(topic) if topic else session.subscription(subscription or "")
     if not dry_run:
         losses = [Loss("its backlog", lambda: _loss(session, name, is_part=bool(before or filter_text)))]
         confirm_loss(f"Purge {name}{'' if undoable else ', for good'}?", losses, yes=yes)
-    body: Json = {"before": time_text(before, "--before", machine_time())} if before else {}
+    body |= {"before": time_text(before, "--before", machine_time())} if before else {}
     if filter_text:
         body |= {"filter": filter_text} | ({"maxMessagesPerSecond": rate} if rate else {})
         return _by_filter(session, name, body, dry_run=dry_run, no_wait=no_wait)
     answer = session.api.call("POST", f"{name}:purge", body | ({"undoable": True} if undoable else {}))
+    if dry_run:
+        return shown_preview(name, answer)
     undo = f"; `broker seek {subscription} --undo` brings it back" if undoable else ""
     return Shown(data=answer, line=f"Purged {topic or subscription}{undo}.")
 
@@ -76,11 +85,11 @@ def _check(*given: object) -> None:
             "--before, --undoable and --filter are for subscriptions: a topic is purged of all it has, for good"
         )
     if of_filter and not filter_text:
-        raise Misuse("--rate, --dry-run and --no-wait are for a purge with --filter; without it there is no wait")
+        raise Misuse("--rate and --no-wait are for a purge with --filter; without it there is no wait")
 
 
 def _by_filter(session: Session, name: str, body: Json, *, dry_run: bool, no_wait: bool) -> int:
-    started = session.api.call("POST", f"{name}:purge", body | ({"validateOnly": True} if dry_run else {}))
+    started = session.api.call("POST", f"{name}:purge", body)
     if dry_run:
         metadata = started["metadata"]
         count = int(metadata.get("counts", {}).get("purged", "0"))

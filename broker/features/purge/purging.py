@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from broker.model.errors import InvalidArgument
+from broker.model.preview import UNGUARDED, Safeguards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,15 +15,12 @@ class PurgeOptions:
     undoable: bool = False
     filter: str = ""
     max_rate: float | None = None
-    validate_only: bool = False
+    safeguards: Safeguards = UNGUARDED
 
 
 def check_purge(options: PurgeOptions) -> None:
     """Raises InvalidArgument."""
     if options.filter and options.undoable:
         raise InvalidArgument("undoable is for a purge without a filter: one with a filter cannot be undone.")
-    if not options.filter and (options.validate_only or options.max_rate is not None):
-        raise InvalidArgument(
-            "validateOnly and maxMessagesPerSecond are for a purge with a filter, which is an operation; "
-            "previewSeek says what one without would skip."
-        )
+    if not options.filter and options.max_rate is not None:
+        raise InvalidArgument("maxMessagesPerSecond is for a purge with a filter, which is an operation.")

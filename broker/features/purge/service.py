@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from broker.core.backlog.outcome import Outcome
+from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_logs
 from broker.core.catalog import topic_rows as topics
 from broker.core.context.core import Core
@@ -14,12 +16,14 @@ from broker.core.log.copied_messages import read_ends
 from broker.core.log.copying import progress_json
 from broker.core.log.log_walk import LogWalk
 from broker.core.resources.subscription_service import attached_subscription
+from broker.core.resources.topic_loss import begin_topic_loss, measure_topic
 from broker.core.resources.topic_service import topic_not_found
 from broker.features.operations.operation import Operation, Origin, check_rate
 from broker.features.operations.service import OperationService
 from broker.features.purge.purging import PurgeOptions
 from broker.features.purge.rows import count_matching, read_oldest_backlog
 from broker.model.operation_verb import Verb
+from broker.model.preview import UNGUARDED, Preview, Safeguards, Undone
 from broker.model.timestamps import END_OF_TIME
 from broker.observability.log import fields_of
 from broker.observability.lost_dead_letters import LostDeadLetters
@@ -44,34 +48,46 @@ class PurgeService:
         self._counts = core.counters.process
         self._lost = LostDeadLetters(core.states, core.counters)
 
-    async def purge_topic(self, name: str, *, by: str = "") -> None:
+    async def purge_topic(self, name: str, safeguards: Safeguards = UNGUARDED, *, by: str = "") -> Preview | None:
         """Forget all that was published before, for the topic, its subscriptions and its snapshots, which go.
 
-        A publish under way is stored before, and forgotten, or after.  Raises NotFound.
+        A publish under way is stored before, and forgotten, or after.  Returns what would be lost if that is all
+        that was asked for.  Raises NotFound, Aborted, FailedPrecondition.
         """
-        async with self._database.transaction() as connection:
-            topic = await topics.lock_topic(connection, name=name)
-            if topic is None:
-                raise topic_not_found(name)
-            names, lost = await topic_logs.replace_logs(connection, topic=topic, now=self._clock.now())
+        try:
+            async with self._database.transaction() as connection:
+                topic = await topics.lock_topic(connection, name=name)
+                if topic is None:
+                    raise topic_not_found(name)
+                loss = await begin_topic_loss(connection, topic, safeguards, now=self._clock.now())
+                names, lost = await topic_logs.replace_logs(connection, topic=topic, now=self._clock.now())
+                if loss is not None:
+                    longest = await subscriptions.longest_retention(connection, topic_id=topic.topic_id)
+                    retention = max(longest or timedelta(0), topic.message_retention or timedelta(0))
+                    more = {"deadLetters": sum(lost.values())}
+                    safeguards.settle(await measure_topic(connection, loss, retention=retention, more=more))
+        except Undone as undone:
+            return undone.preview
         self._counts[PURGES["topic"]] += 1
         self._states.report(
             "purged topics", f"{name} is purged{f' by {by}' if by else ''}", fields=fields_of(name, principal=by)
         )
         self._lost.report(lost, f"their topic, {name}, was purged")
         await self._wake_ups.announce(name, *names)
+        return None
 
     async def purge_matching(self, name: str, options: PurgeOptions, *, origin: Origin) -> Operation:
         """The operation, as it has begun or (`validate_only`) would begin.
 
         Raises InvalidArgument (the filter, the rate), NotFound, FailedPrecondition (detached), QuotaExceeded (too
-        many operations).
+        many operations), Aborted (there is not as much as was expected).
         """
         check_rate(options.max_rate)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, name)
         paths = compiled(options.filter, subscription)
-        until = min(options.before or END_OF_TIME, END_OF_TIME)
+        safeguards = options.safeguards
+        until = min(options.before or END_OF_TIME, safeguards.before or END_OF_TIME, END_OF_TIME)
         where = {"shard_ids": subscription.shard_ids}
         async with self._database.hot() as hot:
             starts = await read_oldest_backlog(hot, subscription_id=subscription.subscription_id, **where)
@@ -86,30 +102,35 @@ class PurgeService:
             body_path=paths.body_path,
         )
         rate = {} if options.max_rate is None else {"maxMessagesPerSecond": options.max_rate}
-        begin = self._operations.plan if options.validate_only else self._operations.start
-        operation = await begin(
+        total, counts, is_estimate = sum(end.count for end in ends.values()), Counter[str](), True
+        if safeguards.asked:
+            checks = _MAX_CHECKS if safeguards.max_counted is None else safeguards.max_counted // _MAX_COUNTED
+            counts, is_all = await self._count(meant, checks)
+            total, is_estimate = (counts.total(), False) if is_all else (total, True)
+        operation = await self._operations.begin(
             Verb.PURGE,
             name,
             origin=origin,
             request={"meant": meant.to_json()} | rate,
-            total=sum(end.count for end in ends.values()),
-            is_estimate=True,
+            total=total,
+            is_estimate=is_estimate,
+            safeguards=safeguards,
         )
-        if options.validate_only:
-            return await self._counted(operation, meant)
+        if safeguards.validate_only:
+            return replace(operation, counts=counts)
         self._counts[PURGES["subscription"]] += 1
         return operation
 
-    async def _counted(self, operation: Operation, meant: LogWalk) -> Operation:
-        """The operation with the messages that it would purge; `is_estimate` if there may be more of them."""
+    async def _count(self, meant: LogWalk, max_checks: int) -> tuple[Counter[str], bool]:
+        """The messages that it would purge, and whether these are all that there are."""
         counts: Counter[str] = Counter({Outcome.PURGED: 0})
         progress: Mapping[str, Any] = {}
-        for _ in range(_MAX_CHECKS):
+        for _ in range(max_checks):
             after = meant.next_position(progress)
             if after is None:
-                return replace(operation, counts=counts, total=counts.total(), is_estimate=False)
+                return counts, True
             async with self._database.hot() as hot:
                 found = await count_matching(hot, meant, after, _MAX_COUNTED, now=self._clock.now())
             counts.update(found.outcomes.values())
             progress = progress_json(after.shard_id, found.rest)
-        return replace(operation, counts=counts)
+        return counts, False

@@ -1,17 +1,24 @@
 """`broker reset`."""
 
+from typing import Any
+
 from broker.client.calling import Session, calling
 from broker.client.confirming import YES, Loss, confirm_loss, counted
 from broker.client.output import Shown
+from broker.client.safeguards import safeguarded, shown_preview, taken
 
 
-@calling("reset", "broker reset --project scratch --yes")
+@calling("reset", "broker reset --project scratch --dry-run", "broker reset --project scratch --yes")
+@safeguarded
 @YES
-def reset(session: Session, *, yes: bool) -> Shown:
+def reset(session: Session, *, yes: bool, **safeguards: Any) -> Shown:
     """Delete all that the project has, for good; needs this broker, started with --allow-reset."""
     project = session.project
+    body = taken(session.api, safeguards)
+    if "validateOnly" in body:
+        return shown_preview(project, session.api.call("POST", f"{project}:reset", body))
     confirm_loss(f"Delete all that {project} has, for good?", [_loss(session)], yes=yes)
-    answer = session.api.call("POST", f"{project}:reset")
+    answer = session.api.call("POST", f"{project}:reset", body)
     counts = ", ".join(f"{kind} {count}" for kind, count in answer["deleted"].items() if count)
     return Shown(data=answer, line=f"Reset {project}, which had {counts or 'nothing'}.")
 

@@ -2,11 +2,15 @@
 
 from broker.api.rest.call import Call
 from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.previews import preview_answer, safeguards_of_body
 from broker.features.reset.service import ResetService
-
-_DELETED = ("topics", "subscriptions", "snapshots", "schemas", "operations", "schedules")
+from broker.model.preview import Undone
 
 
 async def reset_project(service: ResetService, call: Call) -> bytes:
-    emptied = await service.reset_project(call.name, by=call.caller.member)
-    return encode_resource({"deleted": {kind: len(getattr(emptied, kind)) for kind in _DELETED}})
+    safeguards = safeguards_of_body(call.body)
+    try:
+        emptied = await service.reset_project(call.name, safeguards, by=call.caller.member)
+    except Undone as undone:
+        return await preview_answer(call, undone.preview)
+    return encode_resource({"deleted": emptied.counts})

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, delete, select, update
+from sqlalchemy import Table, delete, func, select, update
 
 from broker.core.catalog.cursor_locks import lock_cursors_of
+from broker.core.catalog.topic_rows import read_newest_message
 from broker.db.driver.database import ResourceConnection
 from broker.db.schema.tables import (
     cursors,
     event_conditions,
     held_claims,
+    history_series,
     known_shards,
     operations,
     payload_schema_revisions,
@@ -44,6 +47,12 @@ class Emptied:
     touched: Sequence[str]
 
     @property
+    def counts(self) -> dict[str, int]:
+        """How many of each kind were deleted."""
+        kinds = ("topics", "subscriptions", "snapshots", "schemas", "operations", "schedules")
+        return {kind: len(getattr(self, kind)) for kind in kinds}
+
+    @property
     def deleted(self) -> list[str]:
         """All of them."""
         return [
@@ -54,7 +63,7 @@ class Emptied:
 
 async def empty_project(connection: ResourceConnection, *, project: str) -> Emptied:
     """Delete its topics, subscriptions, snapshots, schemas, operations,
-    schedules and events; their policies are the caller's.
+    schedules, events and history; their policies are the caller's.
 
     As if each were deleted by itself: its messages and delivery attempts are left to the janitor, so the cost is by
     the resources alone.  Locks rows in the one lock order: schedules,
@@ -78,6 +87,9 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
     )
     for table in (event_conditions, waiting_events):
         await connection.execute(delete(table).where(table.c.project == project))
+    resource = history_series.c.resource  # points without a series are read by nobody, and go when they are old
+    ours = (resource > f"{project}/") & (resource < f"{project}0")
+    await connection.execute(delete(history_series).where((resource == project) | ours))
     return Emptied(
         topics=list(topic_ids.values()),
         subscriptions=list(subscription_ids.values()),
@@ -87,6 +99,23 @@ async def empty_project(connection: ResourceConnection, *, project: str) -> Empt
         schedules=ticking,
         touched=[*orphaned, *users.all()],
     )
+
+
+async def read_newest_resource(connection: ResourceConnection, *, project: str) -> datetime | None:
+    """When the newest resource of a project was created, or its newest message published (None: it has nothing)."""
+    created = [
+        select(func.max(table.c.created_at)).where(_is_of(table, project)).scalar_subquery()
+        for table in (topics, subscriptions, snapshots, operations, schedules)
+    ]
+    revised = select(func.max(payload_schema_revisions.c.created_at)).join(
+        payload_schemas, payload_schemas.c.schema_id == payload_schema_revisions.c.schema_id
+    )
+    revision = revised.where(_is_of(payload_schemas, project)).scalar_subquery()
+    resource = await connection.scalar(select(func.greatest(*created, revision)))
+    of_topics = select(known_shards.c.shard_id).join(topics, topics.c.topic_id == known_shards.c.topic_id)
+    shard_ids = (await connection.scalars(of_topics.where(_is_of(topics, project)))).all()
+    message = await read_newest_message(connection, shard_ids=shard_ids)
+    return max((time for time in (resource, message) if time is not None), default=None)
 
 
 def _is_of(table: Table, project: str) -> Any:

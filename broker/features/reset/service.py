@@ -2,9 +2,10 @@
 
 from broker.access.policies.policy_rows import forget_policies
 from broker.core.context.core import Core
-from broker.features.reset.rows import Emptied, empty_project
+from broker.features.reset.rows import Emptied, empty_project, read_newest_resource
 from broker.model.errors import FailedPrecondition
 from broker.model.names import check_project
+from broker.model.preview import UNGUARDED, Preview, Safeguards
 from broker.observability.log import fields_of
 
 
@@ -13,13 +14,15 @@ class ResetService:
 
     def __init__(self, core: Core, *, allowed: bool) -> None:
         self._database = core.database
+        self._clock = core.clock
         self._wake_ups = core.wake_ups
         self._states = core.states
         self._allowed = allowed
 
-    async def reset_project(self, project: str, *, by: str = "") -> Emptied:
+    async def reset_project(self, project: str, safeguards: Safeguards = UNGUARDED, *, by: str = "") -> Emptied:
         """Delete its topics, subscriptions, snapshots, schemas and operations; what is under way ends as if each
-        were deleted.  Raises FailedPrecondition, InvalidArgument.
+        were deleted.  Raises FailedPrecondition, InvalidArgument, NotAsExpected; and Undone (what it would do, if
+        that is all that was asked for).
         """
         check_project(project)
         if not self._allowed:
@@ -28,7 +31,13 @@ class ResetService:
                 f"(BROKER_ALLOW_RESET=true) lets it, where tests run ({project})."
             )
         async with self._database.transaction() as connection:
+            if safeguards.as_of is not None:
+                newest = await read_newest_resource(connection, project=project)
+                safeguards.check_newest(newest, f"A resource of {project} was created, or a message published,")
             emptied = await empty_project(connection, project=project)
+            safeguards.settle(
+                Preview(count=len(emptied.deleted), unit="resource", time=self._clock.now(), losses=emptied.counts)
+            )
             await forget_policies(connection, schema=self._database.schema, resources=emptied.deleted)
         self._states.report(
             "reset projects",

@@ -63,13 +63,14 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Done:
     """The result of a retraction.  `states`: by subscription name.  `woken`: the subscriptions for which messages
-    may be claimed now.
+    may be claimed now.  `newest`: when the newest of the messages was published, or accepted (None: there is none).
     """
 
     outcomes: Mapping[Id, Outcome]
     states: Mapping[str, Mapping[Id, StateWhenRetracted]]
     retractions: Mapping[Id, Retraction]
     woken: Collection[int]
+    newest: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -107,20 +108,23 @@ async def retract(connection: HotConnection, asked: Asked) -> Done:
         await _judge(connection, shard, asked.now)
     retractions = known | await _write(connection, asked, taken, seqs, shards)
     outcomes = {id_: _outcome(id_, taken, seqs, known, shards, heads) for id_ in asked.ids}
-    return Done(outcomes, _by_name(asked.ids, seqs, known, shards), retractions, _woken(shards))
+    published = (message.publish_time for shard in shards.values() for message in shard.messages.values())
+    newest = max((*taken.values(), *published), default=None)
+    return Done(outcomes, _by_name(asked.ids, seqs, known, shards), retractions, _woken(shards), newest)
 
 
-async def _resolved(connection: HotConnection, ids: Sequence[Id]) -> tuple[set[Id], dict[Id, int]]:
-    """Removes the messages that were scheduled.  Returns these, and the sequences of the others."""
+async def _resolved(connection: HotConnection, ids: Sequence[Id]) -> tuple[dict[Id, datetime], dict[Id, int]]:
+    """Removes scheduled messages.  Returns when these were accepted, and the sequences of the others."""
     later = [id_ for id_ in ids if id_[1] > FIRST_ID_SEQ]
     seqs = {id_: id_[1] for id_ in ids if id_[1] <= FIRST_ID_SEQ}
     if not later:
-        return set(), seqs
+        return {}, seqs
     where = {"shard_ids": [shard_id for shard_id, _ in later], "id_seqs": [id_seq for _, id_seq in later]}
     # In statements of their own: whoever waited for a message's row sees where it came to stand.
     rows = await run_by_shard(connection, _TAKE_SCHEDULED_MESSAGES, where)
     found = await run_by_shard(connection, _READ_SEQUENCES, where)
-    return {(row.shard_id, row.id_seq) for row in rows}, seqs | {(r.shard_id, r.id_seq): r.seq for r in found}
+    taken = {(row.shard_id, row.id_seq): row.accepted_at for row in rows}
+    return taken, seqs | {(r.shard_id, r.id_seq): r.seq for r in found}
 
 
 async def _find(

@@ -9,17 +9,23 @@ from broker.api import permissions
 from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
+from broker.api.rest.previews import SafeguardFields, preview_answer
 from broker.core.resources.permitted import AskPermission
 from broker.features.retraction.retraction import Retracted
 from broker.features.retraction.service import RetractionService
 from broker.model.errors import InvalidArgument
 from broker.model.message import NewMessage
+from broker.model.preview import Safeguards, Undone
 
 
 async def retract(service: RetractionService, call: Call) -> bytes:
-    done = await service.retract(
-        call.name, decode_retract(call.body), by=call.caller.member, may_see=_may_see(call)
-    )
+    message_ids, safeguards = decode_retract(call.body)
+    try:
+        done = await service.retract(
+            call.name, message_ids, by=call.caller.member, may_see=_may_see(call), safeguards=safeguards
+        )
+    except Undone as undone:
+        return await preview_answer(call, undone.preview)
     return encode_resource(retracted_json(done))
 
 
@@ -42,8 +48,8 @@ def _may_see(call: Call) -> AskPermission:
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
-class RetractRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    message_ids: list[str] = []
+class RetractRequest(SafeguardFields, rename="camel", forbid_unknown_fields=True):
+    message_ids: list[str] = msgspec.field(default_factory=list)
     topic: object = None  # in the path
 
 
@@ -57,9 +63,10 @@ _retract = msgspec.json.Decoder(RetractRequest)
 _replace = msgspec.json.Decoder(ReplaceRequest)
 
 
-def decode_retract(body: bytes) -> list[str]:
-    """The ids.  Raises InvalidArgument."""
-    return decode_request(_retract, body).message_ids
+def decode_retract(body: bytes) -> tuple[list[str], Safeguards]:
+    """The ids, and what is asked besides.  Raises InvalidArgument."""
+    request = decode_request(_retract, body)
+    return request.message_ids, request.safeguards()
 
 
 def decode_replace(body: bytes) -> tuple[str, NewMessage]:

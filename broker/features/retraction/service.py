@@ -27,6 +27,7 @@ from broker.model.journal import Author
 from broker.model.message import NewMessage
 from broker.model.message_id import message_id, parse_message_id
 from broker.model.names import project_of
+from broker.model.preview import UNGUARDED, Preview, Safeguards
 from broker.model.publish_limits import named
 from broker.model.topic import Topic
 from broker.observability.log import fields_of
@@ -53,15 +54,22 @@ class RetractionService:
         self._counters = core.counters
 
     async def retract(
-        self, topic_name: str, message_ids: Sequence[str], *, by: str = "", may_see: AskPermission
+        self,
+        topic_name: str,
+        message_ids: Sequence[str],
+        *,
+        by: str = "",
+        may_see: AskPermission,
+        safeguards: Safeguards = UNGUARDED,
     ) -> Retracted:
         """From the answer on nobody is handed any of these messages.
 
         `may_see` raises PermissionDenied of subscriptions and topics that are not shown.  Raises InvalidArgument
-        (the ids), NotFound (no topic), Aborted (others were at the same messages again and again).
+        (the ids), NotFound (no topic), Aborted (others were at the same messages again and again; there are not as
+        many as were expected); and Undone (what it would do, if that is all that was asked for).
         """
         given = await self._checked(topic_name, message_ids, "messageIds[{}]", may_see)
-        done = await self._retract(list(dict.fromkeys(given.values())), by)
+        done = await self._retract(list(dict.fromkeys(given.values())), by, safeguards)
         self._report(topic_name, done, by)
         answer = await _answer(given, done, may_see)
         unknown = dict.fromkeys(message_ids, Outcome.UNKNOWN)
@@ -123,12 +131,17 @@ class RetractionService:
         await _check_topic(topic, message_ids, names, at, may_see)
         return {text: id_ for text, id_ in given.items() if id_[0] in topic.shard_ids}
 
-    async def _retract(self, ids: Sequence[Id], by: str) -> Done:
-        if not ids:
-            return Done({}, {}, {}, ())
-        return await in_hot_transaction(
-            self._database, lambda connection: retract(connection, self._asked(ids, by))
-        )
+    async def _retract(self, ids: Sequence[Id], by: str, safeguards: Safeguards) -> Done:
+        async def act(connection: HotConnection) -> Done:
+            asked = self._asked(ids, by)
+            done = await retract(connection, asked) if ids else Done({}, {}, {}, ())
+            safeguards.check_newest(done.newest, "One of the messages came")
+            count = Counter(done.outcomes.values())[Outcome.RETRACTED]
+            losses = {"messages": count, "subscriptions": len(done.states)}
+            safeguards.settle(Preview(count=count, unit="message", time=asked.now, losses=losses))
+            return done
+
+        return await in_hot_transaction(self._database, act)
 
     async def _replace(self, id_: Id, prepared: Prepared, by: str) -> tuple[Done, Id]:
         """In one transaction; and what stands in the message's place.

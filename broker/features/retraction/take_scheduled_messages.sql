@@ -1,7 +1,7 @@
 -- Messages that are to come later never come: those of these that wait still.  It waits for whoever is appending some
 -- just now.
 -- parameters: shard_ids int8[], id_seqs int8[]
--- columns: shard_id, id_seq
+-- columns: shard_id, id_seq, accepted_at
 DELETE FROM scheduled_messages AS m
 USING (
     SELECT s.shard_id, s.id_seq
@@ -11,4 +11,4 @@ USING (
     FOR UPDATE OF s
 ) AS p
 WHERE m.shard_id = p.shard_id AND m.id_seq = p.id_seq
-RETURNING m.shard_id, m.id_seq
+RETURNING m.shard_id, m.id_seq, m.accepted_at

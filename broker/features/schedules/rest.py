@@ -12,6 +12,7 @@ from broker.api.rest.codec.lists import decode_list_size, decode_page_parameters
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_duration
+from broker.api.rest.previews import done_or_preview, safeguards_of_query
 from broker.features.schedules.schedule import (
     KEPT_TICKS,
     MAX_REPORTED_TICKS,
@@ -49,8 +50,7 @@ async def list_schedules(service: SchedulesService, call: Call) -> bytes:
 
 
 async def delete_schedule(service: SchedulesService, call: Call) -> bytes:
-    await service.delete_schedule(call.name)
-    return encode_resource({})
+    return await done_or_preview(call, await service.delete_schedule(call.name, safeguards_of_query(call)))
 
 
 async def pause_schedule(service: SchedulesService, call: Call) -> bytes:

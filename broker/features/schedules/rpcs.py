@@ -9,6 +9,7 @@ from broker.api.row import PAGE, PROJECT, SCHEDULE, Row
 from broker.api.rpc import Audit, Kind, Size
 from broker.features.schedules import rest
 from broker.features.schedules.service import SchedulesService
+from broker.model.preview import SAFEGUARDS
 
 _GET = Needs(Need("pubsub.schedules.get", on=On.PROJECT))
 _UPDATE = Needs(Need("pubsub.schedules.update", on=On.PROJECT))
@@ -41,7 +42,11 @@ def make_rpcs(service: SchedulesService) -> Sequence[Row]:
         Row(
             name="DeleteSchedule", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("pubsub.schedules.delete", on=On.PROJECT)),
-            rest=[Rest("DELETE", SCHEDULE, "DeleteSchedule", partial(rest.delete_schedule, service), ())],
+            rest=[
+                Rest(
+                    "DELETE", SCHEDULE, "DeleteSchedule", partial(rest.delete_schedule, service), SAFEGUARDS,
+                ),
+            ],
             grpc=[],
         ),
         Row(

@@ -27,6 +27,7 @@ from broker.model.errors import BrokerError, FailedPrecondition, InvalidArgument
 from broker.model.message import NewMessage
 from broker.model.names import check_name, check_project, not_found, project_of
 from broker.model.page import Page, cut_page
+from broker.model.preview import UNGUARDED, Preview, Safeguards, preview_of_references
 from broker.model.publish_limits import named
 from broker.model.timestamps import format_timestamp
 
@@ -79,11 +80,19 @@ class SchedulesService:
             found = await store.list_schedules(connection, project=project, page=page)
         return cut_page(found, page.size, lambda schedule: schedule.name)
 
-    async def delete_schedule(self, name: str) -> None:
-        """Deletes a schedule.  It makes no tick after the answer.  Raises NotFound."""
+    async def delete_schedule(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Deletes a schedule.  It makes no tick after the answer.
+
+        Returns what would be affected if that is all that was asked for.  Raises NotFound, NotAsExpected.
+        """
         async with self._database.transaction() as connection:
+            if safeguards.asked:
+                safeguards.check_existed((await _found(connection, name, lock=True)).created_at, name)
+                if preview := safeguards.previewed(preview_of_references((), time=self._clock.now())):
+                    return preview
             if not await store.delete_schedule(connection, name=name):
                 raise _not_found(name)
+        return None
 
     async def pause_schedule(self, name: str) -> Schedule:
         """Pauses a schedule.  It makes no tick after the answer, until it is resumed.  Raises NotFound."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from broker.api.generated import messages
-from broker.api.google.call import EMPTY, Answer, ResourceCall
+from broker.api.google.call import Answer, ResourceCall
 from broker.api.google.requests import page_of, project_name
 from broker.api.google.schema_settings import encoding_of, enum_name
 from broker.api.google.times import from_datetime
@@ -15,6 +15,7 @@ from broker.api.rest.codec.requests import convert_json
 from broker.features.schemas.schema import JSON, Schema
 from broker.features.schemas.service import SchemaService
 from broker.model.names import random_name
+from broker.model.preview import Undone
 from broker.model.schema_settings import NO_OPTIONS, Compatibility, SchemaOptions
 
 _BASIC, _FULL = 1, 2  # google.pubsub.v1.SchemaView; unspecified: as each call has it
@@ -116,12 +117,15 @@ async def rollback_schema(service: SchemaService, call: ResourceCall, request: A
 
 
 async def delete_schema_revision(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
-    return _answer(await service.delete_revision(request.name, request.revision_id))
+    delete = service.delete_revision
+    try:
+        return _answer(await delete(request.name, request.revision_id, safeguards=call.safeguards))
+    except Undone as undone:
+        return Answer(messages.Schema(), preview=undone.preview)
 
 
 async def delete_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:
-    await service.delete_schema(request.name)
-    return EMPTY
+    return Answer(messages.Empty(), preview=await service.delete_schema(request.name, call.safeguards))
 
 
 async def validate_schema(service: SchemaService, call: ResourceCall, request: Any) -> Answer:

@@ -2,6 +2,7 @@
 
 import base64
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from broker.client.confirming import YES, confirm
 from broker.client.files import read_bytes
 from broker.client.output import Shown
 from broker.client.resource import Table
+from broker.client.safeguards import as_parameters, safeguarded, shown_preview, taken
 from broker.client.stop import Misuse
 from broker.client.words import as_typed, leaf, short_time
 
@@ -130,12 +132,17 @@ def rollback(session: Session, *, schema: str, revision: str) -> Shown:
 @calling("delete-revision", "broker schema delete-revision order $REVISION")
 @_schema
 @_revision
+@safeguarded
 @YES
-def delete_revision(session: Session, *, schema: str, revision: str, yes: bool) -> Shown:
+def delete_revision(session: Session, *, schema: str, revision: str, yes: bool, **safeguards: Any) -> Shown:
     """Delete a revision of a schema; a schema keeps at least one."""
     name = session.schema(schema)
+    asked = as_parameters(taken(session.api, safeguards))
+    path = f"{name}@{revision}:deleteRevision"
+    if "validateOnly" in asked:
+        return shown_preview(f"{name}@{revision}", session.api.call("DELETE", path, params=asked))
     confirm(f"Delete revision {revision} of the schema {name}, for good?", yes=yes)
-    left = session.api.call("DELETE", f"{name}@{revision}:deleteRevision")
+    left = session.api.call("DELETE", path, params=asked)
     return Shown(data=left, line=f"Deleted revision {revision} of {leaf(name)}.")
 
 

@@ -134,8 +134,13 @@ async def delete_schema(connection: ResourceConnection, *, schema_id: int) -> Se
     """Delete a schema and its revisions.  Returns the names of the topics that have it."""
     await connection.execute(delete(payload_schemas).where(_SCHEMAS.schema_id == schema_id))
     await connection.execute(delete(payload_schema_revisions).where(_REVISIONS.schema_id == schema_id))
-    names = await connection.scalars(select(topics.c.name).where(topics.c.schema_id == schema_id))
-    return names.all()
+    return await find_topics(connection, schema_id=schema_id)
+
+
+async def find_topics(connection: ResourceConnection, *, schema_id: int) -> Sequence[str]:
+    """Returns the names of the topics that have a schema."""
+    names = select(topics.c.name).where(topics.c.schema_id == schema_id).order_by(topics.c.name)
+    return (await connection.scalars(names)).all()
 
 
 async def find_bound_topic(connection: ResourceConnection, *, schema_id: int, revision_id: str) -> str | None:

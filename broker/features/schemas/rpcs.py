@@ -57,13 +57,13 @@ def make_rpcs(service: SchemaService) -> Sequence[Row]:
             kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("pubsub.schemas.delete", "name")),
             handler=partial(calls.delete_schema_revision, service), target="name",
-            http=[Http("DELETE", f"{SCHEMA}:deleteRevision", "DeleteSchemaRevision")],
+            http=[Http("DELETE", f"{SCHEMA}:deleteRevision", "DeleteSchemaRevision", safeguarded="query")],
         ),
         about_resource(
             name="SchemaService.DeleteSchema", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("pubsub.schemas.delete", "name")),
             handler=partial(calls.delete_schema, service), target="name",
-            http=[Http("DELETE", SCHEMA, "DeleteSchema")],
+            http=[Http("DELETE", SCHEMA, "DeleteSchema", safeguarded="query")],
         ),
         about_resource(
             name="SchemaService.ValidateSchema", kind=Kind.QUERY, size=Size.REQUEST, audit=Audit.USE, starts=None,

@@ -23,6 +23,14 @@ from broker.features.schemas.schema_checks import SchemaChecks
 from broker.model.errors import Aborted, AlreadyExists, BrokerError, FailedPrecondition, InvalidArgument
 from broker.model.names import check_name, check_project, check_shape, leaf, not_found, project_of
 from broker.model.page import Page, cut_page
+from broker.model.preview import (
+    UNGUARDED,
+    Preview,
+    Reference,
+    Referrer,
+    Safeguards,
+    preview_of_references,
+)
 from broker.model.schema_settings import ENCODINGS, Compatibility
 
 
@@ -123,10 +131,13 @@ class SchemaService:
             raise InvalidArgument("The field revisionId is empty: it says which revision to roll back to.")
         return await self._add_revision(name, revision_id)
 
-    async def delete_revision(self, name: str, revision_id: str = "") -> Schema:
+    async def delete_revision(
+        self, name: str, revision_id: str = "", *, safeguards: Safeguards = UNGUARDED
+    ) -> Schema:
         """Delete a revision, which is returned.  It is after the "@" of the name, or (deprecated) beside it.
 
-        Raises InvalidArgument (it is the only one), NotFound, FailedPrecondition (a topic names it).
+        Raises InvalidArgument (it is the only one), NotFound, FailedPrecondition (a topic names it), NotAsExpected;
+        and Undone (what would be affected, if that is all that was asked for).
         """
         name, named = split_revision(name)
         revision_id = named or revision_id
@@ -145,18 +156,32 @@ class SchemaService:
                 )
             if len(await payload_schemas.find_revisions(connection, schema_id=schema_id)) == 1:
                 raise InvalidArgument("Cannot delete last revision. Please use DeleteSchema.")
+            if schema.created_at is not None:
+                safeguards.check_existed(schema.created_at, f"{name}@{revision_id}")
+            safeguards.settle(preview_of_references((), time=self._clock.now()))
             await payload_schemas.delete_revision(connection, number=schema.number)
         await self._wake_ups.announce(name)
         return schema
 
-    async def delete_schema(self, name: str) -> None:
-        """Delete a schema; topics that have it take no messages until they have another.  Raises NotFound."""
+    async def delete_schema(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Delete a schema; topics that have it take no messages until they have another.
+
+        Returns what would be affected if that is all that was asked for.  Raises NotFound, NotAsExpected.
+        """
         name = _without_revision(name)
         async with self._database.transaction() as connection:
             schema_id = await _locked(connection, name)
+            if safeguards.asked:
+                revisions = await payload_schemas.find_revisions(connection, schema_id=schema_id)
+                safeguards.check_existed(min(each.created_at for each in revisions if each.created_at), name)
+                using = await payload_schemas.find_topics(connection, schema_id=schema_id)
+                references = [Reference(name=topic, referrer=Referrer.TOPIC) for topic in using]
+                if preview := safeguards.previewed(preview_of_references(references, time=self._clock.now())):
+                    return preview
             topics = await payload_schemas.delete_schema(connection, schema_id=schema_id)
             await forget_policy(connection, schema=self._database.schema, resource=name)
         await self._wake_ups.announce(name, *topics)
+        return None
 
     async def validate_schema(self, project: str, schema: Schema) -> None:
         """Raises InvalidArgument unless the schema could be created, or committed if one of its name exists."""

@@ -6,7 +6,7 @@ from broker.client.calling import Session, calling
 from broker.client.output import Shown
 
 
-@calling("search", "broker search orders", "broker search team=billing --max 20")
+@calling("search", "broker search orders", "broker search team=sales --max 20")
 @click.option("--max", "most", metavar="N", type=click.IntRange(1), help="At most so many.")
 @click.argument("text")
 def search(session: Session, *, text: str, most: int | None) -> Shown:

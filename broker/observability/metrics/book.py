@@ -3,13 +3,17 @@
 It belongs to the parent, so the counts of a worker that is killed are not lost, and its successor continues in the
 same part.  The process that answers a scrape reads all parts, so one scrape covers the whole broker.
 
-    names:   by kind, how many were ever taken, how often one of these changed; then `capacity` entries:
+    names:   by kind, how many were ever taken, their version (odd while some are emptied); then `capacity` entries:
              state, length, name                                  (changed under a lock on the file)
     blocks:  by kind, process and entry: the slots of its layout  (written by that process alone, without a lock)
+    emptied: by kind, the sum of the entries beyond `series` that were emptied  (changed under the lock)
 
 Entry 0 of each kind is OTHER, which counts for names without an entry because all are taken.  The entry of a
 deleted resource is cleared REUSE_SECONDS after the deletion was first seen, when no process remembers its place any
 more.
+
+The first `series` entries have series of their own in a scrape, which shows the sum of all others as OTHER.  That
+sum never decreases, because it keeps the counts of cleared entries.
 """
 
 import fcntl
@@ -30,6 +34,9 @@ from broker.observability.metrics.layout import Layout
 
 OTHER = "other"
 REUSE_SECONDS = 120.0
+SERIES = 1_000  # entries of a kind that have series of their own in a scrape
+CAPACITY = 20_000  # entries of a kind; the file is sparse, so that what is not used takes no room
+_MOST_READS = 10  # of a process that is killed while it empties entries their version stays odd
 _ENTRY = struct.Struct("=dI")  # when it was first seen to be gone (0: it is there), length of the name (0: free)
 _HEAD = struct.Struct("=QQ")  # entries ever taken, which are the first ones; how often any of them changed
 _ENTRY_BYTES = 512  # no name that follows the rules is longer; what is, is OTHER
@@ -50,12 +57,19 @@ class CounterBook:
     """Counters of `processes` that are started from one parent, by name.  Picklable for those alone."""
 
     def __init__(
-        self, layouts: Mapping[str, Layout], *, processes: int = 1, capacity: int = 1_000, _file: int | None = None
+        self,
+        layouts: Mapping[str, Layout],
+        *,
+        processes: int = 1,
+        capacity: int = CAPACITY,
+        series: int = SERIES,
+        _file: int | None = None,
     ) -> None:
-        """`capacity`: names of each kind that have counters of their own."""
+        """`capacity`: names of each kind that have counters of their own; `series`: those that have series, too."""
         self._layouts = layouts
         self.processes = processes
         self.capacity = capacity
+        self.series = min(series, capacity)
         self._entries = capacity + 1
         self._names_at: dict[str, int] = {}
         self._blocks_at: dict[str, int] = {}
@@ -64,7 +78,7 @@ class CounterBook:
             self._names_at[kind] = size
             size += _HEAD.size + self._entries * _ENTRY_BYTES
             self._blocks_at[kind] = size
-            size += processes * self._entries * layout.slots * _SLOT_BYTES
+            size += (processes * self._entries + 1) * layout.slots * _SLOT_BYTES
         self._file = _new_file(size) if _file is None else _file
         weakref.finalize(self, os.close, self._file)
         self._map = mmap.mmap(self._file, size)
@@ -79,6 +93,7 @@ class CounterBook:
             self._layouts,
             self.processes,
             self.capacity,
+            self.series,
             reduction.DupFd(self._file),
         )
 
@@ -87,6 +102,12 @@ class CounterBook:
         slots = self._layouts[kind].slots
         start = self._blocks_at[kind] + (process * self._entries + entry) * slots * _SLOT_BYTES
         return memoryview(self._map)[start : start + slots * _SLOT_BYTES].cast("Q")
+
+    def written(self, kind: str, process: int, *, first: int, last: int) -> memoryview:
+        """The slots of the entries from `first` to `last`, one entry after the other."""
+        slots = self._layouts[kind].slots
+        start = self._blocks_at[kind] + (process * self._entries + first) * slots * _SLOT_BYTES
+        return memoryview(self._map)[start : start + (last - first + 1) * slots * _SLOT_BYTES]
 
     def entry(self, kind: str, name: str) -> int:
         """Returns the entry in which `name` is counted from now on; 0 if there is no more room."""
@@ -103,7 +124,7 @@ class CounterBook:
                 return entry
             if index.free:
                 entry = index.free.pop()
-                index.changed += 1
+                index.changed += 2
             elif index.taken < self.capacity:
                 entry = index.taken = index.taken + 1
             else:
@@ -120,11 +141,11 @@ class CounterBook:
         """
         if index.free or index.taken < self.capacity or name in index.entries:
             return False
-        return _HEAD.unpack_from(self._map, self._names_at[kind]) == (index.taken, index.changed)
+        return self._head(kind) == (index.taken, index.changed)
 
     def _read_new_names(self, kind: str, index: "_Index") -> None:
         """Reads the names that other processes have added or emptied since the last call."""
-        taken, changed = _HEAD.unpack_from(self._map, self._names_at[kind])
+        taken, changed = self._head(kind)
         if changed != index.changed:
             index.entries.clear()
             index.free.clear()
@@ -139,22 +160,43 @@ class CounterBook:
 
     def names(self, kind: str) -> Iterator[tuple[str, int]]:
         """Yields all counted names, with their entries."""
-        for entry in range(self._entries):
-            _, name = self._read_name(kind, entry)
-            if name:
+        for entry in range(self.taken(kind) + 1):
+            if name := self.name(kind, entry):
                 yield name, entry
+
+    def name(self, kind: str, entry: int) -> str:
+        """What an entry counts; "" if it is free."""
+        return self._read_name(kind, entry)[1]
+
+    def taken(self, kind: str) -> int:
+        """The last entry that was ever taken."""
+        return self._head(kind)[0]
+
+    def version(self, kind: str) -> int:
+        """A number that grows whenever an entry that was taken once gets another name, or none."""
+        return self._head(kind)[1]
 
     def totals(self, kind: str, entry: int) -> list[int]:
         """The slots of an entry, of all processes together."""
         blocks = [self.block(kind, process, entry) for process in range(self.processes)]
         return blocks[0].tolist() if len(blocks) == 1 else [sum(slots) for slots in zip(*blocks, strict=True)]
 
+    def totals_of_other(self, kind: str) -> list[int]:
+        """The sum of all that has no series of its own; it is read again if entries are emptied meanwhile."""
+        for _ in range(_MOST_READS):
+            version = self.version(kind)
+            blocks = [self.totals(kind, 0), self._emptied(kind).tolist()]
+            blocks += [self.totals(kind, entry) for entry in range(self.series + 1, self.taken(kind) + 1)]
+            if not version % 2 and version == self.version(kind):
+                break
+        return [sum(slots) for slots in zip(*blocks, strict=True)]
+
     def keep_only(self, kind: str, names: Collection[str]) -> None:
         """Empty the entries of what is not among these, and was not a while ago."""
         now = time.monotonic()  # the same in all processes
-        emptied = 0
+        gone: list[int] = []
         with self._locked():
-            for entry in range(1, self._entries):
+            for entry in range(1, self.taken(kind) + 1):
                 gone_since, name = self._read_name(kind, entry)
                 if not name:
                     continue
@@ -164,11 +206,13 @@ class CounterBook:
                 elif not gone_since:
                     self._mark(kind, entry, now)
                 elif now - gone_since > REUSE_SECONDS:
+                    gone.append(entry)
+            if gone:
+                taken, version = self._head(kind)
+                _HEAD.pack_into(self._map, self._names_at[kind], taken, version | 1)
+                for entry in gone:
                     self._empty(kind, entry)
-                    emptied += 1
-            if emptied:
-                taken, before = _HEAD.unpack_from(self._map, self._names_at[kind])
-                _HEAD.pack_into(self._map, self._names_at[kind], taken, before + 1)
+                _HEAD.pack_into(self._map, self._names_at[kind], taken, (version | 1) + 1)
 
     def clear_gauges(self, process: int) -> None:
         """Sets the gauges of a process that begins to 0, since nothing is open in it yet."""
@@ -187,6 +231,14 @@ class CounterBook:
                 yield
             finally:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def _head(self, kind: str) -> tuple[int, int]:
+        """How many entries were ever taken, and the version of these."""
+        taken, version = _HEAD.unpack_from(self._map, self._names_at[kind])
+        return taken, version
+
+    def _emptied(self, kind: str) -> memoryview:
+        return self.block(kind, self.processes, 0)
 
     def _offset(self, kind: str, entry: int) -> int:
         return self._names_at[kind] + _HEAD.size + entry * _ENTRY_BYTES
@@ -208,10 +260,19 @@ class CounterBook:
 
     def _empty(self, kind: str, entry: int) -> None:
         _ENTRY.pack_into(self._map, self._offset(kind, entry), 0.0, 0)
+        if entry > self.series:
+            self._keep_sum(kind, entry)
         for process in range(self.processes):
             block = self.block(kind, process, entry)
             for slot in range(len(block)):
                 block[slot] = 0
+
+    def _keep_sum(self, kind: str, entry: int) -> None:
+        emptied, totals = self._emptied(kind), self.totals(kind, entry)
+        for family in self._layouts[kind].families:
+            if family.kind != "gauge":
+                for slot in range(family.offset, family.offset + family.slots):
+                    emptied[slot] += totals[slot]
 
 
 def project_of(name: str) -> str:
@@ -219,9 +280,9 @@ def project_of(name: str) -> str:
     return "" if name == OTHER else name.split("/")[1]
 
 
-def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, handle: Any) -> CounterBook:
+def _opened(layouts: Mapping[str, Layout], processes: int, capacity: int, series: int, handle: Any) -> CounterBook:
     """Opens the book in a child process."""
-    return CounterBook(layouts, processes=processes, capacity=capacity, _file=handle.detach())
+    return CounterBook(layouts, processes=processes, capacity=capacity, series=series, _file=handle.detach())
 
 
 def _new_file(size: int) -> int:

@@ -44,8 +44,8 @@ class BookCollector:
     def collect(self) -> Iterator[Metric]:
         for kind, layout in LAYOUTS.items():
             rows = [
-                (labels_of(kind, name), self._book.totals(kind, entry))
-                for name, entry in self._book.names(kind)
+                (labels_of(kind, name), totals)
+                for name, totals in self._totals(kind)
                 if self._may_read(project_of(name))
             ]
             if kind != "process":  # what never was needs no series
@@ -58,6 +58,13 @@ class BookCollector:
                 if self._may_read(project_of(resource) if resource else ""):
                     gauge.add_metric(labels_of(kind or "process", resource), value)
             yield gauge
+
+    def _totals(self, kind: str) -> Iterator[tuple[str, list[int]]]:
+        """What is counted by name, with the names that have no series of their own as OTHER."""
+        for name, entry in self._book.names(kind):
+            if 0 < entry <= self._book.series:
+                yield name, self._book.totals(kind, entry)
+        yield OTHER, self._book.totals_of_other(kind)
 
 
 def expose(collector: BookCollector, accept: str) -> tuple[bytes, str]:

@@ -48,8 +48,11 @@ broker transform validate transforms.yaml
 broker transform test 'one order' --file upper.js --attribute env=prod
 broker topic browse orders
 broker topic browse orders --since 1h --oldest --max 5
+broker topic browse orders --contains order --preview 3
+broker topic histogram orders --buckets 3
+broker topic histogram orders --since 1h --buckets 2
 broker peek billing
-broker peek billing --state waiting --contains order
+broker peek billing --state waiting --contains order --preview 3
 broker snapshot create before-release --sub billing
 broker snapshot list
 broker snapshot list --topic orders
@@ -57,6 +60,8 @@ broker snapshot update before-release --label release=7
 broker snapshot show before-release
 broker message show $ID
 # broker message show $ID --topic orders
+broker message data $ID > order.bin
+broker message data $ID --topic orders --range 0-2 > begin.bin
 broker transform test --id $ID --topic orders --file upper.js
 broker pull billing --max 2
 broker sub consumers billing
@@ -68,9 +73,12 @@ broker sub ack billing $ACK_ID
 broker lag
 broker lag --order-by 'undeliveredMessages desc' --filter 'heldBy!=PAUSED'
 broker lag --sampled --max 1000
+broker history pubsub_topic_retracted_messages_total topics/orders
+broker history pubsub_subscription_num_dead_letter_messages --since 1d --every 10m
 broker message show $ID --sub billing
 broker push resend billing $ID
 broker seek billing --time 1h --preview
+broker seek billing --time 1h --dry-run
 broker seek billing --time 1h
 broker seek billing --snapshot before-release --undoable
 broker seek billing --undo
@@ -92,6 +100,8 @@ broker topic import replay --file orders.avro
 # broker op delete $OP
 # broker topic delete replay
 broker top --every 200ms --max 2
+broker search orders
+broker search team=sales --max 20
 # broker sub create hook --topic parcels --push-endpoint $SINK
 broker push set-endpoint hook $SINK
 broker push test hook 'Is anybody there?'
@@ -116,8 +126,9 @@ broker pull fragile --reject
 broker dlq summary fragile
 broker dlq summary fragile --by attribute:env
 broker dlq list fragile
-broker dlq list fragile --reason reject --max 5
+broker dlq list fragile --reason reject --max 5 --preview 8
 broker dlq show fragile $LETTER
+broker dlq discard fragile --id $LETTER --dry-run
 broker dlq discard fragile --id $LETTER --yes
 broker dlq discard fragile --reason "push 410" --yes
 broker dlq edit fragile $LETTER --attribute env=test --data 'of stones'
@@ -140,6 +151,7 @@ broker scheduled list reminders
 broker scheduled show reminders $WAITING
 # broker message show $WAITING
 broker message replace reminders $WAITING 'Write to them.' --delay 1h
+broker message retract reminders $WAITING --dry-run
 broker message retract reminders $WAITING --yes
 # broker publish reminders 'Call them back.' --delay 1h
 broker scheduled move reminders $WAITING --delay 2h
@@ -165,6 +177,7 @@ broker schema show order
 broker schema show order@$REVISION
 broker schema rollback order $REVISION
 broker schema delete-revision order $REVISION
+broker schema delete order --dry-run
 broker schema delete order
 broker topic create alarms --priorities 3 --priority-age 60s
 broker publish alarms 'The cellar is wet.' --priority 0
@@ -192,9 +205,12 @@ broker schedule delete nightly
 broker doctor
 broker bench --messages 200 --batch 20 --connections 2
 broker snapshot delete before-release
+broker sub detach audit --dry-run
 broker sub detach audit
+broker sub delete audit --dry-run
 broker sub delete audit
-broker topic delete parcels
+broker topic delete orders --dry-run
+broker topic delete parcels --expected-count 4
 broker peek billing --json | broker publish orders --input json
 seq 3 | broker publish orders --rate 100
 broker pull billing --ack
@@ -207,15 +223,19 @@ broker apply --file shop.yaml
 # broker apply --file least.yaml --prune --dry-run
 broker apply --file shop.yaml --prune --yes
 broker apply --schema
+broker purge --topic orders --dry-run
 broker purge billing --filter 'attributes.env = "test"' --dry-run
 broker purge billing --filter 'attributes.env = "test"' --yes
 broker purge billing --before 1h --undoable --yes
+broker purge billing --expected-count 7 --tolerance-percent 1 --yes
 broker purge --topic orders --yes
 broker topic update orders --shards 4
 # broker topic create scraps --project scratch
+broker reset --project scratch --dry-run
 broker reset --project scratch --yes
 broker tail --sub billing --since 10m --max 1
 broker tail orders --max 1
+broker tail orders --since 1h --preview 3 --max 1
 broker events tail --max 1
 broker events off
 broker projects list
@@ -273,7 +293,10 @@ broker audit --resource 'projects/demo/topics/*' --max 1
 # broker auth accounts list
 """
 
-TAKEN_UP = {"broker tail orders": "orders", "broker events tail": "events"}  # wait for what is published there
+TAKEN_UP = {
+    "broker tail orders --max": "orders",
+    "broker events tail": "events",
+}  # wait for what is published there
 
 
 FILES = {

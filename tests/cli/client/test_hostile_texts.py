@@ -49,6 +49,23 @@ ANSWERS: dict[str, Any] = {
     "publish t text": {"messageIds": [H]},
     "lag": {"subscriptions": [LAG]},
     "top --max 1": {"subscriptions": [LAG]},
+    "history x": {
+        "timeSeries": [
+            {
+                "metric": {"type": "x", "labels": {H: H}},
+                "metricKind": "DELTA",
+                "points": [
+                    {
+                        "interval": {"startTime": TIME, "endTime": "2026-11-23T10:01:00Z"},
+                        "value": {"int64Value": "1"},
+                    }
+                ],
+            }
+        ],
+        "unit": H,
+        "alignmentPeriod": "60s",
+        "interval": {"startTime": TIME, "endTime": "2026-11-23T11:00:00Z"},
+    },
     "schema show s": {"name": H, "type": H, "definition": H, "revisionId": H},
     "op show 1": {
         "name": "projects/p/operations/1",

@@ -39,8 +39,11 @@ StartBroker = Callable[..., BrokerProcess]
 
 @pytest.fixture
 def own_broker_url(start_broker: StartBroker, tmp_path: Path) -> str:
-    """Of a broker that nobody has used: tables are as wide as the ids in them."""
-    return start_broker("--data-dir", str(tmp_path / "data"), "--port", "0", "--allow-reset").url
+    """Of a broker that nobody has used: tables are as wide as the ids in them.  It samples lags once, before."""
+    arguments = ("--port", "0", "--allow-reset", "--lag-interval-seconds", "300")
+    url = start_broker("--data-dir", str(tmp_path / "data"), *arguments).url
+    _wait_until(lambda: "sampleTime" in _get(f"{url}/v1/projects/none/lag"))
+    return url
 
 
 @pytest.fixture

@@ -164,6 +164,25 @@ async def test_nothing_is_changed_by_a_validation(rest: Rest) -> None:
     assert (await rest.pull(), len(await rest.pull("dead-sub"))) == ([], 2)
 
 
+async def test_as_many_are_redriven_or_discarded_as_were_expected_or_none(rest: Rest) -> None:
+    await _give_up(rest, "m0", "m1", "m2")
+    redrive, discard = f"{rest.subscription()}:redrive", f"{rest.subscription()}:discard"
+    plan = (await rest.ok("POST", redrive, {"validateOnly": True}))["metadata"]
+    assert (plan["count"], plan["unit"], "estimated" in plan) == (3, "message", False)
+    chosen = {"reasons": ["nack"]}
+    assert (await rest.ok("POST", discard, chosen | {"validateOnly": True}))["count"] == 3
+    for path, body in ((redrive, {}), (discard, chosen)):
+        code, why = await rest.error("POST", path, body | {"expectedCount": 2, "tolerancePercent": 49})
+        assert (code, "count=3, expectedCount=2" in why) == ("ABORTED", True)
+        before = await rest.error("POST", path, body | {"expectedCount": 3, "asOf": "2020-01-01T00:00:00Z"})
+        assert (before[0], "count=0, expectedCount=3" in before[1]) == ("ABORTED", True)
+    assert await rest.ok("GET", f"{rest.project}/operations") == {}
+    limits = {"expectedCount": 2, "tolerancePercent": 50, "asOf": plan["asOf"]}
+    await rest.acknowledge(await rest.pull("dead-sub", 1), "dead-sub")
+    assert (await _redrive(rest, **limits))["response"]["redriven"] == "2"
+    assert len(await rest.drain()) == 2
+
+
 async def test_one_that_is_slow_is_cancelled_and_what_it_did_stays_done(rest: Rest) -> None:
     await _give_up(rest, *(f"m{n}" for n in range(20)))
     body = {"maxMessagesPerSecond": 0.01}

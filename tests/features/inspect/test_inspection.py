@@ -111,8 +111,9 @@ async def test_a_tail_tells_what_is_published_from_then_on_as_far_as_its_filter_
 async def test_tails_are_bounded_and_those_whose_readers_have_gone_make_capacity(rest: Rest) -> None:
     await rest.create_topic()
     async with AsyncExitStack() as stack:
-        for _ in range(MAX_TAILS_OF_PROJECT):
-            await stack.enter_async_context(tailing(rest))
+        for number in range(MAX_TAILS_OF_PROJECT):
+            await stack.enter_async_context(tailing(rest, filter=f"attributes:a{number}"))
+        await stack.enter_async_context(tailing(rest, filter="attributes:a0"))  # counts with the first one
         code, why = await rest.error("GET", f"{rest.topic()}:tail")
         assert (code, "10 of a project" in why) == ("RESOURCE_EXHAUSTED", True)
 

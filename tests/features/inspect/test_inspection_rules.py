@@ -46,7 +46,7 @@ async def _check(log: Log, session: HotConnection) -> None:
     of = {"subscription_id": log.subscription.subscription_id, "shard_id": log.shard_id}
     for order in ORDERS:
         topic = topic_messages.Asked(
-            shard_ids=shards, filter_path=None, retained_since=long_ago, page=TopicPage(10, order)
+            shard_ids=shards, filter_path=None, retained_since=long_ago, now=now, page=TopicPage(10, order)
         )
         await topic_messages.list_topic_messages(session, topic)
     subscription_gauges = backlog_messages.Asked(

@@ -50,6 +50,23 @@ async def test_a_filter_a_key_and_times_choose(rest: Rest) -> None:
     assert first == second < third
 
 
+async def test_a_text_in_the_body_chooses_and_a_search_says_how_far_it_has_got(rest: Rest) -> None:
+    await rest.create_topic()
+    await rest.create_subscription()
+    await rest.publish("ärger", message("n-1", {"env": "prod"}), "n-2", "other", "n-3")
+    assert _texts(await _all(rest, contains="n-", order="oldest")) == ["n-1", "n-2", "n-3"]
+    assert _texts(await _all(rest, contains="ä")) == ["ärger"]
+    assert _texts(await _all(rest, contains="n-", filter='attributes.env = "prod"')) == ["n-1"]
+    assert _texts(await _all(rest, contains="nowhere")) == []
+    path = f"{rest.topic()}/messages"
+    done = (await rest.ok("GET", path, params={"contains": "n-"}))["progress"]
+    assert (done["searchedMessagesEstimate"], done["totalMessagesEstimate"]) == (5, 5)
+    first = await rest.ok("GET", path, params={"contains": "n-", "pageSize": 1})
+    assert "nextPageToken" in first
+    assert first["progress"]["searchedTime"] == first["messages"][0]["publishTime"]
+    assert "progress" not in await rest.ok("GET", path)
+
+
 async def test_messages_of_several_shards_come_in_one_order(clone: Any) -> None:
     with clone() as database_url:
         broker = Broker(AppConfig(database_url=database_url, shards_per_topic=3, pool_size=4))
@@ -76,6 +93,7 @@ async def test_what_cannot_be_listed_is_refused(rest: Rest) -> None:
         ({"filter": "attributes."}, "filter"),
         ({"pageToken": "x"}, "x"),
         ({"pageSize": -1}, "-1"),
+        ({"contains": "x" * 1001}, "1001 characters"),
     ):
         answer = await rest.call("GET", f"{rest.topic()}/messages", params=query)
         assert (answer.status_code, named in answer.text) == (400, True), answer.text

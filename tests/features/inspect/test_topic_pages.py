@@ -96,6 +96,7 @@ def test_a_position_at_the_end_of_time_is_one_too(order: Order, time: datetime) 
         ({"ordering_key": "\0"}, "orderingKey"),
         ({"size": -1}, "-1"),
         ({"token": "x"}, "x"),
+        ({"contains": "x" * 1001}, "1001 characters"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_name(wrong: dict[str, object], named: str) -> None:
@@ -107,6 +108,7 @@ def test_what_cannot_be_asked_is_refused_by_name(wrong: dict[str, object], named
         "ordering_key": None,
         "since": None,
         "until": None,
+        "contains": "",
     }
     with pytest.raises(InvalidArgument, match=named):
         parse_topic_page(**(asked | wrong))  # type: ignore[arg-type]

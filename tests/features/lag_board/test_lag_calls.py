@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.broker import Json, Rest
+from tests.fixtures.broker import Json, Rest, eventually
 
 pytestmark = pytest.mark.own_broker(lag_interval_seconds=0.1)
 
@@ -30,7 +30,7 @@ async def test_the_list_has_what_was_sampled_of_each_subscription_and_what_holds
         rates = [lag.get("incomingMessagesPerSecond") for lag in found.values()]
         return "sampleTime" in answer and rates == [0, 0] and found["idle"]["undeliveredMessages"] == 1
 
-    await _until(is_sampled)
+    await eventually(is_sampled)
     idle, paused = found["idle"], found["paused"]
     age = idle.pop("oldestUndeliveredMessageAge")
     assert age.endswith("s")
@@ -104,8 +104,3 @@ async def test_a_parameter_that_cannot_be_is_refused_with_its_name_and_value(
 ) -> None:
     code, text = await rest.error("GET", f"{rest.project}/lag", params=parameters)
     assert (code, said in text) == ("INVALID_ARGUMENT", True), text
-
-
-async def _until(is_so: Any) -> None:
-    while not await is_so():  # noqa: ASYNC110  (the sampler is the broker's own)
-        await asyncio.sleep(0.02)

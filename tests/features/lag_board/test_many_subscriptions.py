@@ -1,12 +1,15 @@
 """10,000 subscriptions that all lag, listed to the end while messages are published and samples are taken."""
 
 import asyncio
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 
 from tests.features.lag_board.conftest import INTERVAL, Board, names_of
+from tests.fixtures.broker import eventually
 from tests.fixtures.log import Log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -49,6 +52,10 @@ async def _publish(log: Log) -> None:
     )
 
 
+async def _is_newer(board: Board, before: datetime | None) -> bool:
+    return (await board.page(size=1)).sampled_at != before
+
+
 @pytest.mark.parametrize("order_by", ["", "undeliveredMessages desc", "incomingMessagesPerSecond"])
 async def test_a_list_ends_without_a_gap_or_a_duplicate(board: Board, log: Log, order_by: str) -> None:
     await _fill(log)
@@ -71,9 +78,7 @@ async def test_a_list_ends_without_a_gap_or_a_duplicate(board: Board, log: Log, 
         if not token:
             break
         if len(found) in (2_500, 5_000):  # another sample is complete
-            before = page.sampled_at
-            while (await board.page(size=1)).sampled_at == before:  # noqa: ASYNC110  (the sampler is at it)
-                await asyncio.sleep(0.05)
+            await eventually(partial(_is_newer, board, page.sampled_at))
     is_listed.set()
     await changing
     assert len(sampled_at) >= 3

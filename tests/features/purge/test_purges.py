@@ -172,8 +172,7 @@ async def test_by_a_filter_what_is_left_of_a_deleted_topic_goes_too(rest: Rest) 
         ({"filter": "nonsense"}, "nonsense"),
         ({"filter": "attributes:a", "undoable": True}, "undoable"),
         ({"filter": "attributes:a", "maxMessagesPerSecond": 0}, "maxMessagesPerSecond=0"),
-        ({"validateOnly": True}, "previewSeek"),
-        ({"maxMessagesPerSecond": 5}, "previewSeek"),
+        ({"maxMessagesPerSecond": 5}, "with a filter"),
     ],
 )
 async def test_a_purge_that_cannot_be_meant_is_refused(rest: Rest, body: dict[str, object], said: str) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_int32
+from broker.model.errors import InvalidArgument
+from broker.model.message_preview import WHOLE
 from broker.model.page import check_page_size
 
 
@@ -13,6 +15,20 @@ def decode_page_parameters(query: Mapping[str, str]) -> tuple[int, str]:
     size = query.get("pageSize", query.get("page_size", ""))
     token = query.get("pageToken", query.get("page_token", ""))
     return parse_int32(size, "pageSize") if size else 0, token
+
+
+def decode_preview_bytes(query: Mapping[str, str], *, default: int = WHOLE) -> int:
+    """How much of the data of each message a list of messages shows, by previewBytes.
+
+    Raises InvalidArgument.
+    """
+    text = query.get("previewBytes", query.get("preview_bytes", ""))
+    if not text:
+        return default
+    size = parse_int32(text, "previewBytes")
+    if size < 0:
+        raise InvalidArgument(f"previewBytes must not be negative (previewBytes={size}).")
+    return size
 
 
 def decode_list_size(query: Mapping[str, str]) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 MAX_PREVIEWED = 10_000  # messages of a shard that are compared; beyond them the result is an estimate
 
@@ -25,7 +26,8 @@ class Preview:
     `again`: messages that had been delivered or acked, and would be delivered again.  `skipped`: messages that
     would have been delivered, and would not be.  `not_retained`: requested messages that would not be delivered,
     because they are acked, too old or gone (`maybe_gone` of them at most: their publish times are not known).
-    `is_estimated`: there are more messages than were read.
+    `is_estimated`: there are more messages than were read.  `newest`: the publish time of the newest message that
+    is delivered again or skipped (None: there is none).
     """
 
     again: Amount
@@ -33,6 +35,12 @@ class Preview:
     not_retained: int = 0
     maybe_gone: int = 0
     is_estimated: bool = False
+    newest: datetime | None = None
+
+    @property
+    def count(self) -> int:
+        """How many messages come again or are skipped."""
+        return self.again.messages + self.skipped.messages
 
 
 def in_all(shards: Sequence[Preview]) -> Preview:
@@ -47,4 +55,5 @@ def in_all(shards: Sequence[Preview]) -> Preview:
         sum(shard.not_retained for shard in shards),
         sum(shard.maybe_gone for shard in shards),
         any(shard.is_estimated for shard in shards),
+        max((shard.newest for shard in shards if shard.newest is not None), default=None),
     )

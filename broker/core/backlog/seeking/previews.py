@@ -15,14 +15,35 @@ from broker.core.backlog.seeking.preview import MAX_PREVIEWED, Amount, Preview
 from broker.core.filtering.comparing import most_compared
 from broker.db.driver import statements
 from broker.db.driver.database import ResourceConnection
+from broker.model.preview import MAX_COMPARED, MAX_EXACT
 from broker.model.sequences import bounds_of, from_multirange, to_multirange
 
 _READ_HELD = statements.load("read_held")
+_MEASURE_BATCHES = statements.load("measure_batches")
 _MEASURE_MESSAGES = statements.load("measure_messages")
 _FIRST_SEQUENCE = statements.load("read_first_sequence")
 
 _EVER = datetime.min.replace(tzinfo=UTC)
+_Position = tuple[datetime, int]
 _Run = tuple[datetime, datetime, str, str | None]  # publish times, sequences, and their key if that is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is looked at of a shard; beyond, what is told is an estimate.
+
+    `messages` are looked at one by one, and fewer if a filter reads bodies, unless it `is_exact`.  Up to so many
+    `batches` are counted without reading messages, where it is clear that all of theirs are skipped.
+    """
+
+    messages: int = MAX_PREVIEWED
+    batches: int = 0
+    is_exact: bool = False
+
+
+FOR_PREVIEWS = Effort()
+FOR_COUNTS = Effort(batches=MAX_EXACT // 10)
+FOR_LIMITS = Effort(messages=MAX_COMPARED, batches=MAX_EXACT, is_exact=True)
 
 
 @dataclass(slots=True)
@@ -80,31 +101,85 @@ def _add(holding: Holding, row: Any) -> None:
 
 
 async def compare(
-    connection: ResourceConnection, seek: ShardSeek, before: Holding, after: Holding, *, time: datetime | None
+    connection: ResourceConnection,
+    seek: ShardSeek,
+    before: Holding,
+    after: Holding,
+    *,
+    time: datetime | None,
+    effort: Effort = FOR_PREVIEWS,
 ) -> Preview:
     """Compares `before` with `after`, the present state of the shard.
 
     `time`: the time that was sought; None: a snapshot was.
     """
+    most = effort.messages if effort.is_exact else most_compared(effort.messages, seek.body_path)
     positions = [(before.next_publish_time, before.next_seq), (after.next_publish_time, after.next_seq)]
     if time is not None:
         positions.append(await position_at(connection, seek, time))
     first, last = min(positions, key=lambda at: at[1]), max(positions[:2], key=lambda at: at[1])
     runs = [run for run in (*before.runs, *after.runs) if run[2] != "{}"]
-    if first[1] < last[1]:
+    region = (first[1], last[1])
+    batches = None
+    if effort.batches and first[1] == before.next_seq and _skips_all(seek, before, after):
+        region = (last[1], last[1])
+        batches = await _measure_batches(connection, seek, first, last, effort.batches)
+    if region[0] < region[1]:
         runs.append((first[0], last[0], f"{{[{first[1]},{last[1]})}}", None))
-    counting = _Counting(seek, before, after, time, (first[1], last[1]))
-    rows = await _measure(connection, seek, runs)
+    counting = _Counting(seek, before, after, time, region)
+    rows = await _measure(connection, seek, runs, most)
     for row in rows:
         counting.add(*row)
     gone = await _gone(connection, seek, before, after, time)
-    if len(rows) < most_compared(MAX_PREVIEWED, seek.body_path):
-        return Preview(counting.again, counting.skipped, counting.not_retained + gone, gone)
-    counting.estimate()
-    return Preview(counting.again, counting.skipped, counting.not_retained + gone, gone, is_estimated=True)
+    is_estimated = len(rows) >= most
+    if is_estimated:
+        counting.estimate()
+    if batches is not None:
+        messages, size, newest, looked_at = batches
+        is_estimated |= looked_at >= effort.batches
+        messages, size = (last[1] - first[1], size) if looked_at >= effort.batches else (messages, size)
+        counting.skipped.add(messages, size)
+        if newest is not None:
+            counting.note(newest)
+    return Preview(
+        counting.again,
+        counting.skipped,
+        not_retained=counting.not_retained + gone,
+        maybe_gone=gone,
+        is_estimated=is_estimated,
+        newest=last[0] if is_estimated else counting.newest,
+    )
 
 
-async def _measure(connection: ResourceConnection, seek: ShardSeek, runs: Sequence[_Run]) -> Sequence[Any]:
+def _skips_all(seek: ShardSeek, before: Holding, after: Holding) -> bool:
+    """Whether all that is retained between the two positions was to come, and does not any more."""
+    if seek.filter_path is not None or after.next_seq <= before.next_seq:
+        return False
+    ends = (end for ranges in after.waiting.values() for _, end in ranges)
+    return max((*ends, *(seq + 1 for seq in after.out)), default=0) <= before.next_seq
+
+
+async def _measure_batches(
+    connection: ResourceConnection, seek: ShardSeek, first: _Position, last: _Position, most: int
+) -> tuple[int, int, datetime | None, int]:
+    """Messages between two positions, their bytes, the newest publish time, and how many batches were looked at."""
+    asked = {
+        "shard_id": seek.shard_id,
+        "from_publish_time": first[0],
+        "from_seq": first[1],
+        "until_publish_time": last[0],
+        "until_seq": last[1],
+        "retained_since": seek.retained_since,
+        "now": seek.now,
+        "most": most,
+    }
+    measured: Any = (await connection.exec_driver_sql(_MEASURE_BATCHES, asked)).one()
+    return tuple(measured)
+
+
+async def _measure(
+    connection: ResourceConnection, seek: ShardSeek, runs: Sequence[_Run], most: int
+) -> Sequence[Any]:
     asked = {
         "shard_id": seek.shard_id,
         "first_publish_times": [run[0] for run in runs],
@@ -113,7 +188,7 @@ async def _measure(connection: ResourceConnection, seek: ShardSeek, runs: Sequen
         "ordering_keys": [run[3] for run in runs],
         "filter_path": seek.filter_path,
         "body_path": seek.body_path,
-        "max_scanned": most_compared(MAX_PREVIEWED, seek.body_path),
+        "max_scanned": most,
     }
     return (await connection.exec_driver_sql(_MEASURE_MESSAGES, asked)).all()
 
@@ -149,6 +224,10 @@ class _Counting:
     seen: set[int] = field(default_factory=set)
     seen_between: int = 0
     matching: Amount = field(default_factory=Amount)
+    newest: datetime | None = None
+
+    def note(self, publish_time: datetime) -> None:
+        self.newest = publish_time if self.newest is None else max(self.newest, publish_time)
 
     def add(
         self,
@@ -175,8 +254,10 @@ class _Counting:
         asked = passed and (has if self.time is None else publish_time >= self.time)
         if has and retained and passed:
             self.again.add(1, size)
+            self.note(publish_time)
         elif had and retained and not has:
             self.skipped.add(1, size)
+            self.note(publish_time)
         if asked and not (has and retained):
             self.not_retained += 1
 

@@ -48,15 +48,15 @@ def make_rpcs(*, snapshots: SnapshotService, seeks: SeekService) -> Sequence[Row
             name="Subscriber.DeleteSnapshot", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=Needs(Need("pubsub.snapshots.delete", "snapshot")),
             handler=partial(snapshot_calls.delete_snapshot, snapshots), target="snapshot",
-            http=[Http("DELETE", SNAPSHOT, "DeleteSnapshot")],
+            http=[Http("DELETE", SNAPSHOT, "DeleteSnapshot", safeguarded="query")],
         ),
         about_resource(
             name="Subscriber.Seek", kind=Kind.CHANGE, size=Size.REQUEST, audit=Audit.CHANGE, starts=None,
             needs=SEEK,
             handler=partial(snapshot_calls.seek, seeks), target="subscription",
             http=[
-                Http("POST", f"{SUBSCRIPTION}:seek", "Seek", WHOLE),
-                Http("POST", f"{SUBSCRIPTION}/seek", "SeekByPlainPath", WHOLE),
+                Http("POST", f"{SUBSCRIPTION}:seek", "Seek", WHOLE, safeguarded="body"),
+                Http("POST", f"{SUBSCRIPTION}/seek", "SeekByPlainPath", WHOLE, safeguarded="body"),
             ],
         ),
         Row(

@@ -1,7 +1,7 @@
 """Seeks to a time or a snapshot, undoes seeks, and purges, which is a seek past all messages (A9, G2)."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -11,8 +11,17 @@ from broker.access.policies.policy_rows import forget_policy
 from broker.core.backlog.seeking import cursors
 from broker.core.backlog.seeking import snapshot_rows as snapshots
 from broker.core.backlog.seeking.cursors import ShardSeek
-from broker.core.backlog.seeking.preview import Preview, in_all
-from broker.core.backlog.seeking.previews import compare, read_holding
+from broker.core.backlog.seeking.preview import Preview as SeekPreview
+from broker.core.backlog.seeking.preview import in_all
+from broker.core.backlog.seeking.previews import (
+    FOR_COUNTS,
+    FOR_LIMITS,
+    FOR_PREVIEWS,
+    Effort,
+    Holding,
+    compare,
+    read_holding,
+)
 from broker.core.backlog.seeking.replay import Replay, ShardReplay, Undo, replay
 from broker.core.backlog.seeking.snapshot import Snapshot
 from broker.core.backlog.seeking.snapshot_service import existing_snapshot
@@ -24,6 +33,7 @@ from broker.db.driver.database import ResourceConnection
 from broker.model.errors import Aborted, FailedPrecondition, InvalidArgument
 from broker.model.journal import Author
 from broker.model.names import check_shape, leaf, project_of, random_name
+from broker.model.preview import UNGUARDED, Preview, Safeguards
 from broker.model.subscription import Subscription
 from broker.model.timestamps import format_timestamp
 from broker.model.topic import DELETED_TOPIC
@@ -94,44 +104,99 @@ class SeekService:
         self._counts = core.counters.process
 
     @_again
-    async def seek(self, subscription_name: str, target: Target, *, undoable: bool = False, by: str = "") -> Replay:
+    async def seek(
+        self,
+        subscription_name: str,
+        target: Target,
+        *,
+        undoable: bool = False,
+        by: str = "",
+        safeguards: Safeguards = UNGUARDED,
+    ) -> Replay:
         """Seeks to a time or a snapshot.
 
         To a time: acks messages published before it and un-acks those published from then on; acked messages are
         delivered again as far as retainAckedMessages or the topic's retention reach.  To a snapshot: makes
         outstanding exactly what that holds.  Ack ids from before the seek are invalid afterwards.  `undoable`: for
         UNDO_FOR `undo` returns to the position before.  Raises InvalidArgument, NotFound, FailedPrecondition
-        (detached; a snapshot of another topic), ResourceExhausted (a quota).
+        (detached; a snapshot of another topic), ResourceExhausted (a quota), Aborted; and Undone (with what it
+        would do, if `safeguards` ask for a preview).
         """
         target.check()
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
             undo = await self._keep(connection, subscription) if undoable else None
-            sought = await self._seek(connection, subscription, target, by=by)
+            async with self._settled(connection, subscription, safeguards, time=target.time):
+                sought = await self._seek(connection, subscription, target, by=by)
         self._sought(subscription)
         return replace(sought, undo=undo)
 
     @_again
-    async def preview(self, subscription_name: str, target: Target) -> Preview:
+    async def preview(self, subscription_name: str, target: Target) -> SeekPreview:
         """Returns what a seek would change just now: one is made, and rolled back before anybody sees it.
 
         As a seek, it waits for claims under way, and they for it.  Raises as `seek`.
         """
         target.check()
-        previews: list[Preview] = []
         with suppress(_Undone):
             async with self._database.transaction() as connection:
                 subscription = await attached_subscription(connection, subscription_name)
-                shards = self._seeks(subscription)
-                before = [await read_holding(connection, shard) for shard in shards]
+                shards, before = await self._hold(connection, subscription)
                 await self._seek(connection, subscription, target)
-                for shard, had in zip(shards, before, strict=True):
-                    has = await read_holding(connection, shard)
-                    assert had is not None  # otherwise there was nothing to seek
-                    assert has is not None
-                    previews.append(await compare(connection, shard, had, has, time=target.time))
+                preview = await _compared(connection, shards, before, time=target.time)
                 raise _Undone
-        return in_all(previews)
+        return preview
+
+    async def _hold(
+        self, connection: ResourceConnection, subscription: Subscription
+    ) -> tuple[Sequence[ShardSeek], Sequence[Holding | None]]:
+        """What it has of each shard, which stays so until the transaction ends or changes it."""
+        shards = self._seeks(subscription)
+        return shards, [await read_holding(connection, shard) for shard in shards]
+
+    @asynccontextmanager
+    async def _settled(
+        self,
+        connection: ResourceConnection,
+        subscription: Subscription,
+        safeguards: Safeguards,
+        *,
+        time: datetime | None,
+        is_purge: bool = False,
+    ) -> AsyncIterator[None]:
+        """Decides about what the block changes of a subscription, by comparing what it has before and after.
+
+        Raises Aborted, FailedPrecondition, Undone.
+        """
+        if not safeguards.asked:
+            yield
+            return
+        assert subscription.created_at is not None
+        safeguards.check_existed(subscription.created_at, subscription.name)
+        shards, before = await self._hold(connection, subscription)
+        yield
+        effort = FOR_LIMITS if safeguards.is_limited else FOR_COUNTS
+        changed = await _compared(connection, shards, before, time=time, effort=effort)
+        safeguards.check_newest(changed.newest, f"A message came to {subscription.name}")
+        if is_purge:
+            losses = {"messages": changed.skipped.messages, "bytes": changed.skipped.size}
+        else:
+            losses = {
+                "skippedMessages": changed.skipped.messages,
+                "skippedBytes": changed.skipped.size,
+                "replayedMessages": changed.again.messages,
+                "replayedBytes": changed.again.size,
+                "notRetainedMessages": changed.not_retained,
+            }
+        safeguards.settle(
+            Preview(
+                count=changed.skipped.messages if is_purge else changed.count,
+                unit="message",
+                time=self._clock.now(),
+                losses=losses,
+                is_estimated=changed.is_estimated,
+            )
+        )
 
     @_again
     async def undo(self, subscription_name: str, *, by: str = "") -> Replay:
@@ -161,24 +226,31 @@ class SeekService:
 
     @_again
     async def purge(
-        self, subscription_name: str, *, before: datetime | None, undoable: bool = False, by: str = ""
+        self,
+        subscription_name: str,
+        *,
+        before: datetime | None,
+        undoable: bool = False,
+        by: str = "",
+        safeguards: Safeguards = UNGUARDED,
     ) -> Replay:
         """Acks all messages, or those published `before`; none is delivered again.
 
-        It costs the same however large the backlog is.  Raises as `seek` does.
+        It costs the same however large the backlog is, unless `safeguards` have it counted.  Raises as `seek` does.
         """
         shards: list[ShardReplay] = []
-        time = _END_OF_TIME if before is None else before
+        time = min(before or _END_OF_TIME, safeguards.before or _END_OF_TIME)
         async with self._database.transaction() as connection:
             subscription = await attached_subscription(connection, subscription_name)
             undo = await self._keep(connection, subscription) if undoable else None
-            for seek in self._seeks(subscription, by=by):
-                found = await cursors.seek_to_time(
-                    connection, replace(seek, is_purge=True), time=time, replay_since=None
-                )
-                if found is None:
-                    raise _OtherLogs
-                shards.append(found)
+            async with self._settled(connection, subscription, safeguards, time=None, is_purge=True):
+                for seek in self._seeks(subscription, by=by):
+                    found = await cursors.seek_to_time(
+                        connection, replace(seek, is_purge=True), time=time, replay_since=None
+                    )
+                    if found is None:
+                        raise _OtherLogs
+                    shards.append(found)
         self._sought(subscription)
         self._counts[PURGES["subscription"]] += 1
         return replace(replay(shards, retained_since=None, why=""), undo=undo)
@@ -271,6 +343,24 @@ class SeekService:
             )
             for shard_id, first_attempt_id in zip(subscription.shard_ids, ids, strict=True)
         ]
+
+
+async def _compared(
+    connection: ResourceConnection,
+    shards: Sequence[ShardSeek],
+    before: Sequence[Holding | None],
+    *,
+    time: datetime | None,
+    effort: Effort = FOR_PREVIEWS,
+) -> SeekPreview:
+    """What the transaction has changed of these shards since it read them."""
+    found = []
+    for shard, had in zip(shards, before, strict=True):
+        has = await read_holding(connection, shard)
+        assert had is not None  # else there was nothing to seek
+        assert has is not None
+        found.append(await compare(connection, shard, had, has, time=time, effort=effort))
+    return in_all(found)
 
 
 def _check_topic(subscription: Subscription, snapshot: Snapshot) -> None:

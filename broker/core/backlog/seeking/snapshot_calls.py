@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.api.generated import messages
-from broker.api.google.call import EMPTY, Answer, ResourceCall
+from broker.api.google.call import Answer, ResourceCall
 from broker.api.google.fields import refuse_unsupported
 from broker.api.google.requests import page_of, project_name, resource_name
 from broker.api.google.times import from_datetime, to_datetime
@@ -16,6 +16,7 @@ from broker.core.backlog.seeking.seek_rest import decode_undoable
 from broker.core.backlog.seeking.seek_service import SeekService, Target
 from broker.core.backlog.seeking.snapshot import UNSUPPORTED_FIELDS, Snapshot
 from broker.core.backlog.seeking.snapshot_service import SnapshotService
+from broker.model.preview import Undone
 from broker.model.timestamps import format_timestamp
 
 
@@ -64,8 +65,8 @@ async def update_snapshot(service: SnapshotService, call: ResourceCall, request:
 
 
 async def delete_snapshot(service: SnapshotService, call: ResourceCall, request: Any) -> Answer:
-    await service.delete_snapshot(resource_name(request.snapshot, "snapshots"))
-    return EMPTY
+    name = resource_name(request.snapshot, "snapshots")
+    return Answer(messages.Empty(), preview=await service.delete_snapshot(name, call.safeguards))
 
 
 async def list_snapshots(service: SnapshotService, call: ResourceCall, request: Any) -> Answer:
@@ -80,7 +81,16 @@ async def list_snapshots(service: SnapshotService, call: ResourceCall, request: 
 async def seek(service: SeekService, call: ResourceCall, request: Any) -> Answer:
     undoable = decode_undoable(call.extension_fields or {})
     name = resource_name(request.subscription, "subscriptions")
-    replay = await service.seek(name, target_from(request), undoable=undoable, by=call.caller.member)
+    try:
+        replay = await service.seek(
+            name,
+            target_from(request),
+            undoable=undoable,
+            by=call.caller.member,
+            safeguards=call.safeguards,
+        )
+    except Undone as undone:
+        return Answer(messages.SeekResponse(), preview=undone.preview)
     return Answer(messages.SeekResponse(), replay, replay_json, _trailers(replay))
 
 

@@ -23,6 +23,7 @@ from broker.model.errors import AlreadyExists
 from broker.model.field_mask import Update, check_field_mask
 from broker.model.names import check_name, check_project, check_shape, leaf, not_found, project_of, random_name
 from broker.model.page import Page, cut_page
+from broker.model.preview import UNGUARDED, Preview, Safeguards, preview_of_references
 from broker.model.resource_limits import check_labels
 from broker.model.subscription import Subscription
 
@@ -97,12 +98,17 @@ class SnapshotService:
             await snapshots.update_snapshot(connection, snapshot=snapshot)
         return snapshot
 
-    async def delete_snapshot(self, name: str) -> None:
-        """Raises NotFound."""
+    async def delete_snapshot(self, name: str, safeguards: Safeguards = UNGUARDED) -> Preview | None:
+        """Returns what would be lost if that is all that was asked for.  Raises NotFound, Aborted."""
         async with self._database.transaction() as connection:
             snapshot = await self._snapshot(connection, name, lock=True)
+            assert snapshot.created_at is not None
+            safeguards.check_existed(snapshot.created_at, name)
+            if preview := safeguards.previewed(preview_of_references((), time=self._clock.now())):
+                return preview
             await snapshots.delete_snapshot(connection, snapshot_id=snapshot.snapshot_id)
             await forget_policy(connection, schema=self._database.schema, resource=name)
+        return None
 
     async def positions(self, subscription_name: str) -> tuple[Subscription, Sequence[Position], datetime]:
         """Returns the position of a subscription in each shard of its topic (A12, B3), and when it was read.

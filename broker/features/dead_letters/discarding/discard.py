@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from broker.core.backlog.outcome import Outcome
 from broker.features.dead_letters.chosen import RedriveOptions
@@ -48,8 +47,3 @@ def check_discard(options: DiscardOptions) -> None:
 def goes_on(outcomes: Mapping[str, Outcome]) -> list[str]:
     """Those that another try may get at."""
     return [id_ for id_, outcome in outcomes.items() if outcome is Outcome.WAITING]
-
-
-def until(options: RedriveOptions, now: datetime) -> datetime:
-    """Dead letters that are made later are not meant."""
-    return now if options.end_time is None else min(options.end_time, now)

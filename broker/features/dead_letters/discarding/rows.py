@@ -57,11 +57,14 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result of a discard.  `woken`: the subscriptions for which messages may be claimed now."""
+    """The result of a discard.  `woken`: the subscriptions for which messages may be claimed now.  `newest`: the
+    publish time of the newest of the messages and dead letters that were discarded (None: there is none).
+    """
 
     outcomes: Mapping[Id, Outcome]
     left_alone: Collection[str]
     woken: Collection[int]
+    newest: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -104,6 +107,11 @@ class _Judged:
     outcomes: dict[Id, set[Outcome]] = field(default_factory=dict)
     held: dict[LockedBacklog, dict[Id, list[Any]]] = field(default_factory=dict)
     left_alone: set[str] = field(default_factory=set)
+    dropped: list[Any] = field(default_factory=list)
+
+    @property
+    def newest(self) -> datetime | None:
+        return max((message.publish_time for message in self.dropped), default=None)
 
     def add(self, id_: Id, outcome: Outcome) -> None:
         self.outcomes.setdefault(id_, set()).add(outcome)
@@ -177,7 +185,8 @@ async def discard(connection: HotConnection, asked: Discard, attempt_ids: Attemp
         id_: next((each for each in IN_TURN if each in judged.outcomes.get(id_, ())), _nowhere(id_ in known))
         for id_ in asked.ids
     }
-    return Done(outcomes, judged.left_alone, {backlog.subscription_id for backlog in judged.held})
+    woken = {backlog.subscription_id for backlog in judged.held}
+    return Done(outcomes, judged.left_alone, woken, judged.newest)
 
 
 def _nowhere(is_known: bool) -> Outcome:
@@ -236,6 +245,7 @@ def _writes(asked: Discard, judged: _Judged, attempt_ids: AttemptIds) -> list[Bo
                 elif backlog.passes(dead_letter):
                     judged.add(id_, Outcome.DISCARDED)
                     reached.append(dead_letter)
+        judged.dropped += reached
         writes += backlog.dropped(reached, attempt_ids, asked.now, asked.author)
     return writes
 
@@ -256,6 +266,7 @@ def _resolve(
             if not can_be_acted_on([state]):
                 continue
             judged.add(id_, Outcome.DISCARDED)
+            judged.dropped.append(dead_letter)
             resolved[dead_letter.shard_id, dead_letter.seq] = dead_letter
     return list(resolved.values())
 

@@ -1,8 +1,9 @@
 """Discarding messages of a subscription, and its dead letters; an extension (G2)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from broker.core.backlog.outcome import Outcome
 from broker.core.context.core import Core
@@ -10,15 +11,16 @@ from broker.core.filtering.changes import compiled
 from broker.core.log.message_ids import id_seqs_at, located
 from broker.core.resources.permitted import AskPermission
 from broker.core.resources.subscription_service import existing_subscription
+from broker.db.driver.hot_connection import HotConnection
 from broker.db.driver.hot_transactions import in_hot_transaction
-from broker.features.dead_letters.chosen import Chosen, check_redrive
+from broker.features.dead_letters.chosen import Chosen, RedriveOptions, check_redrive
+from broker.features.dead_letters.dead_letter_groups import DeadLetterCount, count_chosen
 from broker.features.dead_letters.discarding.discard import (
     MAX_DISCARDED,
     Discarded,
     DiscardOptions,
     check_discard,
     goes_on,
-    until,
 )
 from broker.features.dead_letters.discarding.rows import (
     Discard,
@@ -34,12 +36,15 @@ from broker.model.journal import Author
 from broker.model.message_id import FIRST_ID_SEQ, message_id, parse_message_id, parse_message_ids
 from broker.model.names import leaf
 from broker.model.page import invalid_page_token, page_token
+from broker.model.preview import Preview, Safeguards
 from broker.model.subscription import Subscription
 from broker.model.timestamps import EVER
 from broker.observability.log import fields_of
 from broker.observability.metrics.families import DISCARDED
 
 _MOST_STEPS = 10  # of a call, for what stands far behind the cursor
+
+CountLater = Callable[[HotConnection], Awaitable[DeadLetterCount]]
 
 
 class DiscardService:
@@ -59,7 +64,8 @@ class DiscardService:
         """`may_consume` raises PermissionDenied of subscriptions that letters stay in.
 
         Raises InvalidArgument (nothing is chosen, or what cannot be), NotFound, FailedPrecondition (detached),
-        Aborted (others were at the same messages again and again).
+        Aborted (others were at the same messages again and again; there are not as many as were expected); and
+        Undone (what it would do, if that is all that was asked for).
         """
         check_redrive(options.dead_letters)
         check_discard(options)
@@ -67,7 +73,8 @@ class DiscardService:
             subscription = await existing_subscription(connection, name)
         if subscription.detached:
             raise FailedPrecondition(f"Subscription is detached (resource={leaf(name)}).")
-        ids, rest = await self._chosen(subscription, options)
+        chosen = self._chosen_by(subscription, options.dead_letters)
+        ids, rest = await self._first(subscription, options, chosen)
         if options.dead_letters.message_ids:
             given, ids = ids, await self._located(ids)
         else:
@@ -81,7 +88,11 @@ class DiscardService:
             now=self._clock.now(),
         )
         asked = replace(asked, consumable=await self._consumable(asked, may_consume))
-        outcomes, left_alone = await self._drop(asked)
+        if options.dead_letters.safeguards.asked:
+            later = partial(self._count_later, subscription, chosen, rest, options.dead_letters.safeguards)
+            outcomes, left_alone = await self._drop_guarded(asked, options.dead_letters.safeguards, later)
+        else:
+            outcomes, left_alone = await self._drop(asked)
         count = Counter(outcomes.values())[Outcome.DISCARDED]
         if count:
             self._counters.subscription(name)[DISCARDED] += count
@@ -103,22 +114,24 @@ class DiscardService:
             names = await id_seqs_at(hot, sequences)
         return [(shard_id, names[shard_id, seq]) for shard_id, seq in sequences]
 
-    async def _chosen(
-        self, subscription: Subscription, options: DiscardOptions
-    ) -> tuple[Sequence[Id], tuple[int, int] | None]:
-        """The ids, and where the next call goes on with a choice of more dead letters."""
-        dead_letters = options.dead_letters
-        if dead_letters.message_ids:
-            return list(dict.fromkeys(parse_message_ids(dead_letters.message_ids))), None
-        paths, now = compiled(dead_letters.filter), self._clock.now()
-        chosen = Chosen(
+    def _chosen_by(self, subscription: Subscription, dead_letters: RedriveOptions) -> Chosen:
+        paths = compiled(dead_letters.filter)
+        return Chosen(
             subscription_id=subscription.subscription_id,
             since=max(dead_letters.start_time or EVER, EVER),
-            until=until(dead_letters, now),
+            until=dead_letters.until(self._clock.now()),
             reasons=tuple(dead_letters.reasons),
             filter_path=paths.filter_path,
             body_path=paths.body_path,
         )
+
+    async def _first(
+        self, subscription: Subscription, options: DiscardOptions, chosen: Chosen
+    ) -> tuple[Sequence[Id], tuple[int, int] | None]:
+        """The ids, and where the next call goes on with a choice of more dead letters."""
+        dead_letters, now = options.dead_letters, self._clock.now()
+        if dead_letters.message_ids:
+            return list(dict.fromkeys(parse_message_ids(dead_letters.message_ids))), None
         start = options.start
         if start is not None and start[0] not in subscription.shard_ids:
             raise invalid_page_token(page_token(*start))
@@ -156,6 +169,66 @@ class DiscardService:
             again = [parse_message_id(text) for text in goes_on(outcomes)]
             asked = replace(asked, ids=again, now=self._clock.now())
         return outcomes, sorted(left_alone)
+
+    async def _drop_guarded(
+        self, asked: Discard, safeguards: Safeguards, count_later: CountLater
+    ) -> tuple[Mapping[str, Outcome], Sequence[str]]:
+        """All in one transaction, which is undone unless the outcome is as expected.
+
+        Raises NotAsExpected, FailedPrecondition, Undone.
+        """
+
+        async def drop(connection: HotConnection) -> tuple[Mapping[str, Outcome], set[str], set[int]]:
+            outcomes: dict[str, Outcome] = {}
+            left_alone: set[str] = set()
+            woken: set[int] = set()
+            step = asked
+            for _ in range(_MOST_STEPS):
+                if not step.ids:
+                    break
+                done = await discard(connection, step, self._attempt_ids)
+                safeguards.check_newest(done.newest, "One of the messages came")
+                outcomes |= {message_id(*id_): outcome for id_, outcome in done.outcomes.items()}
+                left_alone |= {*done.left_alone}
+                woken |= {*done.woken}
+                step = replace(step, ids=[parse_message_id(text) for text in goes_on(outcomes)])
+            later = await count_later(connection)
+            count = Counter(outcomes.values())[Outcome.DISCARDED] + later.messages
+            preview = Preview(
+                count=count,
+                unit="message",
+                time=asked.now,
+                losses={"messages": count},
+                is_estimated=later.is_at_most,
+            )
+            safeguards.settle(preview)
+            return outcomes, left_alone, woken
+
+        outcomes, left_alone, woken = await in_hot_transaction(self._database, drop)
+        for subscription_id in woken:
+            self._wake_ups.redeliverable(subscription_id)
+        return outcomes, sorted(left_alone)
+
+    async def _count_later(
+        self,
+        subscription: Subscription,
+        chosen: Chosen,
+        rest: Id | None,
+        safeguards: Safeguards,
+        connection: HotConnection,
+    ) -> DeadLetterCount:
+        """What is chosen, too, and left to the calls that go on from `rest`."""
+        if rest is None:
+            return DeadLetterCount(0, 0, is_at_most=False)
+        return await count_chosen(
+            connection,
+            chosen,
+            shard_ids=subscription.shard_ids,
+            consumable=(),
+            now=self._clock.now(),
+            start=rest,
+            max_counted=safeguards.max_counted,
+        )
 
     async def _step(self, asked: Discard) -> Done:
         return await in_hot_transaction(

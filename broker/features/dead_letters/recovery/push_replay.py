@@ -14,6 +14,7 @@ from broker.core.backlog.outcome import Outcome
 from broker.core.log.log_walk import LogWalk
 from broker.model.dead_letter import DEADLINE, PUSH
 from broker.model.errors import InvalidArgument
+from broker.model.preview import UNGUARDED, Safeguards
 
 
 class Missed(StrEnum):
@@ -34,7 +35,7 @@ class RecoverOptions:
 
     start_time: datetime | None = None
     max_rate: float | None = None
-    validate_only: bool = False
+    safeguards: Safeguards = UNGUARDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class MissingOptions:
     start_time: datetime | None = None
     endpoint_time: datetime | None = None
     max_rate: float | None = None
-    validate_only: bool = False
+    safeguards: Safeguards = UNGUARDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

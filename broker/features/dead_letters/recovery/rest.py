@@ -6,6 +6,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
+from broker.api.rest.previews import SafeguardFields
 from broker.features.dead_letters.recovery.push_replay import MissingOptions, RecoverOptions
 from broker.features.dead_letters.recovery.service import PushReplayService
 from broker.features.dead_letters.redriving.rest import plan_json
@@ -27,16 +28,15 @@ async def replay_missing(service: PushReplayService, call: Call) -> bytes:
     options = decode_replay_missing(call.body)
     operation = await service.replay_missing(call.name, options, origin=origin_of(call))
     body = operation_json(operation)
-    return encode_resource(validated(body) if options.validate_only else body)
+    return encode_resource(validated(body) if options.safeguards.validate_only else body)
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
-class RecoverRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class RecoverRequest(SafeguardFields, rename="camel", forbid_unknown_fields=True):
     start_time: str = ""
     max_messages_per_second: float | None = None
-    validate_only: bool = False
     subscription: object = None  # in the path
 
 
@@ -54,7 +54,7 @@ def decode_recover(body: bytes) -> RecoverOptions:
     return RecoverOptions(
         start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
         max_rate=request.max_messages_per_second,
-        validate_only=request.validate_only,
+        safeguards=request.safeguards(),
     )
 
 
@@ -65,5 +65,5 @@ def decode_replay_missing(body: bytes) -> MissingOptions:
         start_time=parse_timestamp(request.start_time, "startTime") if request.start_time else None,
         endpoint_time=parse_timestamp(request.endpoint_time, "endpointTime") if request.endpoint_time else None,
         max_rate=request.max_messages_per_second,
-        validate_only=request.validate_only,
+        safeguards=request.safeguards(),
     )

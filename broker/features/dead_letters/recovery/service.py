@@ -27,6 +27,7 @@ from broker.features.operations.service import OperationService
 from broker.model.errors import FailedPrecondition, InvalidArgument
 from broker.model.names import leaf
 from broker.model.operation_verb import Verb
+from broker.model.preview import Safeguards
 from broker.model.subscription import Subscription
 from broker.model.timestamps import END_OF_TIME
 
@@ -55,19 +56,19 @@ class PushReplayService:
         check_rate(options.max_rate)
         subscription, _ = await self._pushed(name)
         dead_letters = await self._dead_letters(subscription, options, may_consume)
-        meant, expired = await self._expired(subscription, since)
-        begin = self._operations.plan if options.validate_only else self._operations.start
-        operation = await begin(
+        meant, expired = await self._expired(subscription, since, options.safeguards)
+        operation = await self._operations.begin(
             Verb.RECOVER,
             name,
             origin=origin,
             request={**dead_letters.request, "meant": meant.to_json(), **_rate(options.max_rate)},
             total=dead_letters.total + expired,
             is_estimate=expired > 0,
+            safeguards=options.safeguards,
         )
         return RedrivePlan(
             operation=operation,
-            validate_only=options.validate_only,
+            validate_only=options.safeguards.validate_only,
             taken_from=dead_letters.taken_from,
             left_alone=dead_letters.left_alone,
         )
@@ -81,7 +82,8 @@ class PushReplayService:
         since = needed(options.start_time)
         check_rate(options.max_rate)
         subscription, set_at = await self._pushed(name)
-        endpoint_time = min(options.endpoint_time or set_at, self._clock.now())
+        before = options.safeguards.before or END_OF_TIME
+        endpoint_time = min(options.endpoint_time or set_at, self._clock.now(), before)
         if since >= endpoint_time:
             raise InvalidArgument(
                 "startTime must be before endpointTime: what was published since the endpoint was set goes to it "
@@ -92,14 +94,14 @@ class PushReplayService:
         heads = {shard_id: end.head for shard_id, end in ends.items()}
         walk = _walk(subscription, dict.fromkeys(ends, since), heads, until=endpoint_time)
         meant = Meant(missed=Missed.UNSEEN, walk=walk, since=endpoint_time, until=END_OF_TIME)
-        begin = self._operations.plan if options.validate_only else self._operations.start
-        return await begin(
+        return await self._operations.begin(
             Verb.REPLAY_MISSING,
             name,
             origin=origin,
             request={"meant": meant.to_json(), **_rate(options.max_rate)},
             total=sum(end.count for end in ends.values()),
             is_estimate=True,
+            safeguards=options.safeguards,
         )
 
     async def _pushed(self, name: str) -> tuple[Subscription, datetime]:
@@ -121,20 +123,23 @@ class PushReplayService:
     ) -> ChosenDeadLetters:
         """As for a redrive of what a push failed for."""
         since = needed(options.start_time)
-        any_reason = Chosen(subscription_id=subscription.subscription_id, since=since, until=self._clock.now())
+        until = min(self._clock.now(), options.safeguards.as_of or END_OF_TIME)
+        any_reason = Chosen(subscription_id=subscription.subscription_id, since=since, until=until)
         async with self._database.hot() as hot:
             counts = await count_dead_letters(hot, chosen=any_reason, shard_ids=subscription.shard_ids)
         reasons = sorted(filter(is_of_push, counts))
         if not reasons:  # none would mean any
             return ChosenDeadLetters(request={}, total=0, is_estimate=False, taken_from=(), left_alone=())
         wanted = RedriveOptions(
-            start_time=since, end_time=any_reason.until, reasons=reasons, validate_only=options.validate_only
+            start_time=since, end_time=any_reason.until, reasons=reasons, safeguards=options.safeguards
         )
         return await self._redrives.choose(subscription.name, wanted, may_consume)
 
-    async def _expired(self, subscription: Subscription, since: datetime) -> tuple[Meant, int]:
+    async def _expired(
+        self, subscription: Subscription, since: datetime, safeguards: Safeguards
+    ) -> tuple[Meant, int]:
         """What was let go, and about how many messages that is."""
-        until = self._clock.now()
+        until = min(self._clock.now(), safeguards.as_of or END_OF_TIME)
         async with self._database.hot() as hot:
             found = await find_expired(hot, subscription=subscription, since=since, until=until)
         starts = {shard_id: expired.start for shard_id, expired in found.items()}

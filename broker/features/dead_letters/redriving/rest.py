@@ -9,6 +9,7 @@ from broker.api.rest.call import Call
 from broker.api.rest.codec.requests import decode_request
 from broker.api.rest.codec.resources import encode_resource
 from broker.api.rest.codec.scalars import parse_timestamp
+from broker.api.rest.previews import SafeguardFields
 from broker.features.dead_letters.chosen import RedriveOptions
 from broker.features.dead_letters.redriving.service import RedrivePlan, RedriveService
 from broker.features.operations.rest import operation_json, origin_of, validated
@@ -29,15 +30,14 @@ async def redrive(service: RedriveService, call: Call) -> bytes:
 # --- JSON ---------------------------------------------------------------------------------------------------
 
 
-class RedriveRequest(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class RedriveRequest(SafeguardFields, rename="camel", forbid_unknown_fields=True):
     target: str = ""
     filter: str = ""
-    message_ids: list[str] = []
+    message_ids: list[str] = msgspec.field(default_factory=list)
     start_time: str = ""
     end_time: str = ""
-    reasons: list[str] = []
+    reasons: list[str] = msgspec.field(default_factory=list)
     max_messages_per_second: float | None = None
-    validate_only: bool = False
     subscription: object = None  # in the path
 
 
@@ -55,7 +55,7 @@ def decode_redrive(body: bytes) -> RedriveOptions:
         end_time=parse_timestamp(request.end_time, "endTime") if request.end_time else None,
         reasons=request.reasons,
         max_rate=request.max_messages_per_second,
-        validate_only=request.validate_only,
+        safeguards=request.safeguards(),
     )
 
 

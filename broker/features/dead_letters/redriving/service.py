@@ -70,20 +70,20 @@ class RedriveService:
         check_redrive(request)
         check_rate(request.max_rate)
         dead_letters = await self.choose(name, request, may_consume)
-        begin = self._operations.plan if request.validate_only else self._operations.start
-        operation = await begin(
+        operation = await self._operations.begin(
             Verb.REDRIVE,
             name,
             origin=origin,
             request=dead_letters.request,
             total=dead_letters.total,
             is_estimate=dead_letters.is_estimate,
+            safeguards=request.safeguards,
         )
-        if request.validate_only and dead_letters.outstanding:
+        if request.safeguards.validate_only and dead_letters.outstanding:
             operation = replace(operation, counts={Outcome.OUTSTANDING: dead_letters.outstanding})
         return RedrivePlan(
             operation=operation,
-            validate_only=request.validate_only,
+            validate_only=request.safeguards.validate_only,
             taken_from=dead_letters.taken_from,
             left_alone=dead_letters.left_alone,
         )
@@ -101,7 +101,7 @@ class RedriveService:
         chosen = await self._located(chosen)
         found = await self._dead_letter_subscriptions(subscription)
         allowed = await consumable(found, may_consume)
-        count = await self._count(subscription, chosen, allowed)
+        count = await self._count(subscription, chosen, allowed, max_counted=request.safeguards.max_counted)
         return ChosenDeadLetters(
             request=_stored(request, chosen, allowed, target),
             total=count.messages,
@@ -133,10 +133,17 @@ class RedriveService:
                 hot, subscription_id=subscription.subscription_id, shard_ids=subscription.shard_ids
             )
 
-    async def _count(self, subscription: Subscription, chosen: Chosen, allowed: Collection[int]) -> DeadLetterCount:
+    async def _count(
+        self, subscription: Subscription, chosen: Chosen, allowed: Collection[int], *, max_counted: int | None
+    ) -> DeadLetterCount:
         async with self._database.hot() as hot:
             return await count_chosen(
-                hot, chosen, shard_ids=subscription.shard_ids, consumable=allowed, now=self._clock.now()
+                hot,
+                chosen,
+                shard_ids=subscription.shard_ids,
+                consumable=allowed,
+                now=self._clock.now(),
+                max_counted=max_counted,
             )
 
 

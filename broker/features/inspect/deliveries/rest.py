@@ -6,7 +6,7 @@ import msgspec
 
 from broker.api import permissions
 from broker.api.rest.call import Call
-from broker.api.rest.codec.lists import decode_page_parameters
+from broker.api.rest.codec.lists import decode_page_parameters, decode_preview_bytes
 from broker.api.rest.codec.resources import encode_resource
 from broker.core.backlog.delivery_state import DeliveryState
 from broker.core.lag.lag import LagState
@@ -65,6 +65,7 @@ async def _get(service: DeliveryReportService, call: Call, topic: str, message_i
         topic,
         message_id,
         parse_page(*decode_page_parameters(call.query)),
+        preview_bytes=decode_preview_bytes(call.query),
         may_see=may_see,
         hung_up=call.exchange.hung_up,
     )
@@ -85,6 +86,7 @@ def reports_json(found: DeliveryReports) -> dict[str, Any]:
         shown = scheduled_json(message)
         body |= {"deliverTime": shown.pop("deliverTime"), "verdict": report_until_due(found.topic, message).verdict}
         del shown["createTime"]
+        body["dataSize"] = shown.pop("dataSize")
         body["message"] = shown
     elif isinstance(message, Retraction):
         body |= _retracted(found.message_id, message)
@@ -99,6 +101,7 @@ def reports_json(found: DeliveryReports) -> dict[str, Any]:
             publish_time=format_timestamp(message.publish_time),
             ordering_key=message.ordering_key or "",
         )
+        body["dataSize"] = message.data_size
     body["subscriptions"] = [_report_json(*one) for one in found.reports]
     return body | ({"nextPageToken": found.next_page_token} if found.next_page_token else {})
 

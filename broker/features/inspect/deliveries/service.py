@@ -12,7 +12,7 @@ from broker.core.catalog import subscription_rows as subscriptions
 from broker.core.catalog import topic_rows as topics
 from broker.core.filtering.comparing import most_compared
 from broker.core.lag.lag import LagState, endpoint_verdict
-from broker.core.log.logged_message import LoggedMessage, read_message
+from broker.core.log.logged_message import LoggedMessage
 from broker.core.log.message_ids import sequence_of
 from broker.core.log.partitions import Partition, list_partitions
 from broker.core.process.database_clock import DatabaseClock
@@ -24,7 +24,6 @@ from broker.db.driver.database import Database
 from broker.db.driver.hot_connection import HotConnection
 from broker.fairness.resource_turns import ResourceTurns
 from broker.features.delayed.delay import ScheduledMessage
-from broker.features.delayed.listed_rows import read_scheduled
 from broker.features.inspect.deliveries.report import (
     MAX_COUNTED,
     DeliveryReport,
@@ -35,11 +34,12 @@ from broker.features.inspect.deliveries.report import (
     settled_by,
 )
 from broker.features.inspect.deliveries.rows import count_before, find_gap, read_deliveries
+from broker.features.inspect.stored_message import read_stored
 from broker.features.retraction.retraction import Retraction
 from broker.features.retraction.rows import read_retractions
 from broker.model.errors import BrokerError, NotFound
 from broker.model.journal import Entry, settlement
-from broker.model.message_id import FIRST_ID_SEQ, parse_message_id
+from broker.model.message_id import parse_message_id
 from broker.model.names import project_of
 from broker.model.page import Page, cut_page
 from broker.model.push_state import PushState
@@ -110,10 +110,17 @@ class DeliveryReportService:
         return name
 
     async def get_message(
-        self, topic_name: str, message_id: str, page: Page, *, may_see: AskPermission, hung_up: HungUp | None = None
+        self,
+        topic_name: str,
+        message_id: str,
+        page: Page,
+        *,
+        preview_bytes: int,
+        may_see: AskPermission,
+        hung_up: HungUp | None = None,
     ) -> DeliveryReports:
-        """Returns a message and its reports, ordered by subscription name.  Leaves out the subscriptions for which
-        `may_see` raises PermissionDenied.
+        """Returns a message, with the first `preview_bytes` of its data, and its reports, ordered by subscription
+        name.  Leaves out the subscriptions for which `may_see` raises PermissionDenied.
 
         Raises InvalidArgument, NotFound (no topic; no such message, or it is retained no more), Unavailable.
         """
@@ -124,7 +131,8 @@ class DeliveryReportService:
             if shard_id not in topic.shard_ids:
                 raise _no_message(message_id, f"of {topic_name}, or it is not retained any more")
             async with self._database.hot() as hot:
-                message = await _read(hot, shard_id, id_seq) or await self._not_stored(hot, shard_id, id_seq)
+                found = await _read(hot, shard_id, id_seq, preview_bytes)
+                message = found or await self._not_stored(hot, shard_id, id_seq)
             seen = [subscription for subscription in some if await is_permitted(may_see, subscription.name)]
             reports = await self._reports(topic_name, message, seen)
             if isinstance(message, GoneMessage) and not reports:
@@ -150,7 +158,7 @@ class DeliveryReportService:
             message = None
             if shard_id in subscription.shard_ids:
                 async with self._database.hot() as hot:
-                    message = await _read(hot, shard_id, id_seq)
+                    message = await _read(hot, shard_id, id_seq, 0)
                     seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)
                     if seq is not None:
                         wanted = {"subscription_id": subscription.subscription_id, "shard_id": shard_id, "seq": seq}
@@ -265,13 +273,9 @@ class DeliveryReportService:
 
 
 async def _read(
-    hot: HotConnection, shard_id: int, id_seq: int
+    hot: HotConnection, shard_id: int, id_seq: int, preview_bytes: int
 ) -> LoggedMessage | ScheduledMessage | Retraction | None:
-    """Looks where it waits for its time first, then in the log: between the looks it may come, or be retracted, but
-    it never goes back.
-    """
-    waiting = await read_scheduled(hot, shard_id=shard_id, id_seq=id_seq) if id_seq > FIRST_ID_SEQ else None
-    found = waiting or await read_message(hot, shard_id=shard_id, id_seq=id_seq)
+    found = await read_stored(hot, shard_id=shard_id, id_seq=id_seq, max_bytes=preview_bytes)
     if found is not None:
         return found
     seq = await sequence_of(hot, shard_id=shard_id, id_seq=id_seq)

@@ -1,0 +1,21 @@
+"""The limits of a project, and how much of each is used."""
+
+from broker.console import formats
+from broker.console.page import Command, Page, PageRoute, View
+
+
+async def quotas(view: View) -> Page:
+    project = view.project
+    answer = await view.get(f"{project}/quotas")
+    return Page(
+        template="quotas.html",
+        title="Quotas",
+        kind="quotas",
+        name=project,
+        section="quotas",
+        commands=[Command(f"broker quota show --project {formats.leaf(project)}", f"{project}/quotas")],
+        data={"quotas": answer["quotas"]},
+    )
+
+
+PAGES = [PageRoute("projects/{project}/quotas", quotas, ["Quotas.GetQuotas"])]

@@ -1,0 +1,49 @@
+"""The schedules of a project, and one schedule with its latest ticks."""
+
+from broker.console import formats
+from broker.console.page import Command, Page, PageRoute, View
+from broker.console.states import State
+
+PAGE_SIZE = 50
+_PAUSED, _ACTIVE = State("Paused", "paused"), State("Active", "ok")
+
+
+async def schedules(view: View) -> Page:
+    project = view.project
+    answer = await view.get(f"{project}/schedules", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    rows = [(one, _PAUSED if one["state"] == "PAUSED" else _ACTIVE) for one in answer.get("schedules", [])]
+    return Page(
+        template="schedules.html",
+        title="Schedules",
+        kind="schedules",
+        name=project,
+        section="schedules",
+        commands=[Command(f"broker schedule list --project {formats.leaf(project)}", f"{project}/schedules")],
+        data={"rows": rows, "next": view.next_page(answer)},
+    )
+
+
+async def schedule(view: View) -> Page:
+    name = f"{view.project}/schedules/{view.parts['schedule']}"
+    found, ticks = await view.get(name), await view.block(f"{name}/ticks", pageSize=PAGE_SIZE)
+    return Page(
+        template="schedule.html",
+        title=view.parts["schedule"],
+        kind="schedule",
+        name=name,
+        section="schedules",
+        commands=[
+            Command(f"broker schedule show {view.parts['schedule']} --project {view.parts['project']}", name)
+        ],
+        data={
+            "schedule": found,
+            "ticks": ticks,
+            "state": _PAUSED if found["state"] == "PAUSED" else _ACTIVE,
+        },
+    )
+
+
+PAGES = [
+    PageRoute("projects/{project}/schedules", schedules, ["ListSchedules"]),
+    PageRoute("projects/{project}/schedules/{schedule}", schedule, ["GetSchedule", "ListScheduleTicks"]),
+]

@@ -1,0 +1,47 @@
+"""Searching a project: one box for ids of messages, names, labels and principals."""
+
+from urllib.parse import urlencode
+
+from broker.console import formats
+from broker.console.api import Json
+from broker.console.page import PREFIX, Block, Command, Page, PageRoute, View, quoted
+
+PAGE_SIZE = 50
+_WITH_PAGES = ("topics", "subscriptions", "operations", "schedules", "schemas")  # of single resources
+
+
+async def search(view: View) -> Page:
+    project, text = view.project, view.query.get("q", "").strip()
+    found = Block({})
+    if text:
+        found = await view.block(
+            f"{project}:search", q=text, pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken")
+        )
+    results = [(one, _address(project, one)) for one in found.list("results")]
+    ids = {one["name"] for one, _ in results if one["kind"] == "MESSAGE" and one["matchedValue"] == text}
+    return Page(
+        template="search.html",
+        title=f"Search for {text}" if text else "Search",
+        kind="search",
+        name=project,
+        commands=[_command(project, text)] if text else (),
+        data={"found": found, "results": results, "text": text, "next": view.next_page(found.answer)},
+        redirect=f"{PREFIX}{ids.pop()}" if len(ids) == 1 and len(results) == 1 else "",
+    )
+
+
+def _command(project: str, text: str) -> Command:
+    return Command(
+        f"broker search {quoted(text)} --project {formats.leaf(project)}",
+        f"{project}:search?{urlencode({'q': text})}",
+    )
+
+
+def _address(project: str, one: Json) -> str:
+    """Return the page of a result; "" if it has none."""
+    parts = one["name"].removeprefix(f"{project}/").split("/")
+    has_page = len(parts) == 2 and parts[0] in _WITH_PAGES
+    return f"{PREFIX}{one['name']}" if has_page or one["kind"] == "MESSAGE" else ""
+
+
+PAGES = [PageRoute("projects/{project}/search", search, ["SearchProject"])]

@@ -1,0 +1,23 @@
+"""The snapshots of a project."""
+
+from broker.console import formats
+from broker.console.page import Command, Page, PageRoute, View
+
+PAGE_SIZE = 50
+
+
+async def snapshots(view: View) -> Page:
+    project = view.project
+    answer = await view.get(f"{project}/snapshots", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"))
+    return Page(
+        template="snapshots.html",
+        title="Snapshots",
+        kind="snapshots",
+        name=project,
+        section="snapshots",
+        commands=[Command(f"broker snapshot list --project {formats.leaf(project)}", f"{project}/snapshots")],
+        data={"snapshots": answer.get("snapshots", []), "next": view.next_page(answer)},
+    )
+
+
+PAGES = [PageRoute("projects/{project}/snapshots", snapshots, ["Subscriber.ListSnapshots"])]

@@ -1,0 +1,160 @@
+"""The subscriptions of a project, one subscription, and its backlog."""
+
+import asyncio
+from urllib.parse import urlencode
+
+from broker.console import formats
+from broker.console.api import Json
+from broker.console.page import Block, Command, Page, PageRoute, View, option
+from broker.console.states import of_message, of_subscription
+
+PAGE_SIZE = 50
+MOST_FAILURES = 10
+_COLUMNS = (
+    ("undeliveredMessages", "Not acknowledged"),
+    ("outstandingMessages", "Outstanding"),
+    ("oldestUndeliveredMessageAge", "Oldest"),
+    ("incomingMessagesPerSecond", "In/s"),
+    ("outgoingMessagesPerSecond", "Out/s"),
+    ("deadLetters", "Dead letters"),
+)
+STATES = ("OUTSTANDING", "RETRYING", "EXHAUSTED", "BLOCKED", "WAITING")
+
+
+async def subscriptions(view: View) -> Page:
+    project, asked = view.project, view.asked("filter", "orderBy")
+    found = await view.block(f"{project}/lag", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked)
+    if found.error is not None and not asked:
+        raise found.error
+    answer = found.answer
+    return Page(
+        template="subscriptions.html",
+        title="Subscriptions",
+        kind="subscriptions",
+        name=project,
+        section="subscriptions",
+        commands=[Command(f"broker lag --project {formats.leaf(project)}", f"{project}/lag")],
+        data={
+            "found": found,
+            "asked": asked,
+            "columns": [(field, word, _toggled(view, field)) for field, word in _COLUMNS],
+            "lags": [(one, of_subscription(one["deliveryState"])) for one in found.list("subscriptions")],
+            "total": answer.get("totalSize", 0),
+            "sample_time": answer.get("sampleTime"),
+            "next": view.next_page(answer),
+        },
+    )
+
+
+async def subscription(view: View) -> Page:
+    name = _name(view)
+    found, lag, consumers, groups, push, failures = await asyncio.gather(
+        view.get(name),
+        view.block(f"{view.project}/lag", fresh="true", filter=f"name={_id(view)}"),
+        view.block(f"{name}/consumers"),
+        view.block(f"{name}/deadLetters", groupBy="reason"),
+        view.block(f"{name}:pushStatus"),
+        view.block(f"{name}:pushFailures", pageSize=MOST_FAILURES),
+    )
+    own = next(iter(lag.list("subscriptions")), None)
+    is_push = "pushEndpoint" in found.get("pushConfig", {})
+    return Page(
+        template="subscription.html",
+        title=formats.leaf(name),
+        kind="subscription",
+        name=name,
+        section="subscriptions",
+        commands=[
+            Command(f"broker sub show {_id(view)} --project {view.parts['project']}", name),
+            Command(f"broker lag --project {view.parts['project']}", f"{view.project}/lag"),
+        ],
+        data={
+            "subscription": found,
+            "lag": own,
+            "state": None if own is None else of_subscription(own["deliveryState"]),
+            "consumers": Block({}) if is_push else consumers,
+            "groups": groups,
+            "is_push": is_push,
+            "push": push,
+            "failures": failures,
+            "settings": _settings(found),
+        },
+    )
+
+
+async def backlog(view: View) -> Page:
+    name, asked = _name(view), view.asked("filter", "state", "orderingKey", "contains")
+    answer = await view.block(
+        f"{name}/messages", pageSize=PAGE_SIZE, pageToken=view.query.get("pageToken"), **asked
+    )
+    return Page(
+        template="backlog.html",
+        title=f"Backlog of {formats.leaf(name)}",
+        kind="messages",
+        name=name,
+        section="subscriptions",
+        commands=[
+            Command(
+                f"broker peek {_id(view)} --project {view.parts['project']}"
+                + option({key: value for key, value in asked.items() if key in ("filter", "state")}),
+                f"{name}/messages",
+            )
+        ],
+        data={
+            "messages": answer,
+            "rows": [(one, of_message(one["state"])) for one in answer.list("messages")],
+            "asked": asked,
+            "states": STATES,
+            "next": view.next_page(answer.answer),
+        },
+    )
+
+
+def _toggled(view: View, field: str) -> tuple[str, str]:
+    """Return the address of the list ordered by a field, the largest first, and how it is ordered by it now.
+
+    A list that is ordered so already is then ordered the other way round.
+    """
+    given = view.query.get("orderBy", "").split()
+    now = "" if given[:1] != [field] else "descending" if given[1:] == ["desc"] else "ascending"
+    wanted = field if now == "descending" else f"{field} desc"
+    return f"?{urlencode({**view.asked('filter'), 'orderBy': wanted})}", now
+
+
+def _id(view: View) -> str:
+    return view.parts["subscription"]
+
+
+def _name(view: View) -> str:
+    return f"{view.project}/subscriptions/{_id(view)}"
+
+
+def _settings(found: Json) -> list[tuple[str, str]]:
+    """Return the settings of a subscription as the API names them, in the order of its answer."""
+    return [(path, value) for key, given in found.items() if key != "name" for path, value in _flat(key, given)]
+
+
+def _flat(path: str, given: object) -> list[tuple[str, str]]:
+    if isinstance(given, dict):
+        return [each for key, value in given.items() for each in _flat(f"{path}.{key}", value)]
+    if isinstance(given, bool):
+        return [(path, "true" if given else "false")]
+    return [(path, str(given))]
+
+
+PAGES = [
+    PageRoute("projects/{project}/subscriptions", subscriptions, ["ListLag"]),
+    PageRoute(
+        "projects/{project}/subscriptions/{subscription}",
+        subscription,
+        [
+            "Subscriber.GetSubscription",
+            "ListLag",
+            "ListConsumers",
+            "ListDeadLetters",
+            "GetPushStatus",
+            "ListPushFailures",
+        ],
+    ),
+    PageRoute("projects/{project}/subscriptions/{subscription}/messages", backlog, ["ListSubscriptionMessages"]),
+]

@@ -1,0 +1,69 @@
+"""Renders pages: templates, formats, and the headers that every answer of the console has."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from broker.console import formats
+from broker.console.assets import Assets
+from broker.console.bodies import escaped, preview
+from broker.console.page import PREFIX
+
+_TEMPLATES = Path(__file__).parent / "templates"
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types console",
+    ]
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Renderer:
+    """The templates of the console, compiled when they are first used."""
+
+    def __init__(self, assets: Assets, *, version: str) -> None:
+        """`version`: the broker's, which pages show."""
+        environment = Environment(
+            loader=FileSystemLoader(_TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        environment.filters |= {
+            "age": formats.age,
+            "escaped": escaped,
+            "leaf": formats.leaf,
+            "moment": formats.moment,
+            "number": formats.number,
+            "preview": preview,
+            "rate": formats.rate,
+            "size": formats.size,
+        }
+        environment.globals |= {"asset": assets.url, "version": version, "prefix": PREFIX}
+        self._environment = environment
+
+    def render(self, template: str, data: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:
+        """Return an answer with the headers of the console."""
+        text = self._environment.get_template(template).render(data)
+        return HTMLResponse(text, status, headers=HEADERS)

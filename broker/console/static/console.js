@@ -1,0 +1,138 @@
+// What pages do beyond links and forms.  Every page can be read without this file.
+// @ts-check
+
+const EVERY_MS = 5000;
+const MISSED = 3;
+
+const policy = window.trustedTypes
+  ? window.trustedTypes.createPolicy("console", { createHTML: (/** @type {string} */ text) => text })
+  : { createHTML: (/** @type {string} */ text) => text };
+
+/** Show times in the viewer's time zone; the title has the time in UTC. */
+function localTimes(/** @type {ParentNode} */ root) {
+  const format = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.getAttribute("datetime") ?? "");
+    if (Number.isNaN(at.getTime())) continue;
+    time.setAttribute("title", time.textContent ?? "");
+    time.textContent = format.format(at);
+  }
+}
+
+/** Replace the parts of the page that have an id and whose text has changed. */
+function swap(/** @type {Document} */ fresh) {
+  const main = document.querySelector("main");
+  const next = fresh.querySelector("main");
+  if (!main || !next) return;
+  localTimes(fresh);
+  for (const part of next.querySelectorAll("[id]")) {
+    const own = document.getElementById(part.id);
+    if (own && !own.closest("form") && own.textContent !== part.textContent && !own.contains(document.activeElement)) {
+      own.replaceWith(document.importNode(part, true));
+    }
+  }
+  const asOf = document.querySelector(".asof");
+  const nextAsOf = fresh.querySelector(".asof time");
+  if (asOf && nextAsOf) asOf.querySelector("time")?.replaceWith(document.importNode(nextAsOf, true));
+}
+
+let missed = 0;
+let live = true;
+let timer = 0;
+
+async function refresh() {
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "error" });
+    if (!answer.ok) throw new Error(String(answer.status));
+    const text = await answer.text();
+    swap(new DOMParser().parseFromString(/** @type {any} */ (policy.createHTML(text)), "text/html"));
+    missed = 0;
+  } catch {
+    missed += 1;
+  }
+  const stale = missed >= MISSED;
+  document.documentElement.classList.toggle("stale", stale);
+  document.querySelector(".asof")?.classList.toggle("stale", stale);
+  const note = document.querySelector("[data-live]");
+  if (note instanceof HTMLElement) {
+    note.hidden = !stale && live;
+    note.textContent = stale ? `No answer for ${(missed * EVERY_MS) / 1000} s · ` : live ? "" : "Live updates are off · ";
+  }
+}
+
+function schedule() {
+  clearInterval(timer);
+  if (live && document.visibilityState === "visible" && document.querySelector("main [id]")) {
+    timer = setInterval(refresh, EVERY_MS);
+  }
+}
+
+/** A button that copies, behind each command. */
+function copyButtons() {
+  for (const block of document.querySelectorAll("pre.command")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "plain";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      const text = block.querySelector("code")?.textContent ?? "";
+      try {
+        await navigator.clipboard.writeText(text);
+      } catch {
+        const range = document.createRange();
+        range.selectNodeContents(block.querySelector("code") ?? block);
+        getSelection()?.removeAllRanges();
+        getSelection()?.addRange(range);
+        document.execCommand("copy");
+      }
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = "Copy"), 2000);
+    });
+    block.append(button);
+  }
+}
+
+function toggleTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  document.cookie = `broker_theme=${root.dataset.theme}; path=/console; max-age=31536000; samesite=lax`;
+}
+
+/** Move the focus between the links of the rows of tables. */
+function moveRow(/** @type {number} */ by) {
+  const rows = [...document.querySelectorAll("[data-rows] tbody tr, .findings li")];
+  const links = rows.map((row) => row.querySelector("a")).filter((link) => link !== null);
+  const at = links.findIndex((link) => link.closest("tr, li")?.contains(document.activeElement));
+  links[Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
+}
+
+/** @type {Record<string, string>} */
+const PLACES = { o: "", t: "/topics", s: "/subscriptions", p: "/operations" };
+let going = false;
+
+function pressed(/** @type {KeyboardEvent} */ event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select")) return;
+  const project = location.pathname.match(/^\/console\/projects\/[^/]+/)?.[0];
+  if (going && project && event.key in PLACES) location.assign(project + PLACES[event.key]);
+  going = event.key === "g";
+  if (event.key === "/") {
+    event.preventDefault();
+    document.getElementById("search")?.focus();
+  } else if (event.key === "j") moveRow(1);
+  else if (event.key === "k") moveRow(-1);
+  else if (event.key === "t" && !going) toggleTheme();
+  else if (event.key === "?") location.assign("/console/help");
+  else if (event.key === "r") {
+    live = !live;
+    schedule();
+    refresh();
+  }
+}
+
+localTimes(document);
+copyButtons();
+schedule();
+document.addEventListener("visibilitychange", schedule);
+document.addEventListener("keydown", pressed);

@@ -1,0 +1,10 @@
+-- How many dead letters of a subscription nobody has dealt with; `most` at the most.
+SELECT count(*)
+FROM (
+    SELECT 1 AS one
+    FROM dead_letters
+    WHERE source_shard_id = ANY (%(shard_ids)s::int8[])
+      AND subscription_id = %(subscription_id)s
+      AND resolution IS NULL
+    LIMIT %(most)s
+) AS d

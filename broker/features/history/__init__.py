@@ -1,0 +1,1 @@
+"""Records what topics and subscriptions count, and how far subscriptions are behind, for two weeks."""

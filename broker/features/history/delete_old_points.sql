@@ -1,0 +1,8 @@
+-- The oldest points of a resolution from before a time go, up to a number of rows.
+DELETE FROM history_points
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM history_points
+    WHERE resolution = %(resolution)s AND start_time < %(before)s::timestamptz
+    ORDER BY start_time
+    LIMIT %(limit)s
+))

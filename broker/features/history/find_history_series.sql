@@ -1,0 +1,31 @@
+-- The ids of series, by their places in the arrays; a series that is not there yet is added.  One that another
+-- transaction adds at the same time is left out: ask again.  What is asked for is in use (delete_unused_series.sql).
+-- parameters: resources text[], metrics text[], labels text[], now timestamptz
+-- columns: place, series_id
+WITH given AS MATERIALIZED (
+    SELECT g.resource COLLATE "C" AS resource, g.metric, g.label, g.place
+    FROM unnest(%(resources)s::text[], %(metrics)s::text[], %(labels)s::text[]) WITH ORDINALITY AS g (resource, metric, label, place)
+), found AS MATERIALIZED (
+    SELECT g.place, s.series_id, s.used_at
+    FROM given AS g
+    JOIN history_series AS s ON s.resource = g.resource AND s.metric = g.metric AND s.label = g.label
+), marked AS (
+    UPDATE history_series AS s
+    SET used_at = %(now)s::timestamptz
+    FROM found AS f
+    WHERE s.series_id = f.series_id AND f.used_at < %(now)s::timestamptz - interval '1 day'
+), added AS (
+    INSERT INTO history_series (resource, metric, label, used_at)
+    SELECT g.resource, g.metric, g.label, %(now)s::timestamptz
+    FROM given AS g
+    WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.place = g.place)
+    ORDER BY g.place
+    ON CONFLICT DO NOTHING
+    RETURNING resource, metric, label, series_id
+)
+SELECT f.place, f.series_id::bigint AS series_id
+FROM found AS f
+UNION ALL
+SELECT g.place, a.series_id::bigint
+FROM added AS a
+JOIN given AS g USING (resource, metric, label)

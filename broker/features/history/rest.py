@@ -1,0 +1,77 @@
+"""History in the shape of Cloud Monitoring's timeSeries.list; an extension."""
+
+from datetime import timedelta
+from typing import Any
+
+from broker.api.rest.call import Call
+from broker.api.rest.codec.resources import encode_resource
+from broker.features.history.rows import Point
+from broker.features.history.service import History, HistoryService, Interval, TimeSeries
+from broker.features.history.tiers import SECOND
+from broker.model.durations import parse_duration
+from broker.model.errors import InvalidArgument
+from broker.model.names import leaf
+from broker.model.timestamps import format_timestamp, parse_timestamp
+
+
+async def list_time_series(service: HistoryService, call: Call) -> bytes:
+    query = call.query
+    alignment = query.get("alignmentPeriod", "")
+    history = await service.list_time_series(
+        call.name,
+        metric=query.get("metric", ""),
+        resource=query.get("resource", ""),
+        interval=_interval(query.get("interval", "")),
+        alignment=parse_duration(alignment, "alignmentPeriod") if alignment else None,
+    )
+    return encode_resource(history_json(history))
+
+
+def _interval(text: str) -> Interval:
+    """ "3600s" until now, or START/END, of which END may be left out.  Raises InvalidArgument."""
+    if not text:
+        return Interval()
+    start, slash, end = text.partition("/")
+    if slash:
+        return Interval(parse_timestamp(start, "interval"), parse_timestamp(end, "interval") if end else None)
+    length = parse_duration(text, "interval")
+    if length <= timedelta():
+        raise InvalidArgument(f"Invalid value at 'interval': {text[:100]!r} must be more than 0s.")
+    return Interval(length=length)
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------
+
+
+def history_json(history: History) -> dict[str, Any]:
+    body = {"timeSeries": [_series(one, history) for one in history.series]} if history.series else {}
+    interval = {"startTime": format_timestamp(history.start), "endTime": format_timestamp(history.end)}
+    return body | {"unit": history.metric.unit, "alignmentPeriod": f"{history.period}s", "interval": interval}
+
+
+def _series(series: TimeSeries, history: History) -> dict[str, Any]:
+    metric = history.metric
+    return {
+        "metric": {"type": metric.name, "labels": {metric.label: series.label} if metric.label else {}},
+        "resource": _resource(history.resource, metric.kind),
+        "metricKind": "GAUGE" if metric.is_gauge else "DELTA",
+        "valueType": "INT64",
+        "unit": metric.unit,
+        "points": [_point(one, history) for one in series.points],
+    }
+
+
+def _resource(name: str, kind: str) -> dict[str, Any]:
+    """The monitored resource; "global" stands for the whole project."""
+    _, project, *of_resource = name.split("/")
+    if not of_resource:
+        return {"type": "global", "labels": {"project_id": project}}
+    return {"type": f"pubsub_{kind}", "labels": {"project_id": project, f"{kind}_id": leaf(name)}}
+
+
+def _point(point: Point, history: History) -> dict[str, Any]:
+    """Of a gauge both times are the end of the period, as in Cloud Monitoring."""
+    end = min(point.start_time + history.period * SECOND, history.end)
+    start = end if history.metric.is_gauge else point.start_time
+    interval = {"startTime": format_timestamp(start), "endTime": format_timestamp(end)}
+    return {"interval": interval, "value": {"int64Value": str(point.amount)}}

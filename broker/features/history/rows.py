@@ -1,0 +1,159 @@
+"""The statements that write and read history."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from broker.db.driver import statements
+from broker.db.driver.database import Connection
+from broker.db.driver.hot_connection import HotConnection
+from broker.features.history.tiers import COARSEST, FINEST, TIERS
+
+CHUNK = 128  # series whose points are a row together
+ALL_WRITERS = 0
+USED_AGAIN = timedelta(days=1)  # after which a series is asked for again, which notes that it is used
+SERIES_DAYS = COARSEST.kept + 3 * USED_AGAIN  # since a series was noted as used, after which it has no point
+
+_FIND_SERIES = statements.hot("find_history_series")
+_INSERT_POINTS = statements.hot("insert_history_points")
+_HAS_POINTS = statements.hot("has_history_points")
+_LIST_SERIES = statements.hot("list_history_series")
+_READ_PROGRESS = statements.hot("read_history_progress")
+_READ_HISTORY = statements.hot("read_history")
+_READ_LAG = statements.load("read_lag_for_history")
+_FIND_TO_ROLL_UP = statements.load("find_points_to_roll_up")
+_ROLL_UP = statements.load("roll_up_points")
+_DELETE_OLD = statements.load("delete_old_points")
+_DELETE_UNUSED = statements.load("delete_unused_series")
+
+
+class SeriesKey(NamedTuple):
+    """`resource`: the full name of a topic, subscription or project; `label`: the value of the metric's label."""
+
+    resource: str
+    metric: str
+    label: str
+
+
+class Point(NamedTuple):
+    """What was added to a counter, or the highest value of a gauge, in the period from `start_time` on."""
+
+    series_id: int
+    start_time: datetime
+    amount: int
+
+
+class Span(NamedTuple):
+    """Points of one resolution between two times."""
+
+    resolution: int
+    since: datetime
+    until: datetime
+
+
+async def find_series(
+    connection: HotConnection, keys: Sequence[SeriesKey], *, now: datetime
+) -> Mapping[SeriesKey, int]:
+    """The ids of series, without those that another transaction adds just now."""
+    asked = {
+        "resources": [key.resource for key in keys],
+        "metrics": [key.metric for key in keys],
+        "labels": [key.label for key in keys],
+        "now": now,
+    }
+    [rows] = await connection.run((_FIND_SERIES, asked))
+    return {keys[row.place - 1]: row.series_id for row in rows}
+
+
+async def insert_points(
+    connection: HotConnection, amounts: Mapping[int, int], *, start_time: datetime, writer: int, is_gauge: bool
+) -> None:
+    """Write an amount for each series, by ids, that were recorded in a period of the finest resolution."""
+    series_ids = sorted(amounts)
+    given = {
+        "resolution": FINEST.resolution,
+        "start_time": start_time,
+        "writer": writer,
+        "is_gauge": is_gauge,
+        "series_ids": series_ids,
+        "amounts": [amounts[each] for each in series_ids],
+        "chunk_size": CHUNK,
+    }
+    await connection.run((_INSERT_POINTS, given))
+
+
+async def has_points(connection: HotConnection, *, series_id: int, start_time: datetime, writer: int) -> bool:
+    """Whether a writer has written points of counters that begin then, in the chunk of a series."""
+    asked = {
+        "resolution": FINEST.resolution,
+        "chunk": series_id // CHUNK,
+        "start_time": start_time,
+        "writer": writer,
+        "is_gauge": False,
+    }
+    [[row]] = await connection.run((_HAS_POINTS, asked))
+    return bool(row.is_there)
+
+
+async def read_lag(
+    connection: Connection, *, since: datetime, start_time: datetime
+) -> Sequence[tuple[str, int, int, int, int, int]]:
+    """Of each subscription that has any: undelivered and outstanding messages, the age of the oldest in seconds,
+    bytes and dead letters, sampled since a time.  Nothing if gauges of the period are recorded already.
+    """
+    asked = {"since": since, "start_time": start_time, "resolution": FINEST.resolution}
+    return await (await connection.execute(_READ_LAG, asked)).fetchall()
+
+
+async def list_series(connection: HotConnection, *, resource: str, metric: str) -> Mapping[int, str]:
+    """The ids of the series of a metric, with the values of its label."""
+    [rows] = await connection.run((_LIST_SERIES, {"resource": resource, "metric": metric}))
+    return {row.series_id: row.label for row in rows}
+
+
+async def read_progress(connection: HotConnection) -> Mapping[int, datetime]:
+    """The start of the newest points of each resolution that has any."""
+    [rows] = await connection.run((_READ_PROGRESS, {"resolutions": [tier.resolution for tier in TIERS]}))
+    return {row.resolution: row.start_time for row in rows}
+
+
+async def read_points(
+    connection: HotConnection, series_ids: Sequence[int], *, period: int, spans: Sequence[Span]
+) -> Sequence[Point]:
+    """By series, the newest first, in periods of so many seconds, of several resolutions together."""
+    asked = {
+        "series_ids": series_ids,
+        "period": period,
+        "resolutions": [span.resolution for span in spans],
+        "since": [span.since for span in spans],
+        "until": [span.until for span in spans],
+        "chunk_size": CHUNK,
+    }
+    [rows] = await connection.run((_READ_HISTORY, asked))
+    return [Point(row.series_id, row.start_time, row.amount) for row in rows]
+
+
+async def find_points_to_roll_up(connection: Connection, *, resolution: int, period: int) -> datetime | None:
+    """The start of the first points of a resolution that were not added up to periods yet."""
+    found = await connection.execute(_FIND_TO_ROLL_UP, {"resolution": resolution, "period": period})
+    row = await found.fetchone()
+    assert row is not None
+    first: datetime | None = row[0]
+    return first
+
+
+async def roll_up(connection: Connection, span: Span, *, period: int) -> None:
+    """Add the points of a span up to periods of so many seconds."""
+    given = {"resolution": span.resolution, "since": span.since, "until": span.until, "period": period}
+    await connection.execute(_ROLL_UP, given)
+
+
+async def delete_old_points(connection: Connection, *, resolution: int, before: datetime, limit: int) -> int:
+    """Returns how many rows were deleted, up to `limit`."""
+    given = {"resolution": resolution, "before": before, "limit": limit}
+    return (await connection.execute(_DELETE_OLD, given)).rowcount
+
+
+async def delete_unused_series(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Returns how many were deleted, up to `limit`."""
+    return (await connection.execute(_DELETE_UNUSED, {"before": before, "limit": limit})).rowcount

@@ -1,0 +1,171 @@
+"""Reads history."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from broker.core.process.database_clock import DatabaseClock
+from broker.core.resources.subscription_service import existing_subscription
+from broker.core.resources.topic_service import existing_topic
+from broker.db.driver.database import Database
+from broker.features.history.history_metrics import Metric, find_metric
+from broker.features.history.rows import Point, Span, list_series, read_points, read_progress
+from broker.features.history.tiers import COARSEST, FINEST, SECOND, TIERS, floor
+from broker.model.durations import format_duration, format_units
+from broker.model.errors import InvalidArgument
+from broker.model.names import check_project, check_shape, project_of
+from broker.model.timestamps import format_timestamp
+
+DEFAULT_INTERVAL = timedelta(hours=1)
+
+
+class Interval(NamedTuple):
+    """From `start` on, before `end`; None: until now, or so long before that (`length`)."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+    length: timedelta = DEFAULT_INTERVAL
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSeries:
+    """Points of one series, the newest first; `label`: the value of the metric's label."""
+
+    label: str
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What was found of a metric of a resource between two times; the points are periods of `period` seconds, and
+    `start` is the start of one.
+    """
+
+    metric: Metric
+    resource: str
+    period: int
+    start: datetime
+    end: datetime
+    series: Sequence[TimeSeries]
+
+
+class HistoryService:
+    """Reading only."""
+
+    def __init__(self, database: Database, clock: DatabaseClock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def list_time_series(
+        self, project: str, *, metric: str, resource: str, interval: Interval, alignment: timedelta | None
+    ) -> History:
+        """The history of a metric of a topic or subscription, or ("") of all of the project together.
+
+        `alignment`: the length of each period; None: as fine as it is kept.  Raises InvalidArgument, NotFound,
+        Unavailable.
+        """
+        check_project(project)
+        found = find_metric(metric)
+        name = resource or project
+        _check_resource(name, found, project)
+        now = self._clock.now()
+        start, end = _bounds(interval, now)
+        period = _check_period(alignment, start, now)
+        start = floor(start, period)
+        async with self._database.hot() as connection:
+            labels = await list_series(connection, resource=name, metric=found.name)
+            points: Sequence[Point] = ()
+            if labels:
+                spans = _spans(await read_progress(connection), start, end, period=period)
+                points = await read_points(connection, sorted(labels), period=period, spans=spans)
+        if not labels and name != project:
+            await self._check_exists(name)
+        by_id: dict[int, list[Point]] = {}
+        for point in points:
+            by_id.setdefault(point.series_id, []).append(point)
+        series = [TimeSeries(labels[each], some) for each, some in by_id.items()]
+        series.sort(key=lambda one: one.label)
+        return History(metric=found, resource=name, period=period, start=start, end=end, series=series)
+
+    async def _check_exists(self, name: str) -> None:
+        """Raises NotFound."""
+        async with self._database.transaction() as connection:
+            if name.split("/")[2] == "topics":
+                await existing_topic(connection, name)
+            else:
+                await existing_subscription(connection, name)
+
+
+def _check_resource(name: str, metric: Metric, project: str) -> None:
+    """Raises InvalidArgument unless the metric can have been recorded of that resource of the project."""
+    if name == project:
+        return
+    collection = f"{metric.kind}s"
+    parts = name.split("/")
+    if len(parts) != 4 or parts[2] != collection or project_of(name) != project:
+        raise InvalidArgument(
+            f"Invalid value at 'resource': {name[:300]!r} must be {project}/{collection}/ID, because {metric.name} "
+            f"is counted of {collection}, or {project}."
+        )
+    check_shape(name, collection)
+
+
+def _bounds(interval: Interval, now: datetime) -> tuple[datetime, datetime]:
+    """Raises InvalidArgument unless a part of the interval can be kept."""
+    end = now if interval.end is None else min(interval.end, now)
+    # A length may be longer than there are dates.
+    length = min(interval.length, 2 * COARSEST.kept)
+    start = end - length if interval.start is None else interval.start
+    if start >= end:
+        raise InvalidArgument(
+            "Invalid value at 'interval': it must begin before it ends and before now "
+            f"({format_timestamp(start)}, {format_timestamp(end)})."
+        )
+    if start < now - COARSEST.kept - SECOND:
+        raise InvalidArgument(
+            f"Invalid value at 'interval': it must begin at most {_in_words(COARSEST.kept)} ago, because history "
+            "is kept for that long."
+        )
+    return start, end
+
+
+def _check_period(alignment: timedelta | None, start: datetime, now: datetime) -> int:
+    """Seconds of a period.  Raises InvalidArgument unless points that begin at `start` are kept so finely."""
+    kept = next((tier for tier in TIERS if start >= now - tier.kept - SECOND), COARSEST)
+    if alignment is None:
+        return kept.resolution
+    period = alignment // SECOND
+    if alignment % (FINEST.resolution * SECOND) or period < kept.resolution or period % kept.resolution:
+        raise InvalidArgument(
+            f"Invalid value at 'alignmentPeriod': {format_duration(alignment)} must be a multiple of "
+            f"{kept.resolution}s for an interval that begins {_in_words(now - start)} ago."
+        )
+    if period > COARSEST.kept // SECOND:
+        raise InvalidArgument(
+            f"Invalid value at 'alignmentPeriod': {format_duration(alignment)} must be at most "
+            f"{format_duration(COARSEST.kept)}."
+        )
+    return period
+
+
+def _spans(progress: Mapping[int, datetime], start: datetime, end: datetime, *, period: int) -> Sequence[Span]:
+    """Which points to read: the coarsest that fit the period, and of the time that those do not cover yet finer
+    ones.
+    """
+    spans, covered = [], start
+    for resolution in (tier.resolution for tier in reversed(TIERS)):
+        if period % resolution:
+            continue
+        until = end
+        if resolution != FINEST.resolution:
+            newest = progress.get(resolution)
+            until = covered if newest is None else min(newest + resolution * SECOND, end)
+        if until > covered:
+            spans.append(Span(resolution, covered, until))
+            covered = until
+    return spans
+
+
+def _in_words(value: timedelta) -> str:
+    return format_units(value, most=2)

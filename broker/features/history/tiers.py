@@ -1,0 +1,26 @@
+"""How finely, and for how long, history is kept."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+class Tier(NamedTuple):
+    """Points of `resolution` seconds are kept for `kept`."""
+
+    resolution: int
+    kept: timedelta
+
+
+TIERS = (Tier(10, timedelta(hours=1)), Tier(60, timedelta(hours=24)), Tier(600, timedelta(days=14)))
+FINEST, COARSEST = TIERS[0], TIERS[-1]
+ROLL_UPS = tuple(pairwise(TIERS))  # each tier is made of the one before
+
+
+def floor(moment: datetime, seconds: int) -> datetime:
+    """The start of the period of so many seconds that a moment is in."""
+    period = seconds * SECOND
+    return EPOCH + (moment - EPOCH) // period * period

@@ -1,0 +1,8 @@
+-- The oldest batch of a shard, of those published from a time on.
+-- parameters: shard_id int8, since timestamptz
+-- columns: publish_time, first_seq
+SELECT publish_time, last_seq - count + 1 AS first_seq
+FROM message_batches
+WHERE shard_id = %(shard_id)s AND publish_time >= %(since)s
+ORDER BY publish_time, last_seq
+LIMIT 1

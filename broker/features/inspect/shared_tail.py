@@ -1,0 +1,112 @@
+"""A tail of a topic that the readers of one process share: the log is read once for all of them (F3).
+
+    the log ──one reading──► SharedTail ──► a queue for each reader ──► its stream
+
+A reader that begins further back reads the log by itself until it has come as far as the tail, and then joins it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from broker.core.log.log_page import LogPosition, MatchedMessage
+from broker.core.process.tails import Tail
+from broker.features.inspect.tail_position import Positions
+from broker.model.errors import ResourceExhausted
+
+MAX_READERS = 100  # of one tail
+MAX_QUEUED = 10  # readings that a slow reader may have before it; they are of 1 MB at most, and shared
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of a shard up to a position; so many messages before were left out (`skipped`)."""
+
+    position: LogPosition
+    messages: Sequence[MatchedMessage] = ()
+    skipped: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """The readings that one reader has yet to take; None at the end of the tail."""
+
+    queue: deque[Reading] = field(default_factory=deque)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def put(self, reading: Reading) -> None:
+        """A reading that has no place joins the last one, of which the messages are then left out."""
+        if len(self.queue) >= MAX_QUEUED:
+            self._leave_out(reading)
+        else:
+            self.queue.append(reading)
+        self.changed.set()
+
+    def _leave_out(self, reading: Reading) -> None:
+        skipped = reading.skipped + len(reading.messages)
+        of_shard = [each for each in self.queue if each.position.shard_id == reading.position.shard_id]
+        if of_shard and not of_shard[-1].messages:
+            skipped += of_shard[-1].skipped
+            self.queue.remove(of_shard[-1])
+        self.queue.append(Reading(reading.position, skipped=skipped))
+
+    async def wait(self, seconds: float) -> None:
+        """Until there is something to take, or so many seconds have passed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.changed.wait()
+        self.changed.clear()
+
+
+class SharedTail:
+    """What is read of the log for all readers with the same filter.  `positions`: how far it has been read."""
+
+    def __init__(self, key: Hashable, tail: Tail) -> None:
+        self.key = key
+        self.tail = tail
+        self.positions: dict[int, LogPosition] = {}
+        self.begun = asyncio.Event()
+        self.has_ended = False
+        self.error: Exception | None = None  # that has ended it
+        self._readers: dict[Reader, bool] = {}  # whether it has joined
+
+    @property
+    def is_read(self) -> bool:
+        return bool(self._readers)
+
+    def enter(self) -> Reader:
+        """A reader, which gets nothing before it joins.  Raises ResourceExhausted."""
+        if len(self._readers) >= MAX_READERS:
+            raise ResourceExhausted(
+                f"Too many readers of this tail are open in this process, which has at most {MAX_READERS}."
+            )
+        reader = Reader()
+        self._readers[reader] = False
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        del self._readers[reader]
+
+    def join(self, reader: Reader, positions: Positions) -> bool:
+        """Let a reader get what is read from now on, if it has come as far; returns whether it has."""
+        if any(positions[shard_id].seq < each.seq for shard_id, each in self.positions.items()):
+            return False
+        self._readers[reader] = True
+        return True
+
+    def read(self, reading: Reading) -> None:
+        """Give a reading to all that have joined."""
+        self.positions[reading.position.shard_id] = reading.position
+        if not (reading.messages or reading.skipped):
+            return
+        for reader, has_joined in self._readers.items():
+            if has_joined:
+                reader.put(reading)
+
+    def end(self, error: Exception | None) -> None:
+        self.has_ended, self.error = True, error
+        self.begun.set()
+        for reader in self._readers:
+            reader.changed.set()

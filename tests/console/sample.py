@@ -1,0 +1,72 @@
+"""A project with something on every page."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.fixtures.broker import Rest, eventually, message
+from tests.fixtures.push_sink import PushSink
+
+HOSTILE = "<script>alert('x')</script>{{ 7777*7777 }}\u202eevil\x07"
+AVRO = {"type": "AVRO", "definition": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'}
+
+
+@dataclass
+class Sample:
+    """`ids`: what fills the places in the paths of pages.  `message_id`: of a message with hostile contents."""
+
+    ids: Mapping[str, str]
+    message_id: str
+
+    def page(self, path: str) -> str:
+        """Return the address of a page."""
+        return "/console/" + path.format(**self.ids)
+
+
+async def fill(rest: Rest, sink: PushSink) -> Sample:
+    await rest.create_topic("orders")
+    await rest.create_topic("morgue")
+    await rest.create_subscription("mail", topic="orders")
+    await rest.create_subscription("audit", topic="orders", enableMessageOrdering=True)
+    await rest.create_subscription("reader", topic="morgue")
+    await rest.create_subscription(
+        "billing",
+        topic="orders",
+        pushConfig={"pushEndpoint": f"{sink.url}/status/503"},
+        deadLetterPolicy={"deadLetterTopic": rest.topic("morgue"), "maxDeliveryAttempts": 5},
+        retryPolicy={"minimumBackoff": "0s", "maximumBackoff": "0s"},
+    )
+    fields = {"orderingKey": HOSTILE.replace("\x07", "")}
+    [message_id] = await rest.publish(message(HOSTILE, {"env": HOSTILE}, **fields), topic="orders")
+    await rest.publish(message('{"order": 12345678901234567890, "order": [1, {"a": 1e400}]}'), topic="orders")
+    await rest.acknowledge(await rest.pull("mail", 1), "mail")
+    await rest.pull("audit", 1)
+    await rest.ok("PUT", f"{rest.project}/schedules/nightly", {**_SCHEDULE, "topic": rest.topic("orders")})
+    await rest.ok("PUT", f"{rest.project}/snapshots/before", {"subscription": rest.subscription("mail")})
+    await rest.ok("POST", f"{rest.project}/schemas?schemaId=Order", AVRO)
+    started = await rest.ok("POST", f"{rest.subscription('billing')}:redrive", {})
+    return Sample(
+        {
+            "project": rest.project.removeprefix("projects/"),
+            "topic": "orders",
+            "subscription": "billing",
+            "message": message_id,
+            "operation": started["name"].rpartition("/")[2],
+            "schedule": "nightly",
+            "schema": "Order",
+        },
+        message_id,
+    )
+
+
+async def wait_until_dead_lettered(rest: Rest) -> None:
+    """Wait until the endpoint's refusals have dead-lettered a message."""
+
+    async def is_dead_lettered() -> bool:
+        found = await rest.ok("GET", f"{rest.subscription('billing')}/deadLetters")
+        return bool(found["deadLetters"])
+
+    await asyncio.wait_for(eventually(is_dead_lettered), 60)
+
+
+_SCHEDULE = {"message": {"data": "YQ=="}, "interval": "3600s"}
